@@ -92,7 +92,10 @@ def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
 
 
 def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, device: str) -> str:
-    """Return the error: which needs `engines` do not support, and engines that support all."""
+    """Return the message that no engine supports all `needs`.
+
+    It names needs that `engines` do not support, and engines that support all needs.
+    """
     others = [repr(e.name) for e in ENGINES if e.supports(needs) and e.runs_on(device)]
     expected = listed(others or ["a network without"])
     lacking = min((needs & e.lacks for e in engines), key=len) if needs <= ALL else needs - ALL
@@ -159,9 +162,9 @@ def make_own(
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
-    """Return this rank's run and engine, or engine steps if another rank needs it.
+    """Return this rank's run and the name of its engine, after a comparison with all ranks.
 
-    A rank needs engine steps if a cell is too large for epochs.
+    If a cell of any rank is too large for epochs, all ranks use engine ``steps``.
     """
     by_steps = ranks.gather_numbers([engine == "steps"])[:, 0]
     with ranks.agreed():
@@ -172,14 +175,17 @@ def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str
 
 
 def check_split(needs: frozenset[str]) -> None:
-    """Raise InputError for needs of a network whose parts would interact within a step."""
+    """Refuse to divide a network among ranks if its cells interact within a step."""
     for word, name in _NOT_SPLIT.items():
         if word in needs:
             raise InputError(refusal(name))
 
 
 def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[Engine]:
-    """Return the engines to try, in order; none if the user's function makes the run."""
+    """Return the engines to try for a model, in order.
+
+    There are none if the user has passed a function that makes the run.
+    """
     needs, device = model.needs, "host"
     if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}

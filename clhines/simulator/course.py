@@ -84,7 +84,10 @@ class RunCourse:
         return result
 
     def _advance(self, count: int) -> None:
-        """Advance by `count` steps and keep the results; after an error there is no valid state."""
+        """Advance by `count` steps, and keep the results.
+
+        If this raises an error, the simulation has no valid state any more.
+        """
         runner, progress = self._runner, self._progress
         try:
             with naming_memory(runner.model.network, count):
@@ -109,7 +112,7 @@ class RunCourse:
 
     @property
     def _last(self) -> int:
-        """Number of steps taken, less the one that failed."""
+        """Number of steps that the simulation has completed; a step that failed does not count."""
         return self._failed - 1 if self._failed else self._progress.step
 
     def _show(self, shown: tqdm, count: int) -> None:
@@ -141,7 +144,10 @@ class RunCourse:
         )
 
     def _warn_of_runaways(self, failed: np.ndarray) -> None:
-        """Warn of the first cell whose voltage exceeded `RUNAWAY`; `failed` is a chunk's."""
+        """Warn of the first cell whose voltage exceeded `RUNAWAY`.
+
+        `failed` is the chunk's, see `Chunk.failed`.
+        """
         if not (self._runner.is_first or self._runner.apart):
             return
         step = -1 - int(failed[failed < 0].max())

@@ -177,7 +177,10 @@ class Result:
         return lines, label, [self._short(k) for k in others]
 
     def _drawn(self) -> list[int]:
-        """Return the numbers of records to draw: voltages, or else all in the unit of the first."""
+        """Return the numbers of the records that `plot` draws: all voltages.
+
+        Without voltages: all records with the unit of the first one.
+        """
         rows = [k for k, t in enumerate(self.times) if len(t)]
         first = next((k for k in rows if self.variables[k] == "v"), rows[0] if rows else None)
         if first is None:

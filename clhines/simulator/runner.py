@@ -59,7 +59,10 @@ class Staleness(IntEnum):
 
 
 class CurrentModel:
-    """The network of a simulation as a model; the latest one, `compiled`, may lack changes."""
+    """The network of a simulation as a model.
+
+    `compiled` is the model that was compiled last; later changes may be missing in it.
+    """
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
         self.network, self.settings = network, dict(settings)
@@ -197,7 +200,10 @@ class Runner:
         self.model.replace(model)
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Let the run start with a model of other values, see `Restarts`; False if it cannot."""
+        """Let the run start again with a model that has other values; see `Restarts`.
+
+        Return False if the run cannot do this.
+        """
         run = self.run
         if not isinstance(run, Restarts) or not run.restart(model, in_place):
             return False
@@ -208,9 +214,9 @@ class Runner:
         return True
 
     def reset(self) -> bool:
-        """Return to the start that the run has kept; False if it has none.
+        """Return to the start of the simulation, if the run has kept it; else return False.
 
-        If the run is still at its start, let it keep the start for the next reset.
+        A run that is still at its start keeps it now, for the next reset.
         """
         if not self.moved:
             if self.on_device is not None:
@@ -254,7 +260,10 @@ class Runner:
     def advance(
         self, step: int, count: int, records: Sequence[Record], cost: dict[str, float]
     ) -> Chunk:
-        """Advance by a chunk. If the device rejects kernels of the first one, use engine steps."""
+        """Advance by a chunk of steps.
+
+        If the device rejects the kernels of the first chunk, make a run of engine ``steps``.
+        """
         tried, self._tried = self._tried, True
         at_start, self.moved = not self.moved, True
         if tried or self.ranks.size > 1 or not self.engine_run.engine.startswith(FAMILY):

@@ -124,7 +124,10 @@ class Updates:
             pending.without_memory.append(f"{mechanism.name}: {', '.join(without_memory)}")
 
     def _put(self, device: DeviceChanges, group: Group, name: str, value: ParameterValue) -> bool:
-        """Change a parameter, or a refractory time's steps, on the device; False if it cannot."""
+        """Change a parameter of the run on its device; return False if that is not possible.
+
+        A refractory time also changes its number of steps.
+        """
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:
             steps = refractory_steps(value.numbers, self._model.compiled.dt)
@@ -292,7 +295,10 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
 
 
 def _group_here(network: Network, group: object) -> Group:
-    """Return the network's group for a group of it, or of the network of which it has copies."""
+    """Return the group of `network` for a group of the user's.
+
+    This may be a group of the network itself, or of a network from which it was branched.
+    """
     if not isinstance(group, Group):
         raise InputError(
             f"group is {type(group).__name__}; expected a Group, from insert() or add()"

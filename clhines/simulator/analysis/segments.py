@@ -152,10 +152,11 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
 
 
 def packed(segments: TraceSegments) -> np.ndarray:
-    """Write segments as an array, a column for each trace, (k, m) float64.
+    """Write the segments of traces as an array with a column for each trace, (k, m) float64.
 
-    Rows 0 and 1 count segments: closed ones, and all. Then follow `INTEGERS` and `REALS` of the
-    trace's first segment, of its second, and so on; NaN fills up.
+    Row 0 has the number of closed segments, row 1 the number of all segments. Then follow the
+    fields `INTEGERS` and `REALS` of the trace's first segment, of its second one, and so on.
+    Columns with fewer segments end in NaN.
     """
     number = np.bincount(segments.row, minlength=segments.count)
     fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
@@ -170,7 +171,8 @@ def packed(segments: TraceSegments) -> np.ndarray:
 def joined(blocks: list[np.ndarray]) -> TraceSegments:
     """Join the `packed` segments of a run's chunks.
 
-    A chunk ends with open segments, which the next chunk has again; keep those of the last one.
+    A segment that is open at the end of a chunk appears again in the next chunk: it is kept from
+    the last chunk only.
     """
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
     tables, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()

@@ -205,10 +205,11 @@ def _nearest(
     edge: np.ndarray,
     away: bool = False,
 ) -> np.ndarray:
-    """Return radius and distance of the nearest sample with a radius, of each sample, (n, 2).
+    """Return radius and distance of the nearest sample with a radius, for each sample, (n, 2).
 
-    It is above the sample in its neurite, or below if `away`; infinite: none. `order` has samples
-    after those above them, or below them if `away`.
+    The search goes along a neurite towards its beginning or, if `away`, towards the tips. The
+    distance is infinite if there is none. In `order` a sample comes after those that the search
+    reaches first.
     """
     nearest = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:

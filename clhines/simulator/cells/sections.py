@@ -321,9 +321,10 @@ def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, 
 def _cut(
     cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
-    """Make a section of each chain, with a copy of the sample that it leaves as first point.
+    """Make a section of each chain of samples.
 
-    Drop sections without length. `ball` has the points of the root section if it is a sphere.
+    Its first point is a copy of the sample at which the chain leaves its parent. Sections without
+    length are dropped. `ball` has the points of the root section if this is a sphere.
     """
     chains = _chains(tree, body)
     x, lacks = _connections(tree, chains)

@@ -29,7 +29,10 @@ class Deferred:
 
 
 def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
-    """Make an object with attributes `values`; functions in `made` make further ones on demand."""
+    """Make an object of class `kind` with the attributes `values`, without ``__init__``.
+
+    `made` has a function for each further attribute, which is called at first access.
+    """
     new = kind.__new__(kind)
     vars(new).update(values, _made=made)
     return new

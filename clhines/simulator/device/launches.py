@@ -91,7 +91,10 @@ class BoundKernel:
     def launch_columns(
         self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
     ) -> None:
-        """Enqueue the kernel for `width` columns, at most `most` in a work-group, by `rows`."""
+        """Enqueue the kernel for `width` columns and `rows` rows.
+
+        A work-group has at most `most` columns.
+        """
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 

@@ -51,7 +51,10 @@ def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> N
 def read_parts(
     parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
 ) -> list[np.ndarray]:
-    """Return values of several arrays, each from one index to another; wait for them once."""
+    """Return values of several arrays on the device, and wait only once.
+
+    Each part is an array with the first index and the end index.
+    """
     values, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
     for a, begin, end in parts:
         host = host_of(a)

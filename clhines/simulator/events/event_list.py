@@ -25,7 +25,10 @@ _MARKED = 64  # work-items that mark the targets of a remote source
 
 
 class EventList:
-    """Events that kernels detect in a chunk, at most `capacity`; `early` are those of the start."""
+    """The events that kernels detect in a chunk of steps, up to `capacity` events.
+
+    `early` are the events at t = 0, before the first step.
+    """
 
     def __init__(
         self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array
@@ -52,7 +55,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait; return sources and times of events `begin` to `end`, and of the start's events."""
+        """Wait; return sources and times of events `begin` to `end`, and of the events at t = 0."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
@@ -69,10 +72,10 @@ class EventList:
     def new(
         self, others: Sequence[tuple[cla.Array, int, int]] = ()
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Wait; return sources and times of new events, and parts of other arrays.
+        """Wait; return sources and times of the new events, and values of other arrays.
 
-        `others` has the parts to read, as in `read_parts`. There is one wait, or two if there are
-        more events than usual.
+        `others` says which values to read, as in `read_parts`. There is one wait, or two if there
+        are more events than usual.
         """
         return self._until(self.count, self._queue, others)
 
@@ -92,7 +95,11 @@ class EventList:
 
     @cached_property
     def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
-        """An array for one number, and a queue whose reads do not wait for kernels (GPUs only)."""
+        """Return an array and a queue to read the event count while kernels run.
+
+        On a GPU this is a second queue, whose reads do not wait for kernels. On a CPU it is the
+        queue of the kernels.
+        """
         queue = self._queue
         on_cpu = devices.is_cpu(queue.device)  # a second queue would compete for the cores
         side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)

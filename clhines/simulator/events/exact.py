@@ -204,7 +204,11 @@ class HostEvents:
         until: float,
         next_events: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> bool:
-        """Deliver one due event to each instance of kind k that has one; return whether any has."""
+        """Deliver to each instance of kind k its next event, if it is due by `until`.
+
+        `next_events` are the connections with a due event, and the times at which it is due and was
+        sent. Return whether any instance received an event.
+        """
         variables, wires = self.variables, self.variables.wires
         count, queue = variables.model.kinds[k].count, variables.queues[k]
         begin = wires.first_target[k]
@@ -363,7 +367,10 @@ class HostEvents:
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return kind, r instances, and (watches, r) whether an armed condition became true."""
+        """Return the WATCH conditions of a layer that have become true since the last call.
+
+        For each kind: its number, r instances, and which armed conditions fire, (watches, r) bool.
+        """
         fired = []
         for k in self.variables.wires.kinds:
             net, queue = self.net(k), self.variables.queues[k]

@@ -92,7 +92,10 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return `GridConnections.chunks`; compute them once."""
+        """Return the bounds of chunks with `columns` targets each, see `GridConnections.chunks`.
+
+        They are computed once.
+        """
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]
@@ -307,7 +310,10 @@ class Delivery:
     def deliver(
         self, new_spikes: NewSpikes, incoming: cla.Array, steps: range, ends: bool
     ) -> cl.Event:
-        """Deliver the new spikes of some steps; `ends` tells the last call before `turn_over`."""
+        """Deliver the new spikes of some steps to the ring buffer `incoming`.
+
+        `ends` must be true in the last call before `turn_over`.
+        """
         lists = *(a.data for a in new_spikes), self.capacity, self._marks.data, self._turn
         return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
 

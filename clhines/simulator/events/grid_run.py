@@ -139,13 +139,20 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """The first connection of each source; of all connections, weights and places of sums."""
+        """The tables by which kernels find connections.
+
+        The first connection of each source; the weight of each connection, and the place of its
+        sum.
+        """
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables
         return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}
 
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the first step and the length of each launch, before which `add_events` is due."""
+        """Divide steps into launches, so that external events are added before they are due.
+
+        Yield the first step and the number of steps of each launch; call `add_events` before it.
+        """
         end = first + count
         while self._inside and first < end:
             at = int(np.searchsorted(self._event_steps, first))

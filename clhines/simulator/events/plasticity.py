@@ -98,23 +98,30 @@ class PlasticSpec(TemplateSpec):
 
     @property
     def last(self) -> int:
-        """Index of the decay of the weight, which follows the decays of traces."""
+        """Index of the weight's own decay in the tables of decays, behind those of the traces."""
         return len(self.traces)
 
     def of_side(self, side: str) -> list[Trace]:
         return [t for t in self.traces if t.side == side]
 
     def read(self, event: str) -> list[Trace]:
-        """Return the traces of cells that connections read at an event."""
+        """Return the traces of cells, ``pre`` or ``post``, that connections read at an event."""
         used = self.about.uses(event, "synapse")
         return [t for t in self.traces if t.name in used and t.side != "synapse"]
 
     def apart(self, event: str) -> bool:
-        """Return whether connections read traces that change only when their own cell spikes."""
+        """Return whether connections read traces of the cell whose spike is the event.
+
+        A kernel of its own must then change these traces afterwards.
+        """
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
-        """Return all traces of connections if an event uses any, or if the weight grows."""
+        """Return the traces of connections that an event must update.
+
+        These are all of them if the event uses one, or if the weight changes between events; else
+        none.
+        """
         used = self.about.uses(event, "synapse")
         traces = self.of_side("synapse")
         return traces if self.growth or any(t.name in used for t in traces) else []
@@ -217,7 +224,10 @@ class Plasticity:
     def _bound(
         self, event: str, **tables: np.ndarray
     ) -> list[tuple[launches.BoundKernel, int, int]]:
-        """Return kernels for spikes of one end, each with its work-groups per row, and its rows."""
+        """Return the kernels for spikes of sources or of targets, as `event` says.
+
+        With each: the work-groups for a row, and how many rows are handled at once.
+        """
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
         along = max(1, self._groups // across)
@@ -268,7 +278,7 @@ class Plasticity:
         return {f.key: self._of(f) for f in plastic_fields(self.rule)}
 
     def _place(self, field: Field) -> tuple[cla.Array, slice]:
-        """Return the array of a field of the state, and the field's part of it."""
+        """Return the device array that holds a field of the state, and the field's entries."""
         count = self.connections.count if field.per == "plastic" else self.connections.num_sources
         side, row = split_name(field.name)
         if field.family == "plastic_trace":

@@ -115,7 +115,7 @@ class Received:
         return self._lists[0], self._lists[1], self._count
 
     def _keep(self, event: cl.Event) -> None:
-        """Keep the event of a copy until it completes: dropping it earlier would wait."""
+        """Keep the event of a copy until the copy ends; deleting it earlier would wait."""
         while self._sent and self._sent[0].command_execution_status == _COMPLETE:
             self._sent.popleft()
         self._sent.append(event)

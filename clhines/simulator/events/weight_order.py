@@ -23,7 +23,10 @@ def group_numbers(*keys: np.ndarray) -> np.ndarray:
 
 
 def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
-    """Return the chunks that the groups touch; `place` and `group` are those of synapses, (k,)."""
+    """Return the number of chunks that each group touches, summed over the groups.
+
+    `place` and `group` have the place and the group's number of each synapse, (k,).
+    """
     return np.unique(np.stack([place // chunk, group]), axis=1).shape[1]
 
 
@@ -33,7 +36,11 @@ def sorted_places(*keys: np.ndarray) -> np.ndarray:
 
 
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
-    """Return the places of synapses by the graph cut, from their groups in both directions."""
+    """Return the places of synapses' weights in memory by the graph cut, (k,) int64.
+
+    `forward` and `backward` have the number of each synapse's group: the synapses of a group are
+    read together by a spike of the source or of the target. Places fill chunks of `chunk` weights.
+    """
     ends = np.stack([forward, backward + int(forward.max(initial=-1)) + 1]).astype(np.int64)
     count, vertices = len(forward), int(ends.max(initial=-1)) + 1
     synapse = np.argsort(ends.reshape(-1), kind="stable") % max(1, count)

@@ -186,7 +186,10 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Return a model with other voltages and parameters; connections and events are the same."""
+    """Return the model of a network after changes of voltages and parameters.
+
+    Connections and events are the same.
+    """
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = replace_values(model.kinds, model.instances, now, changed, changes.stored, model.dt)
@@ -362,8 +365,8 @@ def fields_of(
 ) -> dict[str, Any]:
     """Return the fields of a `Model` for what a network adds to its groups and cells.
 
-    `cells` are the somas as sources, `wiring` the connections and the events from outside at exact
-    times. `ions` are given if they are known.
+    `cells` are the somas as sources. `wiring` are the connections and the external events at exact
+    times. `ions` are passed if the caller knows them.
     """
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
@@ -477,9 +480,10 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return how a mechanism uses an ion's concentrations and its reversal potential.
+    """Return how a mechanism uses an ion: first its concentrations, then its reversal potential.
 
-    3: it writes one of them; 1: it reads one; 0: neither. So are arguments of NEURON's nrn_promote.
+    Each number is 3 if the mechanism writes one of them, 1 if it reads one, else 0. NEURON's
+    nrn_promote has the same arguments.
     """
 
     def level(*names: str) -> int:
@@ -505,7 +509,11 @@ def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[
 def _streams(
     added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
-    """Return the ids of random streams: a user's, else NEURON's: 1, 0, a running number."""
+    """Return the ids of the random streams of all instances, (count, 3) uint32.
+
+    The keys are the number of the kind and the name of the stream. Ids are the user's, or else
+    NEURON's: 1, 0 and a running number.
+    """
     streams, number = {}, 0
     for k, kind in enumerate(kinds):
         for name in kind.mechanism.program.random:

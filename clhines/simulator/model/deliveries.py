@@ -63,10 +63,12 @@ def by_delivery(
 def number_connections(
     connections: GridConnections, numbers: np.ndarray, wiring: Wiring, on_grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the numbers of `connections`, all weights, and the numbers at exact times.
+    """Return the indices of connections in `Simulation.weights`, and all weights.
 
-    `numbers` counts connections in whole steps only. `on_grid` has their numbers among all
-    connections, or None if all connections act in whole steps.
+    The first result are the indices of `connections`, the second one the weights of all
+    connections, the third one the indices of weights at exact times. `numbers` are the places of
+    `connections` among all connections in whole steps. `on_grid` has the indices of these, or is
+    None if all connections act in whole steps.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.calls)
@@ -99,9 +101,10 @@ def divide_wiring(
 ) -> tuple[Wiring, Wiring, np.ndarray]:
     """Divide connections and events into a wiring on the grid and a wiring at exact times.
 
-    Return both, and the indices of weights on the grid. Events from cells, detectors
-    and trains act on the grid, as sums of whole steps, if the mechanism adds them up, the network
-    does not require exact times, and the delay is at most `most_steps` steps.
+    On the grid, events act as sums in whole steps. Return both wirings, and the indices of the
+    grid's weights among all weights. Events from cells, detectors and trains act on the grid if the
+    mechanism adds them up, the network does not require exact times, and the delay is at most
+    `most_steps` steps.
     """
     parts = CallColumns(), CallColumns()
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
@@ -159,7 +162,7 @@ def _on_grid(
 
 
 def _sums(mechanism: Mechanism) -> bool:
-    """Return whether the events of a step may act once, with the sum of their weights."""
+    """Return whether a mechanism may receive one event with the sum of a step's weights."""
     net = mechanism.program.net
     return net is not None and net.summed and mechanism.kind != "artificial"
 
@@ -179,7 +182,10 @@ def compile_connections(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> tuple[GridConnections, np.ndarray]:
-    """Return the connections of cells and detectors, and their numbers in the wiring."""
+    """Return the connections of cells and detectors, and the place of each in the wiring.
+
+    Connections from trains of event times are left out.
+    """
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.calls), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()

@@ -195,7 +195,10 @@ def set_spike_thresholds(
 def held_steps(
     program: Program, values: Mapping[str, float | np.ndarray], dt: float
 ) -> dict[str, float | np.ndarray]:
-    """Return the parameter with the steps of a text's refractory time; empty if it has none."""
+    """Return the steps of a text's refractory time, by the name of the parameter.
+
+    The result is empty if the text has no refractory time.
+    """
     if program.spike is None or HELD_STEPS not in program.built_in:
         return {}
     time = program.spike.refractory
@@ -211,7 +214,11 @@ def replace_values(
     stored: Collection[tuple[str, str]],
     dt: float,
 ) -> tuple[Kind, ...]:
-    """Return kinds with the new values that `groups` have for parameters `changed` and `stored`."""
+    """Return the kinds with the present values of parameters that a simulation has changed.
+
+    `changed` has numbers of groups and names of parameters. `stored` has mechanisms and names of
+    parameters that get one value for each instance.
+    """
     groups_here = []
     for k, kind in enumerate(kinds):
         of_kind = [g for g in groups if instances[g.number][0] == k]
@@ -228,7 +235,10 @@ def replace_values(
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Sort instances by node; return the nodes, the order, and each group's new places."""
+    """Sort the instances of groups by node.
+
+    Return the sorted nodes, the order, and, for each group, the new places of its instances.
+    """
     if len(groups) == 1 and ascending(groups[0].nodes):
         order = np.arange(len(groups[0]))
         return groups[0].nodes, order, [order]
@@ -282,7 +292,10 @@ def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
 
 
 def _repeats(group: Group) -> bool:
-    """Return whether a group is the same in all cells that repeat one cell."""
+    """Return whether a group has the same instances and parameters in all cells of a network.
+
+    The cells must repeat one cell.
+    """
     return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
 
 
@@ -316,7 +329,10 @@ def at_0_mv(
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
-    """Return the values of a parameter in several groups: a number, or with `each` an array."""
+    """Return the values of a parameter in several groups, as one number if all are equal.
+
+    Otherwise, or with `each`, return an array with a value for each instance, in the new `order`.
+    """
     values = [g.parameters[name] for g in groups]
     if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
         return values[0]

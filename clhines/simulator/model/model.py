@@ -93,7 +93,7 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """Where a pointer of a kind points: to a state of another kind."""
+    """The state of another kind to which a pointer of a kind points."""
 
     kind: int  # the other kind
     state: str
@@ -102,7 +102,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Steered:
-    """Where a pointer of a kind points: to weights of connections, one for each instance."""
+    """The weights of connections to which a pointer of a kind points, one for each instance."""
 
     connection: np.ndarray  # (count,) int64
     element: np.ndarray  # (count,) int64: number of the weight in the connection
@@ -157,7 +157,11 @@ class IonNodes(Deferred):
 
 
 def promote(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
-    """Return the styles of an ion after a mechanism reads (1), writes (3) or ignores (0) it."""
+    """Return the styles of an ion at nodes after one more mechanism, as NEURON's nrn_promote.
+
+    `concentration` and `reversal` say what the mechanism does: 3: it writes, 1: it reads, 0:
+    neither.
+    """
     conc = np.maximum(style & CONCENTRATION, concentration)
     rev = np.maximum((style & REVERSAL) >> 3, reversal)
     rev = np.where((conc > 0) & (rev < 2), 2, rev)
@@ -209,7 +213,7 @@ class Kind(Deferred):
 
 
 class OfNodes:
-    """A property of `Model`: the array of all nodes that `Model.of_nodes` has for its name."""
+    """A property of `Model` that returns the array of its name in `Model.of_nodes`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -279,7 +283,7 @@ class Model:
 
     @property
     def apart(self) -> Model:
-        """The same model, which does not know that its copies are identical."""
+        """The same model without the information that it has identical copies."""
         return self if self.alike is None else replace(self, alike=None)
 
     @property
@@ -288,13 +292,19 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the states of kind `k` that all instances read from its last; none for k = -1."""
+        """Return the states of kind `k` for which all instances use the last instance's value.
+
+        Empty for k = -1.
+        """
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 
     @property
     def leading_cells(self) -> np.ndarray:
-        """Cells of the last instances of `of_last`, whose values all cells read; ascending."""
+        """Cells that contain the last instance of a kind with `of_last` states; ascending.
+
+        All other cells read values of these cells.
+        """
         cells = [self.last_cell(k) for k in range(len(self.kinds)) if self.of_last(k)]
         return np.unique(np.array(cells, np.int64))
 

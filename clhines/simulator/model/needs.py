@@ -227,12 +227,15 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
 
 
 def _event(block: str) -> str:
-    """Return the name of a block, but ``receive`` for all blocks that events call."""
+    """Return the name of a block, with ``receive`` for all blocks that events call."""
     return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
 def _points_in_states(model: Model, k: int) -> bool:
-    """Return whether kind k reads voltages by pointers outside currents and BEFORE BREAKPOINT."""
+    """Return whether blocks of kind k read the voltages of other nodes by pointers.
+
+    INITIAL, BEFORE BREAKPOINT and currents do not count.
+    """
     allowed = ("initial", "current", "before_breakpoint")
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return any(
@@ -330,9 +333,10 @@ def check_written(model: Model) -> None:
 
 
 def check_steered(model: Model) -> None:
-    """Refuse pointers that set weights if the order of events would be unknown.
+    """Refuse pointers that set weights if the order of events within a step would matter.
 
-    In a step the events that set a weight come before the events with it; see `state.sources`.
+    In a step all events that set a weight come before the events that are delivered with this
+    weight; see `state.sources`.
     """
     netcons, steered = model.netcons, np.zeros(0, np.int64)
     for (k, name), to in model.steered.items():
@@ -428,7 +432,7 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
-    """Return the blocks in which a pointer sets its variable, without blocks that add to it."""
+    """Return the blocks in which a pointer replaces its variable; addition does not count."""
     k, name = pointer
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return {
@@ -437,7 +441,7 @@ def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:
-    """Return whether events or conditions of a kind have arguments with one of these roles."""
+    """Return whether an event block or a WATCH block of a kind has an argument of these roles."""
     blocks = kind.mechanism.program.blocks.items()
     events = (
         arguments for name, arguments in blocks if name in ("receive", "watch") or "netcons" in name

@@ -343,7 +343,10 @@ def _as_gids(name: str, values: object) -> np.ndarray:
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Expand a single value to all instances, or check that there is one for each."""
+    """Return one value for each of the instances `places`; a single value serves all of them.
+
+    InputError if there are other numbers of values; the message has `name` and `what`.
+    """
     values = values if len(values) != 1 else np.repeat(values, len(places))
     if len(values) != len(places):
         raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")

@@ -88,7 +88,11 @@ def changed_copies(
 
 
 def source_sizes(network: Network) -> list[int]:
-    """Return how many cells, then how many sources of each further set there are, by number."""
+    """Return the number of cells, then the sizes of all further sets of sources.
+
+    A set is the result of one call that adds sources; sets are in the order of the sources'
+    numbers.
+    """
     added = inside(network).added
     sets = [(s.first, len(s)) for s in added.sources]
     sets += [(first, len(group)) for group, first in added.emitters]
@@ -96,7 +100,10 @@ def source_sizes(network: Network) -> list[int]:
 
 
 def step_of(mechanism: Mechanism, num_nodes: int) -> int:
-    """Return the offset of a mechanism's nodes from one copy to the next."""
+    """Return the difference of node numbers between one copy of a network and the next.
+
+    It is `num_nodes`, but 0 for artificial cells, which have no nodes.
+    """
     return 0 if mechanism.kind == "artificial" else num_nodes
 
 
@@ -116,8 +123,8 @@ class _Copier:
     def copy(self, wiring: Wiring, streams: Sequence[Stream], turns: np.ndarray) -> None:
         """Copy everything besides cells.
 
-        `turns` has numbers of copies in rows. Connections come row by row; in a row call by call of
-        `connect`, and in a call copy by copy.
+        `turns` has the numbers of the copies, in rows. The new connections come row by row; in a
+        row, call by call of `connect`; for a call, copy by copy.
         """
         threshold, parts = self.once.threshold, inside(self.network)
         if isinstance(threshold, np.ndarray):

@@ -38,10 +38,11 @@ _NODE_BYTES = 8 * 8  # in the forest and in the arrays of a `Model`
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Trees and membranes of all cells.
+    """The trees and the membranes of all cells of a network.
 
-    Lists have an array for each cable, and cell k has array ``k % len``, for `turns` cells. Without
-    cables, they have one array for all nodes, and `turns` is 1.
+    If cells repeat cables, each list has an array for each cable, cell k has array ``k % len``, and
+    `turns` is the number of cells. In networks from arrays each list has one array for all nodes,
+    and `turns` is 1.
     """
 
     forest: Forest  # each tree rooted at its soma
@@ -67,7 +68,10 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """Return an array of the first cells of all cables, (m,), or of all cells if fewer."""
+        """Return an array of the first cell of each cable, joined to (m,).
+
+        If there are fewer cells than cables, the array is that of all cells.
+        """
         return np.concatenate(getattr(self, name)[: self.turns])
 
     @cached_property
@@ -77,7 +81,10 @@ class Structure:
         return nodes if nodes < self.forest.num_nodes else 0
 
     def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the nodes that masks select, one mask per cable, in all cells, (m,) int64."""
+        """Return the nodes of all cells that masks select, (m,) int64.
+
+        `masks` has one mask of nodes for each cable.
+        """
         once = np.flatnonzero(np.concatenate(masks[: self.turns]))
         count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
         return repeat_moved(once, count, self.in_round)
@@ -206,7 +213,7 @@ class NodeValues:
         return self._whole[name]
 
     def at(self, name: str, nodes: np.ndarray, dtype: DTypeLike = np.float64) -> np.ndarray:
-        """Return the values at `nodes`; -1 is the last node."""
+        """Return the values of property `name` at `nodes`; node -1 is the last node."""
         if name in self._whole:
             return self._whole[name].astype(dtype, copy=False)[nodes]
         once = self._once[name].astype(dtype, copy=False)
@@ -233,7 +240,7 @@ class NodeValues:
 
 @dataclass(frozen=True, eq=False)
 class PerCell:
-    """One float64 value per cell, from `Network.per_cell`; a parameter of any group."""
+    """A value for each cell, which a group can take as a parameter; see `Network.per_cell`."""
 
     values: np.ndarray
 
@@ -289,7 +296,11 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many of `nodes` are in the first cell of each cable, together; see `Group`."""
+        """Return how many of `nodes` lie in the first cell of each cable, all cables together.
+
+        The result is 0 unless `at` is the name of a region, which selects the same nodes in cells
+        with the same cable.
+        """
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
@@ -355,14 +366,17 @@ class Places:
         return candidates[0] if candidates else array
 
     def _sizes(self) -> dict[str, int]:
-        """Return how many cells, nodes of a cell (if all are equal) and nodes there are."""
+        """Return the numbers of cells, of nodes of a cell (if cells are equal) and of nodes."""
         sizes = {"cells": self.forest.num_cells}
         if len({id(cable) for cable in self.cables}) == 1:
             sizes["nodes of a cell"] = int(self.forest.sizes[0])
         return {**sizes, "nodes": self.forest.num_nodes}
 
     def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        """Return other accepted lengths of a parameter, besides ``len(nodes)``, by name."""
+        """Return the lengths that a parameter may have besides ``len(nodes)``, by name.
+
+        They are the numbers of cells, of nodes of a cell, and of all nodes.
+        """
         if not len(nodes) or nodes[0] < 0:  # artificial cells have no nodes
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
@@ -408,7 +422,10 @@ class Places:
         return nodes
 
     def _types(self) -> list[str]:
-        """Return what `at` may be for these cells: words, and masks of SWC types without a word."""
+        """Return the texts for `at` that select nodes of these cells, for messages.
+
+        SWC types without a word appear as ``np.flatnonzero(cable.type == 7)``.
+        """
         types = sorted({t for cable in self.cables for t in np.unique(cable.type).tolist()})
         words = [word for word, number in REGIONS.items() if number in types]
         others = [f"np.flatnonzero(cable.type == {t})" for t in types if t not in NAMES]
@@ -421,7 +438,10 @@ class Places:
 
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
-    """Call a function of the distances; InputError if it does not take one argument."""
+    """Return the result of a user's function of the distances from the soma, µm.
+
+    InputError if the function does not take one argument; the message calls it `what`.
+    """
     if isinstance(function, type):
         raise InputError(f"{what} is the class {function.__name__}; expected a function")
     try:

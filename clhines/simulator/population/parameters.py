@@ -35,7 +35,10 @@ class _Setting:
 
 
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
-    """Cut each group of a model into pieces of instances that the same parameters set."""
+    """Cut each group of a model so that the instances of a piece have the same parameters.
+
+    `parameters` are the population's; each sets some instances of some groups.
+    """
     settings = _settings_by_group(model, parameters)
     divided = ParameterGroups([], [], [[] for _ in parameters])
     for group in model.groups:
@@ -64,7 +67,10 @@ def _settings_by_group(
 
 
 def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
-    """Yield sets of instances that the same parameters set, with these settings."""
+    """Divide the instances of a group by the parameters that set them.
+
+    Yield the instances of each piece, and the settings of the parameters that set them.
+    """
     if not settings:
         yield np.arange(len(group)), []
         return

@@ -296,7 +296,10 @@ class Population:
         return np.stack(columns, axis=1)
 
     def _make(self, number: int) -> None:
-        """Make the simulations of a batch: on each device, one for all protocols of one stop."""
+        """Make the simulations for batches of up to `number` parameter sets.
+
+        Each device has one simulation for all protocols that stop at the same time.
+        """
         options = [dict(where) for where in self._where]
         if self._ranks.size > 1:
             for one in options:

@@ -97,7 +97,10 @@ def stimulus_windows(
 def _own_clamp(
     model: Network, protocol: str, features: Sequence[str], paths: Iterable[ParameterPath]
 ) -> dict[str, float]:
-    """Return the model's only current clamp, values by name, or raise InputError."""
+    """Return amplitude, delay and duration of the model's only current clamp, by name.
+
+    InputError if there are none or several, or if it differs between sets.
+    """
     clamps = list[dict[str, float]]()
     for group in (g for g in model.groups if g.mechanism.name in CLAMPS):
         delay = "del" if "del" in group.parameters else "delay"  # NEURON's, and the built-in one's

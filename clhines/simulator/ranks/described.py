@@ -37,7 +37,7 @@ from clhines.solver.forest import Forest, Trees
 
 @dataclass(frozen=True, eq=False)
 class Sort:
-    """Cells that have the same tree, and the same instances of each kind at its nodes."""
+    """A sort of cells: they have the same tree, and instances of each kind at the same nodes."""
 
     parent: np.ndarray  # (n,): parent of each node of the cell, -1 at the root
     nodes: list[np.ndarray]  # by kind: nodes of the instances, 0 to n - 1
@@ -50,7 +50,7 @@ class Sort:
 
 @dataclass(frozen=True, eq=False)
 class RankCells:
-    """What a rank tells the other ranks about its cells."""
+    """The description of its cells that a rank sends to the other ranks."""
 
     gids: np.ndarray
     sorts: list[Sort]
@@ -69,7 +69,7 @@ class RankCells:
 
 @dataclass(frozen=True, eq=False)
 class WholeNetwork:
-    """A rank's cells, and what it knows about the whole network."""
+    """The cells of a rank, and what the rank knows about the whole network."""
 
     model: Model  # of the rank's cells
     decisions: Decisions
@@ -169,7 +169,11 @@ def _part(network: Network, model: Model) -> RankCells:
 
 
 def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
-    """Return the number of each cell's sort, (num_cells,) int32, and the sorts as they appear."""
+    """Group the cells of a model by their `Sort`.
+
+    Return the number of each cell's sort, (num_cells,) int32, and the sorts in the order of their
+    first cells.
+    """
     forest, begin = model.forest, model.forest.cell_offsets
     rng = np.random.default_rng(2018)
     code = rng.integers(1, 2**63, int(forest.sizes.max()), np.uint64)
@@ -192,7 +196,11 @@ def _sorts(model: Model) -> tuple[np.ndarray, list[Sort]]:
 
 
 def _ratio(network: Network, model: Model, kind: Kind) -> tuple[int, float, float, float]:
-    """Return the gid of a kind's first instance, its factor / (C/dt), and the least and largest."""
+    """Return how a kind's factors compare with C/dt, for decisions that all ranks must share.
+
+    The result is the gid of the cell with the first instance, the ratio factor / (C/dt) there, and
+    the smallest and the largest ratio. Kinds without a density mechanism have ratio 1.
+    """
     if not kind.count or kind.mechanism.kind != "density":
         return 1 << 62, 1.0, 1.0, 1.0
     capacitance = model.of_nodes.at("capacitance", kind.node) / model.solved_dt
@@ -223,7 +231,10 @@ def _check(parts: Sequence[RankCells], names: Sequence[str]) -> None:
 def _listeners(
     ranks: Ranks, network: Network, parts: Sequence[RankCells]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return `WholeNetwork.sent` and `heard`; all ranks raise if one listens to an unknown gid."""
+    """Return the fields `sent` and `heard` of `WholeNetwork`.
+
+    If a connection of any rank comes from a gid that no rank has, all ranks raise the error.
+    """
     heard, numbers = inside(network).added.heard
     place = place_of(np.concatenate([part.gids for part in parts]), heard)
     with ranks.agreed():
@@ -240,7 +251,10 @@ def _listeners(
 
 
 def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
-    """Return a kind in which parameters that differ between ranks are arrays."""
+    """Return a kind whose parameters are arrays wherever numbers differ between ranks.
+
+    So a parameter is one number either on all ranks or on none.
+    """
     singles, names = [part.single[k] for part in parts], [*kind.parameters]
     differ = [n for n in names if any(one.get(n) != singles[0].get(n) for one in singles)]
     values = {n: np.broadcast_to(np.float64(kind.parameters[n]), kind.count) for n in differ}
@@ -248,7 +262,7 @@ def _alike(k: int, kind: Kind, parts: Sequence[RankCells]) -> Kind:
 
 
 def _rank_first(rank: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Join the arrays of all ranks, that of `rank` first."""
+    """Join the arrays of all ranks: first the array of `rank`, then the others by rank."""
     others = [array for r, array in enumerate(arrays) if r != rank]
     return np.concatenate([arrays[rank], *others])
 
@@ -303,7 +317,11 @@ def _stand_in(local: Model, rank: int, parts: Sequence[RankCells]) -> Model:
 
 
 def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the nodes of all instances of a kind, (count,) int64, from the nodes of each sort."""
+    """Return the nodes of all instances of a kind, (count,) int64.
+
+    `sort` has the sort of each cell, `nodes` the nodes of the kind's instances in a cell of each
+    sort.
+    """
     counts = np.array([len(sort_nodes) for sort_nodes in nodes])
     at = ranges(offsets(counts)[:-1][sort], counts[sort])
     nodes_of_all = np.concatenate(nodes)[at] + np.repeat(forest.cell_offsets[:-1], counts[sort])
@@ -313,9 +331,10 @@ def _nodes(forest: Forest, sort: np.ndarray, nodes: Sequence[np.ndarray]) -> np.
 def _factor(
     ratios: Sequence[tuple[int, float, float, float]], parts: Sequence[RankCells], k: int
 ) -> np.ndarray:
-    """Return factors of kind k for C/dt = 1, (count,) float64, with which decisions are right.
+    """Return factors of kind k for all ranks, (count,) float64, as if C/dt were 1.
 
-    The first instance has its own factor, the last one the largest, all others the least.
+    They only serve decisions: the first instance has its true factor, the last one the largest of
+    all, the others the smallest.
     """
     _, first, _, _ = min(ratios)
     least, most = min(ratio[2] for ratio in ratios), max(ratio[3] for ratio in ratios)

@@ -31,14 +31,17 @@ NO_VOLTAGES = np.zeros(0)
 
 
 class ErrorGuard:
-    """Calls functions of this rank's run, and keeps an error until all ranks can raise it."""
+    """Calls functions on this rank, and keeps an error until all ranks can raise it together."""
 
     def __init__(self, ranks: Ranks, run: PartRun) -> None:
         self.ranks, self.run = ranks, run
         self._error: Exception | None = None
 
     def do(self, do: Callable[..., _Result], *arguments: object) -> _Result | None:
-        """Call a function and keep its error; return None on an error, also on an earlier one."""
+        """Call a function, and keep its error.
+
+        After an error, of this or of an earlier call, return None; later functions are not called.
+        """
         if self._error is not None:
             return None
         try:
@@ -97,7 +100,10 @@ class Exchange(ABC):
         """Note steps that the run has advanced, or that its device is advancing."""
 
     def deliver(self) -> None:
-        """Exchange the events of the steps noted, unless this is done later."""
+        """Exchange the events of the steps that were noted.
+
+        This base class does it later, and nothing here.
+        """
         return
 
     def end(self) -> None:
@@ -140,7 +146,10 @@ class StepExchange(Exchange):
         self._started = True
 
     def note_steps(self, first: int, count: int) -> None:
-        """Exchange the spikes of the steps noted before, and note the spikes of these steps."""
+        """Note steps, whose spikes are exchanged at the next call.
+
+        First exchange the spikes of the steps that the call before has noted.
+        """
         self.end()
         self._waiting = self.guard.do(self.run.note_spikes), first, count
 
@@ -179,7 +188,10 @@ class StepExchange(Exchange):
 
 
 class HeardExchange(StepExchange):
-    """Exchanges the spikes of cells to which other ranks listen; see `ranks.described`."""
+    """Exchanges only spikes of cells to which other ranks have connections.
+
+    See `ranks.described`.
+    """
 
     def __init__(self, guard: ErrorGuard, whole: WholeNetwork) -> None:
         super().__init__(guard, whole.heard, whole.decisions)
@@ -197,7 +209,7 @@ class HeardExchange(StepExchange):
 
 
 def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
-    """Raise InputError for spikes of the start, step -1, if connections are plastic."""
+    """Refuse spikes at t = 0 (step -1) if connections are plastic."""
     if whole.connections.rule is not None and (step < 0).any():
         raise InputError(
             f"source {source[step < 0][0]} starts above its threshold: not supported with "

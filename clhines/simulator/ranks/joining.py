@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The common numbers of sources and nodes in the network of one process."""
+    """The sources and nodes of one process's network that other processes can name by numbers."""
 
     sources: np.ndarray  # sources of the process that have numbers
     sent: np.ndarray  # the numbers of `sources`
@@ -41,7 +41,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class PartNumbers:
-    """Where the parts of one network are in the joined network."""
+    """The indices that a network's cells, nodes, sources and connections get by joining."""
 
     node: int  # index of the first node
     cell: int  # index of the first cell

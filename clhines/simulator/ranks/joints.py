@@ -154,7 +154,10 @@ class Outbox:
         return number, self._rounded(time, now) if self._in_steps else time
 
     def _rounded(self, time: np.ndarray, now: float) -> np.ndarray:
-        """Round times, ms, to the nearest steps; add a little, as detectors do."""
+        """Round times, ms, to the nearest steps, and add `SPIKE_LATE`, as detectors do.
+
+        A time that is nearly there remains unchanged.
+        """
         dt = self._dt
         nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE
         return np.where(abs(nearest - time) < _NEAR * dt, time, nearest)
@@ -163,7 +166,11 @@ class Outbox:
 def agreed_epoch(
     joints: Joints, model: Model, least: int, is_loose: bool, during: bool
 ) -> tuple[int, bool]:
-    """Return the steps between exchanges, at most `least`, and whether all ranks want `during`."""
+    """Agree with all ranks on the steps between two exchanges, at most `least`.
+
+    Return the steps, and whether to exchange events while the next steps run, for which all ranks
+    must have set `during`.
+    """
     from_others = np.isin(model.netcons.source, joints.trains)
     steps = steps_between(model, from_others)
     least = least if steps is None else min(steps, least)
@@ -265,7 +272,10 @@ class JoinedExchange(Exchange):
         self._tell(v)
 
     def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
-        """Send the events in the outbox to all ranks, and give their events to the run."""
+        """Exchange the events in the outboxes of all ranks; the run takes the other ranks' events.
+
+        `v` has the voltages that pointers of other ranks read.
+        """
         joints = self._joints
         mine = words_of(*self._outbox.take(self._clock.at(self._step)), v)
         number, time, v = of_words(joints.ranks.exchange(mine), self._voltages.counts)

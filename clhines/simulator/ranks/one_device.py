@@ -111,10 +111,11 @@ class OneDeviceRun(Run):
     def _meet(
         self, flags: Sequence[bool], request: _MakeRequest, answers: Callable[[Any], list[_Answer]]
     ) -> _Answer:
-        """Send a request to rank 0, and return its answer; if rank 0 fails, all ranks raise.
+        """Send a request to rank 0, and return rank 0's answer; all ranks call this together.
 
-        A flag holds if any rank has set it; ``request`` makes the request from all `flags`. On rank
-        0 ``answers`` makes the answers to the requests of all ranks.
+        A flag in `flags` holds for all ranks if any rank has set it. ``request`` makes the request
+        from these flags. On rank 0 ``answers`` makes the answers to the requests of all ranks. If
+        rank 0 fails, all ranks raise.
         """
         joints, error = self._joints, None
         comm, by_rank = joints.ranks.comm, list[_Answer]()

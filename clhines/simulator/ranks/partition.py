@@ -31,14 +31,21 @@ IN_FINISH = ("advance", "after_solve", "before_step")  # blocks after the voltag
 
 
 class RankRecords:
-    """A network's records; ``local(record)`` is this rank's part, and its columns in the whole."""
+    """The parts of a network's records that one rank records.
+
+    ``local(record)`` returns the rank's part of a record, and the columns of the record that it
+    has.
+    """
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
         self._ranks, self._local = ranks, local
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localise(self, records: Sequence[Record]) -> list[Record]:
-        """Return this rank's parts of records; the same objects while the records are the same."""
+        """Return this rank's parts of records.
+
+        For records that were passed before, return the same objects.
+        """
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]
@@ -115,8 +122,8 @@ def check_same(ranks: Ranks, model: Model, signature: str, settings: dict[str, o
 def overlaps(ranks: Ranks, delay: int, on_host: bool, requested: bool | None) -> bool:
     """Return whether to exchange the spikes of an epoch during the next epoch.
 
-    It does not pay if the cores do both, `on_host`. `delay` is the smallest delay of the network,
-    in steps, `requested` the user's choice.
+    This does not pay if the cores that simulate must also exchange, `on_host`. `delay` is the
+    smallest delay of the network, in steps; `requested` is the user's choice, or None.
     """
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
@@ -172,7 +179,10 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """By kind: index on the rank of each instance of the network, -1 if another rank has it."""
+        """The index on this rank of each instance of the network, an array for each kind.
+
+        It is -1 for instances of other ranks.
+        """
         places = [np.full(kind.count, -1) for kind in self.whole.kinds]
         for numbers, here in zip(places, self.instances, strict=True):
             numbers[here] = np.arange(here.stop - here.start)
@@ -336,7 +346,10 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The rank's part of each axis, by `Field.per`; a rank has all entries of other axes."""
+        """The entries of the network's arrays that this rank has, by the name `Field.per`.
+
+        The rank has all entries of arrays by other names.
+        """
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,

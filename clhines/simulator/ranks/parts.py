@@ -27,7 +27,7 @@ _OF_EVENTS = "cursor", "ring", "count"
 
 @dataclass(frozen=True, eq=False)
 class RankLayout:
-    """What `RankPart` needs of a rank's model."""
+    """The sizes and tables of a rank's model that `RankPart` needs."""
 
     fields: tuple[Field, ...]
     kinds: tuple[int, ...]  # number of instances of each kind
@@ -53,7 +53,10 @@ class RankLayout:
 
 
 class RankPart:
-    """The part of one rank in the joined model; `sources` has the joined index of each source."""
+    """The part of one rank in the joined model of all ranks.
+
+    `sources` has the index of each of the rank's sources in the joined model.
+    """
 
     def __init__(self, whole: Model, numbers: PartNumbers, layout: RankLayout) -> None:
         self.layout, self._whole, self.sources = layout, whole, numbers.sources
@@ -92,7 +95,10 @@ class RankPart:
         self._number[self.sources[local]] = local
 
     def _place(self, field: Field) -> tuple[str, slice | np.ndarray]:
-        """Return the name that a rank's array has in the joined state, and its places there."""
+        """Return where the joined state has a field of the rank.
+
+        The result is the name of the array and the rank's entries in it.
+        """
         if field.kind is None:
             return field.key, self._places[field.per]
         there, places = self._kinds[field.kind]
@@ -122,8 +128,8 @@ class RankPart:
     def put_cursors(self, arrays: StateArrays, whole: StateArrays, new: np.ndarray) -> None:
         """Put the number of events that each connection has received into the joined state.
 
-        A connection from a source of another rank has not received the source's `new` events, and
-        the events that are pending on this rank.
+        A connection from another rank's source has received fewer events than the source has sent:
+        neither the source's `new` events, nor the events that are pending on this rank.
         """
         cursor, at = arrays["cursor"].copy(), self._from_remote
         source = self.layout.connection_source[at]
@@ -181,7 +187,11 @@ def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.nda
 def put_all(
     parts: Sequence[RankPart], states: Sequence[tuple[StateArrays, np.ndarray]], before: StateArrays
 ) -> StateArrays:
-    """Put the states of all ranks, arrays and sources with a new event, into the joined state."""
+    """Put the states of all ranks into the joined state, and return it.
+
+    The state of a rank are its arrays, and its sources with a new event. `before` is the joined
+    state before the ranks' steps.
+    """
     whole = {key: np.array(values) for key, values in before.items()}
     new = np.zeros_like(whole["count"])
     for part, (arrays, sent) in zip(parts, states, strict=True):

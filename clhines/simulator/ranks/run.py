@@ -52,7 +52,10 @@ class RankedRun:
         return self._exchange.chunk(failed, values)
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return failures and values of a chunk; RankError if a voltage of another rank failed."""
+        """Return the failures and the recorded values of a chunk of steps.
+
+        RankError if only a voltage of another rank is not finite.
+        """
         failed = 0 if chunk is None else int((chunk.failed > 0).sum())
         broken = np.flatnonzero(self._guard.gather_numbers([failed]))
         assert chunk is not None  # else the error of this rank has been raised
@@ -61,7 +64,10 @@ class RankedRun:
         return chunk.failed, chunk.values
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Return samples as in one process; on an error let the other ranks raise it, too."""
+        """Return samples of records before a step; see `Run.now`.
+
+        If this fails, the other ranks raise an error, too.
+        """
         try:
             return self.run.now(records, step)
         except Exception as error:
@@ -112,7 +118,10 @@ class SharedRun(RankedRun):
         super().begin(rows, self._records.localise(records))
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return a chunk's failures, the first ones of each rank, and values of all ranks."""
+        """Return the failures and the recorded values of a chunk, of all ranks.
+
+        Of the failures each rank reports the first one only.
+        """
         here, numbers = np.zeros(0, int) if chunk is None else chunk.failed, []
         for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):
             cell = self._first_cell + int(np.argmax(here == first)) if first else 0
@@ -144,7 +153,10 @@ class SharedRun(RankedRun):
         return {} if parts is None else join(self._shares, parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from a state of `save`, which is on rank 0, from any number of ranks."""
+        """Continue from a state of the whole network, as `save` returns it.
+
+        Only rank 0 passes the state. It may come from a run on another number of ranks.
+        """
         shares = self._shares if self._ranks.rank == 0 else ()
         parts = self._guard.call(lambda: [share.cut(saved) for share in shares])
         super().load(self._ranks.comm.scatter(parts or None))

@@ -87,9 +87,11 @@ class Membrane:
     def joints(
         self, order: np.ndarray, index: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and `clamp`.
+        """Return the tables of connections and electrodes for recorded nodes in another order.
 
-        Recorded nodes are in this `order`. If there is an `index`, column k is ``index[k]``.
+        They are `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and `clamp`.
+        Recorded nodes are in this `order`. If there is an `index`, column k of the voltages is
+        column ``index[k]``.
         """
         columns = self.neighbour_column, self.node_column
         neighbour, node = (a if index is None else index[a] for a in columns)
@@ -101,7 +103,10 @@ class Membrane:
         return begin, neighbour[at], node[at], self.g[at], clamp_begin, self.clamp[of_clamp]
 
     def _output(self, k: int) -> str:
-        """Return the variable that holds an electrode's current; empty if it is computed here."""
+        """Return the variable by which an engine records an electrode's current.
+
+        The result is empty if `_current` computes the current. InputError if neither is possible.
+        """
         mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program
         if program.electrode and any(a.role == "v" for a in program.blocks["current"]):

@@ -65,7 +65,10 @@ class Record:
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
     def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
-        """Return a record of some columns of this one; `index` are their numbers in `kind`."""
+        """Return a record of some `columns` of this record.
+
+        In the new record they are instances `index` of `kind`, or nodes `index`.
+        """
         windows = None if self.windows is None else self.windows.of_columns(columns)
         return replace(self, index=index, kind=kind, windows=windows)
 

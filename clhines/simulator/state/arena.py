@@ -98,9 +98,10 @@ class Tiler:
         return packed
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
-        """Expand (k, n) neighbours of one copy's nodes to places of neighbours of all copies.
+        """Return the places of the neighbours of all copies' nodes, on the device.
 
-        They are as `reference.placed_neighbours` returns them.
+        `of_one` has, in k rows, neighbours of each node of one copy, or -1. The results are by
+        place of the solver's order, as those of `reference.placed_neighbours`.
         """
         gather, places, n = self._gather, len(self._gather), of_one.shape[1]
         place = cla.empty(self.queue, n * self.copies, np.int32)
@@ -120,10 +121,11 @@ class Tiler:
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
-        """Write each place's active node into `active`, and each active node's place into `ints`.
+        """Find the places of active nodes in the solver's order.
 
-        `number` has the number among the active nodes of each node of a copy, or -1. Places are
-        written from entry `begin` on.
+        `number` has the number of each node of a copy among the copy's active nodes, or -1.
+        `active` gets the number of the active node at each place; `ints` gets, from entry `begin`
+        on, the place of each active node.
         """
         numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
@@ -267,7 +269,7 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _part_of(self, begin: int, size: int) -> int | None:
-        """Return the number of the part in `_parts` that is exactly this region, or None."""
+        """Return the index in `_parts` of exactly this region, or None."""
         parts = [(at, len(values)) for at, values in self._parts]
         return parts.index((begin, size)) if (begin, size) in parts else None
 

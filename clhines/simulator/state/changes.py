@@ -43,7 +43,7 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Where a device has the values of a parameter of all instances of a kind."""
+    """The place in a device array where a run keeps a parameter of a kind."""
 
     array: cla.Array
     offset: int
@@ -54,7 +54,7 @@ class Storage:
 
 
 class Spread:
-    """Writes values into arrays on a device; caches its index tables."""
+    """Writes new values of parameters into arrays on a device; caches its index tables."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
@@ -66,7 +66,10 @@ class Spread:
         self._written = deque[cl.Event | None](maxlen=8)
 
     def takes(self, storage: Storage, by: str) -> bool:
-        """Whether `put` can write there: without places, only one value for all instances."""
+        """Whether `put` can write a value to a storage.
+
+        A storage without `places` has one number for all instances, so the value must be one, too.
+        """
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
@@ -219,7 +222,10 @@ class DeviceChanges:
 
 
 def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
-    """Whether a parameter affects the initial state, beyond values that the first step sets."""
+    """Whether a change of a parameter changes the initial state of a simulation.
+
+    Values that the first step sets again do not count.
+    """
     spike = mechanism.program.spike
     names = {name, HELD_STEPS} if spike is not None and name == spike.refractory else {name}
     if names & mechanism.compiled.start_uses:

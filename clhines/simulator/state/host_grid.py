@@ -127,7 +127,10 @@ class HostGrid:
         check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
-        """Return the traces of cells `at` in a step, by the names that actions use."""
+        """Return the traces of cells `at` in a step, by their names in the rule's actions.
+
+        `side` is ``pre`` or ``post``.
+        """
         names = self._course.rule.kept[side]
         elapsed = step - self._last[side][at] if names else at
         return {
@@ -154,7 +157,7 @@ class HostGrid:
         return {f.key: self.owner(f)[f.name] for f in fields}
 
     def owner(self, field: Field) -> dict[str, np.ndarray]:
-        """Return the dict that holds a field's array under the field's name."""
+        """Return the dict that holds a field's array; the key is the field's name."""
         if field.family == "plastic_trace":
             return self._trace
         return self._last if field.family == "plastic_step" else vars(self)

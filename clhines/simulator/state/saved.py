@@ -192,7 +192,7 @@ def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
-    """Return the smallest and the largest valid value of an array; None: no bound."""
+    """Return the smallest and the largest valid entry of a field's array; None: no bound."""
     if field.key == "failed":  # a failed run cannot be saved
         return 0, 0
     if field.key == "held":

@@ -31,13 +31,14 @@ MOST_STEPS = 2**13  # of delay for which a ring has room; a longer one may overf
 class Wires:
     """Tables of sources, connections and targets for events at exact times.
 
-    Targets are the instances of all `kinds` with NET_RECEIVE; those of kind k begin at
-    ``first_target[k]``. `target`, (m,), is each connection's. `order` sorts connections by target,
-    stably; `first`, (num_targets + 1,), delimits those of each target. Source s has the entries
-    from ``ring_first[s]`` of `ring`, ``ring_size[s]`` of them; at the start they hold the times of
-    spike trains, ms, and `count` is their number. `layers`: targets of a layer depend, within a
-    step, only on earlier layers. `apart`: all events of a step precede the currents of all nodes.
-    `tight`: a ring has less room than its longest delay needs.
+    Targets are the instances of all `kinds` with NET_RECEIVE; the targets of kind k begin at
+    ``first_target[k]``. `target`, (m,), is the target of each connection. `order` sorts connections
+    by target, stably; the connections to a target are between two entries of `first`, (num_targets
+    + 1,). Source s has the entries of `ring` from ``ring_first[s]`` on, ``ring_size[s]`` of them;
+    at the start they hold the times of spike trains, ms, and `count` is the number of these times.
+    `layers`: targets of a layer depend, within a step, only on earlier layers. `apart`: all events
+    of a step precede the currents of all nodes. `tight`: a ring has less room than its longest
+    delay needs.
     """
 
     kinds: tuple[int, ...]
@@ -205,7 +206,7 @@ TOLERANCE = 1e-10  # steps before the end of a bin from which NEURON moves event
 
 
 def detected(model: Model) -> np.ndarray:
-    """Return which connections have a detector of threshold crossings as source, (m,) bool."""
+    """Return which connections come from a detector of threshold crossings, (m,) bool."""
     return model.sources.is_detected[model.netcons.source]
 
 

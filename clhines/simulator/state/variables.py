@@ -161,7 +161,10 @@ class Variables:
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
-        """Instances of each kind in rounds, so that a round writes each ion variable once."""
+        """Divide the instances of each kind into rounds without two instances at one node.
+
+        So a round adds to each ion variable of a node only once. Kinds without ions have one round.
+        """
         return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
 
     @cached_property
@@ -332,7 +335,11 @@ class Variables:
         return np.where(place < 0, 0.0, padded[place])
 
     def place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
-        """Return the place of weight `name` of each event's connection, (r,) int64; -1: none."""
+        """Return the indices in `NetCons.weight` of weight `name`, for r events, (r,) int64.
+
+        With role ``weight`` this is a weight of the event's own connection, else of the connection
+        that FOR_NETCONS visits. The index is -1 without a connection.
+        """
         at = call.weight_at if role == "weight" else call.other_at
         net = self.model.kinds[k].mechanism.program.net
         assert net is not None and at is not None  # a weight is of an event
@@ -432,7 +439,7 @@ class Variables:
         owner[name] = array
 
     def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
-        """Return the dict that holds a field's array, and its key."""
+        """Return the dict that holds a field's array, and the array's key in it."""
         if one.kind is None:
             if one.key == "incoming" or one.family.startswith("plastic"):
                 assert self.grid is not None
@@ -513,9 +520,10 @@ class Copies:
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
     def places(self, field: Field) -> np.ndarray | None:
-        """Return the index of each entry of a field in each copy, (copies, m) int64.
+        """Return the indices that the entries of a field have in the state of all copies.
 
-        None: all entries of one copy follow those of the copy before.
+        They are (copies, m) int64, or None if the entries of each copy follow those of the copy
+        before.
         """
         key = field.per, field.kind
         if key not in self._known:
@@ -569,9 +577,10 @@ class Copies:
 
 
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return the entries of consecutive ranges in each copy, (copies, m) int64.
+    """Return the indices of the entries of ranges in the state of all copies, (copies, m) int64.
 
-    `first` delimits the ranges in one copy; `begin`, (copies, ranges), has their first entries.
+    `first` has the bounds of the ranges in one copy. `begin`, (copies, ranges), has the first entry
+    of each range in each copy.
     """
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])

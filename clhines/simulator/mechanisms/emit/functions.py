@@ -91,7 +91,10 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return the prefix of helper functions that all mechanisms share, for vectors of a width."""
+    """Return the first part of the names of helper functions for vectors of a width.
+
+    All mechanisms share these helpers.
+    """
     return f"groups__v{width}"
 
 
@@ -287,7 +290,10 @@ class Functions:
         return self._printed(block, arguments, results, body)
 
     def _body(self, block: str, graph: Graph) -> Body:
-        """Return a block's body with its expressions copied into a graph."""
+        """Return the body of a block without variables that its function does not set.
+
+        The expressions are copied into `graph`.
+        """
         variables = [a for a in self.calls(block) if a.role in ("state", "output")]
         kept = {a.name for a in variables if a.direction != "in"}
         body = self.compiled.bodies[block]
@@ -368,7 +374,10 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Return functions after the helpers that they call; shared helpers are left out."""
+        """Return the source `body` of functions after the helpers that the functions call.
+
+        Helpers that all mechanisms share are left out.
+        """
         if self._helpers != self.prefix:
             return body
         return all_helpers(body, self.prefix, self.real, self.width) + body
@@ -377,7 +386,10 @@ class Functions:
 def _python(
     name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
 ) -> str:
-    """Return a NumPy function; it also returns variables that it leaves unchanged."""
+    """Return the source of a NumPy function that returns all results.
+
+    It also returns variables of direction ``inout`` that it leaves unchanged.
+    """
     inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
     values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
     text = f"def {name}({inputs}):\n" + "".join(line + "\n" for line in lines)
@@ -407,8 +419,9 @@ def numpy_function(
 class _StatementWriter:
     """Prints the statements of one function: assignments and loops.
 
-    Each expression has a phase, a number: before the first loop, in a turn of it, after it, and so
-    on.
+    A phase is a stretch of the function between borders of loops: before the first loop, in a turn
+    of it, after it, and so on. Each expression is computed in the phase with its number in
+    `phases`.
     """
 
     def __init__(
@@ -440,7 +453,7 @@ class _StatementWriter:
         return self.p.show(self.shown[e])
 
     def _enter(self, loops: Sequence[Loop]) -> None:
-        """Give numbers to the phases of loops, and collect the expressions of loops."""
+        """Assign numbers to the phases of the function; collect the expressions of its loops."""
         for loop in loops:
             self.last += 1
             self.phases |= dict.fromkeys(loop.names, self.last)
@@ -449,7 +462,10 @@ class _StatementWriter:
             self.phases |= dict.fromkeys(loop.ends, self.last)
 
     def _print(self, loop: Loop, still: str) -> None:
-        """Print a loop and the statements that need its results; `still` names its condition."""
+        """Print a loop, then the statements of the phase after it.
+
+        `still` is the name of the variable that is true while the loop goes on.
+        """
         begin = [self._show(e) for e in loop.starts]
         if self.p.python:
             self._python_loop(loop, begin)
@@ -465,7 +481,10 @@ class _StatementWriter:
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
     def _turn(self, loop: Loop) -> list[str]:
-        """Print the statements of a turn; return the names of the variables' new values."""
+        """Print the statements in the body of a loop.
+
+        Return the names of the variables' new values at the end of a turn.
+        """
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):

@@ -54,9 +54,9 @@ def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return the arguments, statements and result of each helper, in the printer's language.
+    """Return arguments, statements and result of each helper function, in the printer's language.
 
-    NumPy computes both branches for whole arrays.
+    The keys are the helpers' names. NumPy computes both branches of a helper for whole arrays.
     """
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)

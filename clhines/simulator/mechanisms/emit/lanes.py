@@ -28,8 +28,9 @@ _HELPERS = ("bernoulli", "bernoulli_slope", "weight")
 class Lanes:
     """Options of functions for lanes of a GPU.
 
-    With `inverses` they divide by `node_inverse_`, PTX without a slow path. `terms` has table,
-    column and number of terms of series that may be short, see `few_terms`.
+    With `inverses` divisions call `node_inverse_`, which is PTX without a branch for rare numbers.
+    `terms` lists series that need few terms: the table and the column of tau, and the number of
+    terms; see `few_terms`.
     """
 
     inverses: bool
@@ -123,5 +124,5 @@ def _loaded(name: str, end: str, table: str, load: int) -> str:
 
 
 def _width(columns: int) -> int:
-    """Return how many numbers of a row one load reads."""
+    """Return how many of a table's `columns` one vector load reads: 4, 2 or 1."""
     return next(width for width in (4, 2, 1) if columns % width == 0)

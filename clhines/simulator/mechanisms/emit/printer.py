@@ -126,7 +126,7 @@ class Printer:
     # -------------------------------------------------------------------------- expressions
 
     def begin(self, block: Assignments) -> None:
-        """Take the names of the local variables of a block."""
+        """Use the names of a block's local variables for the expressions that they hold."""
         self.names = {node: safe(name) for node, name in block.names.items()}
 
     def steps(self, nodes: Sequence[Node]) -> None:
@@ -199,7 +199,7 @@ class Printer:
         return f"{above or self.number(1)} / {self._brackets(under, len(below) > 1)}"
 
     def power(self, e: Node, level: int) -> str:
-        """Return a power as source; see `show` for `level`."""
+        """Return a power as source; `level` decides about brackets, as in `show`."""
         base, exponent = e.args
         value = exponent.value
         if value < 0:

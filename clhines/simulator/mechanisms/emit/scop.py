@@ -16,7 +16,10 @@ FACTOR, TERM, MOST = 2147437301, 453816981, 2**32 - 1
 
 
 def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the generator's states, uint64; the module defines the arguments."""
+    """Return the states of NEURON's one generator after a number of draws, uint64.
+
+    The module describes `drawn`, `keep` and `at`.
+    """
     keep, turns = np.nan_to_num(np.asarray(keep, np.float64)), np.asarray(at, np.float64)
     seeds = np.maximum(-1.0 - keep, 0.0).astype(np.int64)
     state = np.where(keep > 0, np.asarray(drawn, np.int64) + 1, seeds) & MOST
@@ -27,12 +30,18 @@ def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the generator's state minus 1, int64; the module defines the arguments."""
+    """Return the state of NEURON's one generator, minus 1, int64.
+
+    The module describes `drawn`, `keep` and `at`.
+    """
     return (_states(drawn, keep, at).astype(np.int64) - 1) & MOST
 
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Draw a number, `kind` one of `NAMES`; or count the uniform ones that a normal one uses."""
+    """Draw a number from NEURON's one generator; `kind` is one of `NAMES`.
+
+    Or return how many uniform numbers a normal one uses.
+    """
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):
         value = _states(drawn, keep, at + 1) / MOST

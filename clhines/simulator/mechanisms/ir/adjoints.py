@@ -99,7 +99,10 @@ def _symbol(a: Argument) -> str:
 def _through(
     body: Body, weighted: Sequence[tuple[Node, Node]], wanted: Iterable[str]
 ) -> dict[str, Node]:
-    """Return the derivatives of the sum of ``weight * node`` by symbols, also through loops."""
+    """Return the derivatives of the sum of ``weight * node`` by the symbols `wanted`.
+
+    Also follow the loops of the body, by the equations that they solve.
+    """
     loops = body.needed_loops([node for node, _ in weighted])
     ends = [end for loop in loops for end in loop.ends]
     slopes = pull_back(weighted, [*wanted, *ends])
@@ -123,7 +126,10 @@ def _through(
 
 
 def _at_solution(graph: Graph, loop: Loop, of_ends: Iterable[str]) -> dict[str, Node]:
-    """Return a loop's equations at its end, by the names that its variables have there."""
+    """Return the equations that a loop has solved, in terms of its variables' values at the end.
+
+    The keys are the names of these values. ExpressionError if a variable has no equation.
+    """
     count = len(loop.equations)
     if not count or not {*of_ends} <= {*loop.ends[:count]}:
         raise ExpressionError("no derivative of a loop is known")

@@ -104,7 +104,10 @@ def make_block(
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
-    """Return the local variable of an operand; the operand if it has none, or if `user` is it."""
+    """Return the local variable that holds an operand, for use in the definition of `user`.
+
+    Return the operand itself if there is no such variable, or if `user` is this variable.
+    """
     local = alias.get(a)
     return a if local is None or local is user else local
 

@@ -138,7 +138,10 @@ class Compiled:
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return the source kept for a key, else that of `make`; InputError if it is too large."""
+        """Return the source that is kept under a key; the first call makes it.
+
+        InputError if an expression is too large.
+        """
         if key not in self.printed:
             try:
                 self.printed[key] = make()
@@ -206,7 +209,7 @@ class Compiled:
     def reads_first_currents(self) -> bool:
         """Whether blocks may read results of `current` before the first step computes them.
 
-        If not, only users need the currents of the initial state.
+        Otherwise only users can see the currents of the initial state.
         """
         blocks, currents = self.program.blocks, {f"i{ion.name}" for ion in self.program.ions}
         of_current = [a for a in blocks.get("current", ()) if a.direction != "in"]
@@ -273,7 +276,10 @@ def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument
 
 
 def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argument]:
-    """Return the arguments for states that a block reads or sets, then for outputs."""
+    """Return the arguments for the states that a block reads or sets, then for the outputs.
+
+    The block sets the variables in `kept`, and reads the symbols in `free`.
+    """
     arguments = []
     for key in states:
         if key in kept:

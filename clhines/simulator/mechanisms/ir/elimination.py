@@ -62,7 +62,10 @@ def solved(
 
 
 def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
-    """Return the unknown to eliminate next; exchange rows if all diagonal entries left are 0."""
+    """Return the unknown to eliminate next among those `left`: the one with the least fill-in.
+
+    If all diagonal entries are 0, first exchange two rows.
+    """
 
     def fill(name: str) -> int:
         column = sum(name in rows[row] for row in left) - 1

@@ -83,7 +83,10 @@ def _vanishing(
     defaults: Mapping[str, float],
     cache: dict[Node, np.ndarray | None],
 ) -> float | None:
-    """Return a voltage at which the denominator `low` changes its sign and the numerator is 0."""
+    """Return a voltage at which the quotient `product` is 0/0, or None.
+
+    There its denominator `low` changes the sign, and its numerator is 0.
+    """
     values = _at(low, _GRID, defaults, cache)
     if values is None or top is None:
         return None

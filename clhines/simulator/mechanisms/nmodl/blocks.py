@@ -42,7 +42,11 @@ class FileBlocks:
 
     @classmethod
     def of(cls, bodies: Bodies, kept: Iterable[str] = ()) -> FileBlocks:
-        """Return the blocks of a file that has been executed, before the passes."""
+        """Return the blocks of a file as they are before the first pass.
+
+        `bodies` are the results of the file's execution. `kept` are variables to which POINTERs of
+        other files point.
+        """
         written = {key for body in bodies.blocks.values() for key in body.writes}
         for name in kept:  # parameters, too, are states then
             written.update(bodies.shared.names.all_elements(name))

@@ -58,10 +58,10 @@ class Bodies:
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Execute a part of the file, `work`, and keep its refusals.
+        """Execute a part of the file by `work`, and keep the refusals that this raises.
 
-        If the part has VERBATIM that is not supported, keep the refusals of VERBATIM only: others
-        may follow from the skipped C.
+        If the part has VERBATIM that is not supported, keep the refusals of VERBATIM only. The
+        other refusals may be consequences of the skipped C.
         """
         refusals = list[Refused]()
         try:
@@ -126,7 +126,7 @@ class _Work:
         self.bodies.blocks[block] = body
 
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
-        """Return a result for the value that a block gives to a POINTER, `key`."""
+        """Return the result by which a block sets the variable to which POINTER `key` points."""
         name = self.names.elements[key]
         if block == STEERING:
             return "steer", name, value
@@ -208,7 +208,10 @@ class _Work:
         self._keep("current", run, results)
 
     def _hinted(self, run: Execution) -> None:
-        """Keep currents with slopes from CONDUCTANCE, which NEURON does not check either."""
+        """Add the body of ``current`` with the slopes that CONDUCTANCE statements declare.
+
+        NEURON does not check these slopes either.
+        """
         graph = self.graph
         conductance = self._outward([value for _, value in run.conductances])
 
@@ -222,7 +225,10 @@ class _Work:
         return self._outward([run.read(name) for name in self.currents])
 
     def _outward(self, values: Sequence[Node]) -> Node:
-        """Return a sum; with an ELECTRODE_CURRENT NEURON takes all currents for inward."""
+        """Return the sum of currents, outward positive.
+
+        In a file with an ELECTRODE_CURRENT NEURON takes all currents for inward ones.
+        """
         return self.graph.add(-x if self.file.electrode else x for x in values)
 
     def _slope(self, current: Node) -> Node:
@@ -237,7 +243,11 @@ class _Work:
         return (ahead - current) / step
 
     def _twice(self, statements: Sequence[Statement]) -> None:
-        """Execute BREAKPOINT, as NEURON does, at v + 0.001 mV and then, without a reset, at v."""
+        """Execute BREAKPOINT for currents whose slope NEURON computes by a difference.
+
+        NEURON executes it at v + 0.001 mV and then at v; variables keep the values of the first
+        execution until the second one sets them.
+        """
         graph = self.graph
         first, second = Execution(self.shared, "current"), Execution(self.shared, "current")
         first.solve = second.solve = _nested
@@ -410,7 +420,10 @@ class _Work:
         self._keep("watch", inner, results)
 
     def copies(self) -> None:
-        """Refuse WATCH conditions on variables of ions: NEURON compares old copies of these."""
+        """Refuse WATCH conditions on variables of ions.
+
+        NEURON compares copies of these variables that were made earlier.
+        """
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return

@@ -171,7 +171,7 @@ def _pointers(blocks: FileBlocks) -> list[str]:
 
 
 def _used(blocks: FileBlocks) -> dict[str, Body]:
-    """Return the blocks that have results, or set a state or an output."""
+    """Return the blocks that an engine must call: those with results, states or outputs."""
     always, families = ("initial", "current", "receive"), ("table_", "grid_", "unless")
     values = {*blocks.states, *blocks.outputs}
     return {
@@ -195,7 +195,7 @@ def _lasting(blocks: FileBlocks, name: str) -> list[str]:
 
 
 def _beside(blocks: FileBlocks) -> tuple[str, ...]:
-    """Return the parameters that a block with a TABLE sets but that are no columns of the TABLE."""
+    """Return the parameters that a block with a TABLE sets besides the TABLE's columns."""
     tables = blocks.shared.tables.values()
     names = {name for use in tables for name in set_by(use.block.body, blocks.file.blocks)}
     return tuple(k for k in blocks.parameters if blocks.names.elements[k] in names)

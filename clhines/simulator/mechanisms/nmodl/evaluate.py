@@ -87,7 +87,10 @@ class Evaluation(BlockValues):
         return self._operators(e)
 
     def _operators(self, e: Expression) -> Node:
-        """Return the value of operators in a row: in a loop, as a row may be long."""
+        """Return the value of a row of binary operators, such as ``a + b - c``.
+
+        A row may be long, so this is a loop and no recursion.
+        """
         chain: list[tuple[str, Expression]] = []
         while e[0] in _OPERATORS:
             chain.append((str(e[0]), e[2]))
@@ -124,7 +127,10 @@ class Evaluation(BlockValues):
         return value
 
     def _changed(self, before: Mapping[str, Node]) -> dict[str, Node]:
-        """Return the old values of variables, and places in streams, that differ from `before`."""
+        """Return the variables and places in streams whose values differ from those in `before`.
+
+        The result has the old value of each.
+        """
         old = {k: before.get(k) or ("\0" not in k and self.graph.symbol(k)) for k in self.values}
         return {k: x for k, x in old.items() if isinstance(x, Node) and x is not self.values[k]}
 
@@ -190,7 +196,7 @@ class Evaluation(BlockValues):
         return self.inlined(block, values, line)
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Call a function that no block defines."""
+        """Call a function that no block of the file defines."""
         if name in ("net_send", "net_event", "net_move"):
             return self.send(name, arguments, line)
         begins_with_name = bool(arguments) and arguments[0][0] == "name"

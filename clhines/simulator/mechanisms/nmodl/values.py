@@ -135,7 +135,7 @@ class BlockValues:
         self.is_repeated = False  # whether a method of SOLVE may execute the block several times
 
     def _find(self, name: str) -> str | list[str] | None:
-        """Return the key of a local, or the keys of its elements; None if there is no local."""
+        """Return the key of a local, or the keys of its elements; None for other names."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -160,7 +160,7 @@ class BlockValues:
         return self.names.element(name, index, line)
 
     def _elements(self, name: str) -> str | list[str] | None:
-        """Return the keys of an array's elements, the key of a local, or None for others."""
+        """Return the keys of an array's elements, or the key of a local; None for other names."""
         keys, variable = self._find(name), self.names.variable(name)
         if keys is None and variable is not None and variable.length:
             return self.names.all_elements(name)
@@ -172,7 +172,11 @@ class BlockValues:
         return self.shared.outside[0]
 
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
-        """Return the keys of an array, whether an index is inside it, and the value outside."""
+        """Return what is needed to choose an array's element at an `index` that is not constant.
+
+        The keys of all elements, the condition that the index is inside the array, and the value of
+        an element outside.
+        """
         keys = self._elements(name)
         if not isinstance(keys, list):
             raise refuse("mod.no-array", line, name=name)
@@ -198,7 +202,10 @@ class BlockValues:
         return self.graph.where(inside, among(0, len(keys)), outside)
 
     def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
-        """Set an array's element at an index that is not constant; all to NaN if it is outside."""
+        """Set an array's element at an index that is not constant.
+
+        If the index is outside the array, all elements become NaN.
+        """
         graph = self.graph
         keys, inside, outside = self._among(name, index, line)
         for k, key in enumerate(keys):
@@ -229,7 +236,10 @@ class BlockValues:
         return self.value(self.key(name, index, line))
 
     def _special(self, name: str, line: int) -> Node:
-        """Return the value of v, t or dt; Refused if the block has no v, or an old one."""
+        """Return the value of v, t or dt.
+
+        Refused for v in an artificial cell, and where an event would see an old v.
+        """
         if name == "v" and self.file.kind == "artificial":
             raise refuse("mod.v-artificial-cell", line)
         if name == "v" and self._calls and self.where in _OF_EVENTS and self.shared.is_stale:
@@ -346,7 +356,10 @@ class BlockValues:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Execute statements, and undo their effects at the end, except those on `reads`."""
+        """Execute the statements of a ``with`` block, and then undo their effects.
+
+        Only `reads` keeps the variables that the statements have read.
+        """
         kept = self.values, self.writes, self.guard, dict(self.overrides)
         self.values, self.writes = dict(self.values), dict(self.writes)
         yield

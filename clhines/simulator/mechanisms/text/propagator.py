@@ -124,7 +124,10 @@ def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
 
 
 def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
-    """Return the change of a variable in a step: `row` of E times v, the states and 1."""
+    """Return the change of a variable in a step.
+
+    `row` is the variable's row of the propagator, with a factor for v, for each state and for 1.
+    """
     values = {"v": v, _ONE: eq.graph.one} | {name: eq.graph.symbol(name) for name in eq.states}
     return eq.graph.add(e * values[column] for column, e in row.items() if column != _DRIVE)
 

@@ -63,7 +63,7 @@ class Equations(TextStatements):
 
     @cached_property
     def written(self) -> dict[str, Node]:
-        """Expressions of names and currents, by name."""
+        """The expressions that the text assigns to names and currents, by name."""
         return {line.name: line.value for line in self.ordered if line.sort != "rate"}
 
     @cached_property
@@ -123,7 +123,7 @@ class Equations(TextStatements):
             self.ordered.append(line)
 
     def no_value(self, line: Line, name: str) -> None:
-        """Refuse ``state NAME``."""
+        """Refuse ``state NAME``, which lacks the value."""
         raise self.fail(line, f"state '{name}' has no initial value; expected 'state {name} = ...'")
 
     def event(self, line: Line, actions: str) -> None:

@@ -177,7 +177,7 @@ class RuleText(TextStatements):
 
     @property
     def growth(self) -> Node | None:
-        """The rate ``dw/dt`` of the weight between events; None without one."""
+        """The rate ``dw/dt`` of the weight between events; None if the rule does not define it."""
         return self.rates[WEIGHT].value if WEIGHT in self.rates else None
 
     def times(self, parameters: dict[str, float]) -> dict[str, float]:
@@ -243,7 +243,10 @@ class RuleText(TextStatements):
         _run("\n".join(self.printed(event, side, "numpy")), values)
 
     def grow(self, values: dict[str, Any], time: np.ndarray) -> None:
-        """Let the weight ``w_`` in `values` grow for a time, ms, from the traces at its begin."""
+        """Advance the weight ``w_`` in `values` by a `time`, ms, without an event.
+
+        The traces in `values` are those at the beginning.
+        """
         if self.growth is not None:
             grown = f"w_ + {self.printed_growth('numpy')} * time"
             values["time"] = time

@@ -21,9 +21,10 @@ class Scope:
         return self.expression(self.graph.symbol(name))
 
     def expression(self, e: Node, keep: bool = True) -> Node:
-        """Replace names by their values; first evaluate names that have none.
+        """Replace the names in an expression by their values.
 
-        With `keep`, keep the values of these names.
+        Names without a value are evaluated first. With `keep`, later expressions use these values,
+        too.
         """
         values = self.values if keep else dict(self.values)
         for name in self._missing(e, values):
@@ -67,7 +68,10 @@ class Scope:
 
 
 def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Return the states that depend on each other in a circle: for each state its circle."""
+    """Return the groups of states whose rates depend on each other in a circle.
+
+    The result has, for each such state, its group.
+    """
     bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
     reached = {name: rate.mask for name, rate in rates.items()}
     for through in rates:

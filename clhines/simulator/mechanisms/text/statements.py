@@ -27,7 +27,7 @@ _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 @dataclass
 class Line:
-    """A statement of a text, and its parts."""
+    """A statement of a text, divided into name, expression and unit."""
 
     number: int
     text: str
@@ -45,7 +45,10 @@ class Line:
         return f"d{self.name}/dt" if self.sort == "rate" else self.name
 
     def acted(self, old: Node, value: Node) -> Node:
-        """Return the value of a variable after this action, whose right side is `value`."""
+        """Return the value of the variable after an action of an event, such as ``x += value``.
+
+        `old` is the variable's value before, `value` the action's right side.
+        """
         changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
         return old / value if self.sign == "/" else changed[self.sign]
 

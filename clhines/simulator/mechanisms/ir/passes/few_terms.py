@@ -8,10 +8,10 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 
 
 def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> list[Node]:
-    """Give ``grown(-h/tau)``, ``exp(-h/tau) - 1``, the number of terms that its series needs.
+    """Shorten the series of ``grown(-h/tau)``, which is ``exp(-h/tau) - 1``, if few terms suffice.
 
-    That is if tau is a column of a table: `terms` has the number of terms by table and column, if
-    it is small.
+    This is known if tau is a column of a table: `terms` maps a table's name and a column to the
+    number of terms. The number becomes a second argument of ``grown``.
     """
     if not roots:
         return []
@@ -24,7 +24,10 @@ def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> li
 
 
 def _column(grown: Node) -> tuple[str, int]:
-    """Return the table and column of tau in ``grown(-h/tau)``; else an empty name and 0."""
+    """Return the table and the column that contain the tau of ``grown(-h/tau)``.
+
+    For other arguments return an empty name and 0.
+    """
     for factor in grown.args[0].args if grown.args[0].op == "mul" else ():
         number, rest = split(factor.definition)
         inverse = rest.definition

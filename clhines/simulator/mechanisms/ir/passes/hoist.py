@@ -110,7 +110,10 @@ class Constants:
 
 
 def _marked(name: str) -> str:
-    """Return the symbol of a constant, which differs from the text's symbol of the same name."""
+    """Return the symbol that stands for the constant `name`.
+
+    It must differ from a symbol of the text with the same name.
+    """
     return name if name.startswith("_") else f"_{name}_constant"
 
 

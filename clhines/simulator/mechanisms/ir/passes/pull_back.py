@@ -50,7 +50,10 @@ def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> di
 
 
 def _joined(graph: Graph, parts: Sequence[tuple[Guard, Node]]) -> tuple[Guard, Node]:
-    """Add weights that have guards; return the guard that all have in common, and the sum."""
+    """Add up the weights of a node, each of which counts only if its guard holds.
+
+    Return the part of the guards that all have in common, and the sum.
+    """
     common = parts[0][0]
     for guard, _ in parts[1:]:
         same = (k for k, (a, b) in enumerate(zip(common, guard)) if a != b)
@@ -65,7 +68,10 @@ def _guarded(graph: Graph, guard: Guard, e: Node) -> Node:
 
 
 def _shares(node: Node, guard: Guard, weight: Node) -> Iterable[tuple[Node, Guard, Node]]:
-    """Yield each argument of a node with its guard and its share of the node's weight."""
+    """Yield the arguments of a node, with the weights that they get from the node's weight.
+
+    A weight is the node's weight times the derivative by the argument. Each comes with its guard.
+    """
     graph, op, args = node.graph, node.op, node.args
     if op in ("local", "add"):
         yield from ((a, guard, weight) for a in args)

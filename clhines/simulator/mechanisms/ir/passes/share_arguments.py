@@ -107,7 +107,10 @@ def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _ArgumentPairs) -
             used.update(pairs.made[k])
 
     def items(ks: Iterable[Item]) -> Iterator[Node]:
-        """Yield the arguments for items; pairs that are used once are taken apart."""
+        """Yield arguments by their numbers.
+
+        A pair that is used only once is replaced by its two arguments.
+        """
         for k in ks:
             if k >= 0:
                 yield done[pairs.nodes[k]]

@@ -52,7 +52,10 @@ def _share(
     replaced: dict[Node, Node],
     count: int,
 ) -> int:
-    """Add replacements for a cluster of exponentials; return the number of local variables."""
+    """Replace a cluster of exponentials by powers of one exponential, in `replaced`.
+
+    Return the number of local variables so far; `count` is the number before.
+    """
     if sum(lead < 0 for _, lead, _ in cluster) * 2 > len(cluster):
         unit = -unit
     _, lead, form = cluster[0]

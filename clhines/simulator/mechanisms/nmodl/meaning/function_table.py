@@ -34,7 +34,7 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
 
 
 class _RowTables:
-    """The knots and values of one FUNCTION_TABLE, each a look-up table of one column."""
+    """The look-up tables that replace a FUNCTION_TABLE; each has one column."""
 
     def __init__(self, run: BlockValues, block: Block, table: FunctionTable) -> None:
         self._run, self._block, self._table, self._graph = run, block, table, run.graph

@@ -34,7 +34,10 @@ Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], boo
 
 
 class _Reactions:
-    """The equations of a KINETIC block for the states `rows`: `matrix` and `right` side by row."""
+    """The linear equations of an implicit step of a KINETIC block, for the states `rows`.
+
+    `matrix` has the row of each state, `right` the right side of each row.
+    """
 
     def __init__(self, run: Execution, block: Block, rows: Sequence[str]) -> None:
         self.run, self.graph, self.rows = run, run.graph, rows
@@ -45,7 +48,10 @@ class _Reactions:
         self.block, self.guard = block, run.guard
 
     def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
-        """Gather equations for changes of the states `now`; `old` are those before the step."""
+        """Gather the equations for the changes of the states, starting from their values `now`.
+
+        `old` are the states before the step of length `dt`.
+        """
         run, graph = self.run, self.graph
         for key, value in now.items():
             run.values[key] = value
@@ -316,7 +322,10 @@ def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
 def _iterated(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, late: dict[str, Node]
 ) -> dict[str, Node]:
-    """Iterate from the old states; a turn uses the `late` variables of the turn before it."""
+    """Solve the equations of a step by iteration, starting from the old states.
+
+    `late` are variables that a turn of the iteration uses as the turn before has set them.
+    """
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
     loop = run.open_loop(keys, starts, TURNS)

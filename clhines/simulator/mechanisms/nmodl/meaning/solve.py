@@ -68,7 +68,10 @@ def solve(run: Execution, s: Statement) -> None:
 
 
 def _is_once(block: Block, method: str) -> bool:
-    """Return whether NEURON executes a DERIVATIVE block exactly once in a step."""
+    """Return whether NEURON executes a DERIVATIVE block exactly once in a step.
+
+    This holds for cnexp with rates of degree 0 or 1 in their own states.
+    """
     return method == "cnexp" and all(_order(rate) in (0, 1) for rate in all_of(block.body, "prime"))
 
 
@@ -276,7 +279,11 @@ def newton(
     old: Sequence[Node],
     deviations: Callable[[Sequence[Node]], list[Node]],
 ) -> list[Node]:
-    """Return the zero of `deviations` of states `keys`, by NEURON's iteration from `old`."""
+    """Return the states at which all `deviations` are 0, by NEURON's iteration from `old`.
+
+    `keys` are the names of the states. ``deviations(states)`` returns one expression for each
+    state.
+    """
     graph = run.graph
     symbols = [graph.symbol(f"_{key}__try") for key in keys]
     names = [s.name for s in symbols]
@@ -352,7 +359,10 @@ def _terms(e: Node) -> int:
 def _iterated(
     run: Execution, keys: Sequence[str], old: list[Node], at: list[Node], symbols: list[Node]
 ) -> list[Node]:
-    """Return the zero of deviations `at`, in terms of `symbols`, by Newton's iteration."""
+    """Return the states at which all deviations are 0, by Newton's iteration from `old`.
+
+    `at` are the deviations, in terms of `symbols` for the states `keys`.
+    """
     graph, size = run.graph, len(keys)
     if size > MAX_NEWTON:
         raise refuse("mod.newton-states", size=size, most=MAX_NEWTON)

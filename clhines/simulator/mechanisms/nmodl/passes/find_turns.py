@@ -36,7 +36,10 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 
 
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
-    """Return the shared states that differ between instances, and those that a block reads, too."""
+    """Return the shared states to which instances give different values.
+
+    Also return the states among them that a block both reads and sets.
+    """
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}
     differing, turned = set[str](), set[str]()

@@ -93,7 +93,10 @@ def _all(guard: Node) -> list[Node]:
 
 
 def _joined(graph: Graph, results: Sequence[tuple[str, Node]]) -> Body:
-    """Return a block with a result ``unless`` for each name: whether a condition of it holds."""
+    """Return a block whose results say which refusals apply.
+
+    It has a result ``unless`` for each name in `results`: 1 if any condition of this name holds.
+    """
     joined = dict[str, Node]()
     for name, node in results:
         joined[name] = graph.where(joined.get(name, graph.zero), graph.one, node)

@@ -445,7 +445,7 @@ class _Reader:
         return f"{function} = {value}\n{_RETURN}" if function else _RETURN
 
     def _skipped(self) -> str:
-        """Skip a declaration of functions that are defined elsewhere."""
+        """Skip a C declaration of functions whose bodies are elsewhere."""
         while not self._take(";"):
             if self._tokens[self._at][0] == "end" or self._next in "{}=":
                 raise NotReadError

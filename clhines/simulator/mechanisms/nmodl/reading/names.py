@@ -36,7 +36,7 @@ class Names:
         return self.file.variables.get(name)
 
     def element(self, name: str, index: int | None, line: int = 0) -> str:
-        """Return the name in source of a variable or of an array's element."""
+        """Return the name that a variable, or an array's element, has in generated source."""
         variable = self.file.variables[name]
         if variable.length:
             if index is None:
@@ -54,7 +54,7 @@ class Names:
         return key
 
     def all_elements(self, name: str) -> list[str]:
-        """Return the names in source of an array's elements, or of a variable itself."""
+        """Return the names that an array's elements, or a variable, have in generated source."""
         length = self.file.variables[name].length
         return [self.element(name, k if length else None) for k in range(length or 1)]
 

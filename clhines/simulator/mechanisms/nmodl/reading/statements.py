@@ -29,7 +29,10 @@ def check_index(name: str, length: int, has_index: bool, line: int) -> None:
 
 
 def expression(p: Cursor, level: int = 0) -> Expression:
-    """Read an expression; with a `level`, one with operators of this or a tighter level."""
+    """Read an expression of binary operators.
+
+    With a `level`, all operators outside brackets bind at least as tightly as those of this level.
+    """
     if level == len(_LEVELS):
         return unary(p)
     left = expression(p, level + 1)

@@ -63,7 +63,10 @@ class Refused(Exception):  # noqa: N818  (users get an NmodlError)
 
 
 def raise_first(refused: Sequence[Refused]) -> None:
-    """Raise the first refusal, if there is any, with the others in its field `others`."""
+    """Raise the first refusal of a list; its field `others` gets the other ones.
+
+    Nothing happens if the list is empty.
+    """
     if refused:
         refused[0].others += refused[1:]
         raise refused[0]
