@@ -171,7 +171,11 @@ class _Copier:
             num_nodes=n * count,
             num_sources=added.num_sources * count,
             sources=[self._sources(sources) for sources in added.sources],
-            emitters=[(copied[g.number], first * count) for g, first in added.emitters],
+            emitters=[  # an empty group has no parts
+                (copied[g.number], first * count)
+                for g, first in added.emitters
+                if g.number in copied
+            ],
             ions=[_ion(ion, n, count) for ion in added.ions],
             pointers=[
                 (group.number, name, index, shifted(node[chosen], n, count))

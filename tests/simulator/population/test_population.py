@@ -212,6 +212,16 @@ def test_columns_by_name_and_voltages_at_the_start_by_node(fast_queue):
         many.evaluate(Table({"gk": SETS[:, 0]}))
 
 
+def test_parameters_of_artificial_cells_that_the_model_has_none_of():
+    net = model()
+    net.add_artificial(mod_files.ours("ext_fire"), 0)
+    parameters = {"na": PARAMETERS["na"], "tau": ("ext_fire", "tau")}
+    many = Population(net, parameters, {"rest": {"stop": 1.0}}, record=0, engine="reference")
+    found, alone = many.evaluate([[0.1, 2.0]]), Simulation(model(na=0.1), engine="reference")
+    record = alone.record("v", [0])
+    np.testing.assert_array_equal(found.v[0, 0], alone.run(1.0)[record][:, 0])
+
+
 def test_models_that_cannot_be_copied_are_refused():
     with pytest.raises(InputError, match="one cell"):
         Population(Network(CABLES, 2), PARAMETERS, PROTOCOLS)
