@@ -282,8 +282,9 @@ class Updates:
 
 def _digest(group: int, values: Mapping[str, object]) -> str:
     """Return a digest with which ranks compare new values."""
-    digest = hashlib.sha256(repr((group, [*values])).encode())
-    for value in values.values():
+    names = sorted(values)
+    digest = hashlib.sha256(repr((group, names)).encode())
+    for value in map(values.__getitem__, names):
         if isinstance(value, list):
             for target, *rest in value:
                 event = target.number, [np.asarray(a).tolist() for a in rest]

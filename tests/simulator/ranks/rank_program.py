@@ -237,6 +237,10 @@ def differing(comm):
         other.record("v", [comm.rank])
         other.run(0.5)
 
+    def in_other_order():
+        values = {"v_init": -60.0, "weight": sim.weights()}
+        sim.set(**dict(sorted(values.items(), reverse=bool(comm.rank))))
+
     def begun():  # one value on each rank
         net = Network(CABLES, 2)
         net.insert(mod_files.ours("nmodl/nmbegun"), net.soma, size=[1.0, 2.0])
@@ -249,6 +253,7 @@ def differing(comm):
         lambda: sim.run(0.5 + comm.rank),
         lambda: sim.run("x" if comm.rank else 1.0),
         recorded,
+        in_other_order,
         begun,
     ):
         try:
