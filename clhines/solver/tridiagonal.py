@@ -200,8 +200,7 @@ class Tridiagonal(Holder):
         matrix = self._matrix(dl, d, du, device)
 
         def solve(rows: Array, out: Array | None) -> Array:
-            system = matrix.d, matrix.u, rows
-            return self.solver.solve(*system, l=matrix.l, out=out, check=check)
+            return self.solver.solve(matrix.d, matrix.u, rows, l=matrix.l, out=out, check=check)
 
         side = self._device_side() if device else None
         return Rows(self, side, matrix.sign).solve(solve, b, out, columns)

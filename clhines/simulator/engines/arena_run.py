@@ -133,11 +133,14 @@ class ArenaKernels(ABC):
         return False
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return all storages of a parameter, with `in_arenas`; empty: it cannot change."""
+        """Return all places where the kernels keep a parameter; empty if it cannot change.
+
+        `in_arenas` are the places in the arenas.
+        """
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Note that the storages of a parameter have new values."""
+        """Note that a parameter of kind `k` has new values in its `storage`."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""
@@ -171,7 +174,7 @@ class ArenaRun:
     INITIAL blocks run on the host, in NumPy: a device's `exp` has other bits, and all engines start
     from the same state. If the start depends on a changed value, `restart` runs the blocks and
     fills the arenas again; arrays and kernels stay if their shapes are the same. Other parameters
-    change in place, in their `storage`.
+    change in place, see `DeviceState.storages`.
 
     Identical copies come to the device when the first step needs them. Until then one copy stands
     for all, and a state of one copy may be loaded. With `apart` the kernels treat copies as cells.
@@ -280,20 +283,20 @@ class ArenaRun:
         return [*arenas, *self.kernels.voltage_arrays(), *grid]
 
     def _begin(self, model: Model, host: Reference) -> None:
-        """Go to the start of a model, at which `host` is, with one copy."""
+        """Go to t = 0 of a model; `host` is there, with one copy of the model."""
         self.model = model
         self.events.early = early = chunk_of_all(host.end(), model)
         self.start.begin(host, early)
         self._use(host.variables)
 
     def _use(self, variables: Variables) -> None:
-        """Continue from these variables; copies of a model come to the device later."""
+        """Continue from these variables; `ready` copies them to the device, for copies later."""
         self.state.next_step, self.state.waiting = -1, variables
         if self.model.copies == 1 and not _follows.get():
             self.ready()
 
     def ready(self) -> None:
-        """Build the kernels and put all variables on the device, unless they are there."""
+        """Copy waiting variables to the device, and build the kernels if their arenas change."""
         state, kernels, variables = self.state, self.kernels, self.state.waiting
         if variables is None:
             return

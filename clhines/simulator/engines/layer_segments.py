@@ -79,7 +79,7 @@ class LayerSegmentsSpec(TemplateSpec):
     driven: tuple[int, ...]  # rows of layers with electrodes
 
     def fits(self, limits: Limits) -> bool:
-        """Whether a device has a work-group's lanes and local memory."""
+        """Return whether a device has enough work-items and local memory for a work-group."""
         sums = 2 * self.rows + self.rows * (self.rows - 1) // 2
         numbers = (sums + self.rows**2) * self.inner + sums * self.lanes
         local = self.units * numbers * (8 if self.real == "double" else 4)

@@ -54,8 +54,9 @@ class Request:
 
 
 class Run(Protocol):
-    """A model in time; a chunk is `begin`, then `advance` and `deliver` repeatedly, and `end`.
+    """A run of a model by an engine.
 
+    A run advances in chunks of steps: `begin`, then `advance` and `deliver` repeatedly, then `end`.
     One call of `advance` takes at most `max_steps` steps.
     """
 
@@ -67,28 +68,31 @@ class Run(Protocol):
         return None
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk with `rows` steps; record `records` after each."""
+        """Begin a chunk of `rows` steps; record `records` after each step."""
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Advance steps `first` to ``first + count - 1``; record the first in `row`."""
+        """Advance steps `first` to ``first + count - 1``; record the first of them in row `row`."""
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver the spikes of the last steps, `first` to ``first + count - 1``."""
+        """Deliver the spikes of steps `first` to ``first + count - 1``, the last ones advanced."""
         return
 
     def mark(self) -> Mark:
-        """Return a mark of this position in the queue, for `seconds`."""
+        """Return a mark of the present end of the queue, for `seconds`."""
         return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait; return when the queue reached each mark, s; only differences count."""
+        """Wait for the queue; return when it reached each mark, s, from an arbitrary zero."""
         return [float(mark) for mark in marks]
 
     def end(self) -> Chunk:
         """Wait; return the spikes, failures and records since `begin`."""
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Return record values at the begin of a step, (1, r) real each; crossings start there."""
+        """Return the present values of records, (1, r) real each, before step `step`.
+
+        Records of crossings compare the next values with these.
+        """
 
     def voltages(self) -> np.ndarray:
         """Return the present voltages, (n,) real, mV, in natural order."""
@@ -97,10 +101,10 @@ class Run(Protocol):
         """Return the weights of all connections after their last events, (m,) float64."""
 
     def reward(self, reward: float, step: int) -> None:
-        """Reward all plastic connections after the spikes of a step, which were just delivered."""
+        """Reward all plastic connections, after the spikes of step `step` were delivered."""
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return the state, the arrays of `Model.schema` by name."""
+        """Return the state: the arrays that `Model.schema` lists, by name."""
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Continue from a state that any run of the same network saved."""
@@ -108,13 +112,13 @@ class Run(Protocol):
 
 @runtime_checkable
 class Restarts(Protocol):
-    """A run that can go to the start of a model with other values."""
+    """A run that can start again with other values of the model."""
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Go to the start of a model; return False if another run is needed.
+        """Go to t = 0 of `model`; return False if another run is needed.
 
-        The model differs only in parameters, constants and `v_init`. With `in_place` the device
-        already has its parameters and constants.
+        The model differs from the present one only in parameters, constants and `v_init`. With
+        `in_place` the device already has its parameters and constants.
         """
 
 
@@ -122,28 +126,37 @@ class PartRun(Run, Protocol):
     """A run of a rank's share, which exchanges events with other ranks."""
 
     def early_sources(self) -> np.ndarray:
-        """Return sources of the share that start above their thresholds, (k,); once."""
+        """Return the sources of the share that are above their thresholds at t = 0, (k,).
+
+        A second call returns none.
+        """
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Note the spikes of all enqueued steps; return a function that waits for them.
+        """Return a function that waits for all steps enqueued so far.
 
-        It returns cells and steps.
+        The function returns cells and steps of their new spikes.
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
+        """Deliver spikes of all ranks, of `count` steps from `first` on.
+
+        `source` are cells of the whole network.
+        """
 
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Wait; return new events' sources and times, and nodes' voltages, mV."""
+        """Wait; return the sources and times, ms, of new events, and the voltages of nodes, mV."""
 
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Note the events of all that is enqueued; return a function that waits for them."""
+        """Return a function that waits for all steps enqueued so far.
+
+        The function returns sources and times, ms, of their new events.
+        """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append other ranks' events, by source and time, to the sources' rings."""
+        """Append events of other ranks, by source and time, ms, to the rings of the sources."""
 
     def take_voltages(self, v: np.ndarray) -> None:
-        """Set voltages of other ranks' nodes, mV."""
+        """Set the voltages of nodes on other ranks that this rank reads, (m,), mV."""
 
 
 MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user`
@@ -151,7 +164,7 @@ MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user
 
 @dataclass(eq=False)
 class Job:
-    """A model, whole or a rank's share, and how to advance it: the argument of engines."""
+    """The argument of engines: a model, or a rank's share of one, and how to advance it."""
 
     model: Model
     request: Request
@@ -165,7 +178,7 @@ class Job:
 
     @property
     def apart(self) -> Model:
-        """The model with copies as cells; ``auto`` leaves many copies to `steps`."""
+        """The model with its copies as separate cells; ``auto`` leaves many copies to `steps`."""
         if (
             self.model.copies > 1
             and self.model.forest.num_nodes > MOST_APART
@@ -243,14 +256,14 @@ MOST_SPIKES = 1 << 24  # most events in the list of a chunk
 
 
 class Ending:
-    """The one wait at the end of a chunk: for its times, and for small results, see `reads`."""
+    """Waits at the end of a chunk, once, for its times and for small arrays; see `reads`."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
 
     def begin(self, at_once: bool) -> None:
-        """Begin a chunk; the host's clock times one that is enqueued `at_once`."""
+        """Begin a chunk; the host's clock times a chunk that is enqueued `at_once`."""
         self._by_host = at_once
 
     def mark(self) -> Mark:

@@ -54,7 +54,10 @@ def bound(
     items: int,
     alone: bool = False,
 ) -> Enqueue:
-    """Return a launch of a kernel with arguments by name; `alone`: work-groups of one item."""
+    """Return a function that launches a kernel with `items` work-items and these arguments.
+
+    With `alone`, each work-group has one work-item.
+    """
     kernel = launches.bind(*built, name, arguments)
     (total,), (group,) = devices.small_groups(queue.device, items)
     return partial(kernel.launch, queue, items if alone else total, 1 if alone else group)
@@ -63,7 +66,10 @@ def bound(
 def of_whole(
     forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
-    """Return method and options that the whole network gets: a part's bits depend on them."""
+    """Return the solver's method and options for the whole network.
+
+    All ranks use them, so that results have the same bits on any number of ranks.
+    """
     plan = make_plan(forest, method, dtype, limits, **cast("dict[str, Any]", options))
     chosen: dict[str, object] = {}
     for name in ("segment", "vector_width"):
@@ -79,7 +85,7 @@ def _solver_of(
     method: str = "auto",
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> Solver:
-    """Return a solver for a model's trees: voltages, or diffusing states."""
+    """Return a solver for the `trees` of a model: of its voltages, or of diffusing states."""
     forest = trees(run.model)
     if run.job.decisions is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
@@ -109,7 +115,7 @@ class DiffusionSpec(TemplateSpec):
 
 
 class Diffusing:
-    """States that diffuse along cells: all states' trees are one batch for a solver."""
+    """Solves for states that diffuse along cells; the trees of all states are one batch."""
 
     def __init__(self, run: ArenaRun) -> None:
         self._run = run
@@ -178,7 +184,10 @@ class LayersSpec(TemplateSpec):
 
 
 def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return `code` of ``layers.mako``; `numbers` are the columns' indices in their cells."""
+    """Return the argument `code` of ``layers.mako``: each column's parent and waiting sums.
+
+    `numbers` are the indices of the columns in their cells.
+    """
     number = np.arange(len(parent))
     above = np.where(parent < 0, -1, parent - number + numbers)
     apart = np.flatnonzero((parent >= 0) & (parent != number - 1))
@@ -191,9 +200,9 @@ def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 class Surrounded:
-    """The solve of a step with layers: nodes around others.
+    """Solves for cells with extracellular layers, a cell per work-item.
 
-    On GPUs a work-item has a cell, and the columns of 32 cells are side by side.
+    On GPUs the columns of 32 cells are side by side.
     """
 
     def __init__(self, run: ArenaRun, place: np.ndarray) -> None:
@@ -238,7 +247,7 @@ class Surrounded:
         }  # fmt: skip
 
     def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Enqueue:
-        """Return the launch of a step, given `v` among the arguments."""
+        """Return a function that launches the solve of a step; `arguments` have `v`, `d` and `b`."""
         built = program.build(queue.context, self._spec), self._spec
         alone = devices.is_cpu(queue.device)
         every = {**arguments, **self._arguments}
@@ -246,7 +255,7 @@ class Surrounded:
 
 
 def _check_bins(model: Model) -> None:
-    """Refuse bins if a step's bin gets events sent in it and due after its middle."""
+    """Refuse bins of events if an event may be due late in the step that sends it."""
     delay = model.netcons.delay / model.dt
     short = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
     if model.bins and short.any():
@@ -267,7 +276,7 @@ def _segments_of(run: ArenaRun) -> LayerSegments | None:
 
 
 class Steps(ArenaKernels):
-    """Advance a model with the requested solver, in the order of its plan."""
+    """Advance a model with the requested solver; nodes are in the order of the solver's plan."""
 
     def __init__(self, run: ArenaRun) -> None:
         _check_bins(run.model)
@@ -293,7 +302,7 @@ class Steps(ArenaKernels):
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
-        """Index of each node among the voltages, (n,) int64; nodes of other ranks follow."""
+        """Index of each node in the array of voltages, (n,) int64; other ranks' nodes are last."""
         gather, n = self.gather, self.model.forest.num_nodes
         remote = len(self.model.remote_v)
         places = np.empty(n + remote, np.int64)
@@ -330,12 +339,12 @@ class Steps(ArenaKernels):
 
     @property
     def _num_places(self) -> int:
-        """The nodes with which a step begins: the active ones with segments, else all places."""
+        """Number of work-items that begin a step: a place, or with segments an active node, each."""
         return self.places if self._segments is None else self.layout.count
 
     @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        """The function that puts nodes' values on the device, in the order of `gather`."""
+        """The function that copies values of all nodes to the device, in the order of `gather`."""
         return self._to_device_order if self._tiler is None else self._tiler.pack
 
     def _to_device_order(self, values: np.ndarray) -> cla.Array:
@@ -426,7 +435,7 @@ class Steps(ArenaKernels):
     def _launches_of(
         self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
     ) -> tuple[list[Enqueue], list[Enqueue]]:
-        """Return the launches before and after the solve, from one array of voltages to another."""
+        """Return the launches before and after the solve of a step that reads `old`, writes `new`."""
         spec, before = self._built[1], list[Enqueue]()
         arguments = {**shared, "v": old, "v_old": old, "v_new": new}
         if spec.layered:

@@ -41,7 +41,7 @@ class PlanLaunch:
     # -- parameters ------------------------------------------------------------------------------
 
     def given_to(self, k: int, name: str) -> str:
-        """Return a parameter's expression in the lists; empty if they read it from the arenas."""
+        """Return the kernel's expression for a parameter; empty if it reads the arenas."""
         if self.lists is None:
             return ""
         arguments = self.spec.lists[k].given
@@ -70,7 +70,11 @@ class PlanLaunch:
         return self.kernel
 
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
-        """Set a launch's arguments; `steps` are the first four, `begins`: it begins an epoch."""
+        """Set the arguments of the next launch.
+
+        `steps` are first step, number of steps, step of the first time, and row; `begins`: the
+        launch begins an epoch.
+        """
         of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
         ends = (int(not begins),) if self.spec.ends_later else ()
         kernel.change(*steps, *of_lists, *ends)

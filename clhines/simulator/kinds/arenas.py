@@ -83,7 +83,7 @@ def fill_arenas(
 
 
 def add_turns(model: Model, mem: Arena, turns: int) -> None:
-    """Make room for the last instances' values, one per turn of a step."""
+    """Add regions for the states of last instances, a number for each of the `turns` steps."""
     for k in range(len(model.kinds)):
         for name in model.of_last(k):
             mem.room(f"turns_{k}_{name}", (turns,))
@@ -98,7 +98,7 @@ def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
 def _states_at(
     model: Model, layout: Layout, mem: Arena, state: tuple[int, str], instance: np.ndarray
 ) -> np.ndarray:
-    """Return where `mem` has a state (kind, name) for each instance, (m,) int64."""
+    """Return the index in `mem` of a state, (kind, name), of each instance, (m,) int64."""
     (k, name), kind = state, model.kinds[state[0]]
     states = [q.name for q in kind.mechanism.program.states]
     columns = layout.columns(k, kind)
@@ -137,7 +137,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 
 
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add the begin of each active node's entries, and the end."""
+    """Add a region with the first entry of each active node, and the end of the last one."""
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
 
 
@@ -175,7 +175,7 @@ def _add_kind(
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
-    """Add lists by active node, and room for v, d and b there, for kernels with vectors."""
+    """Add what kernels with vectors need: lists by active node, and room for v, d and b."""
     layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
         arenas["mem"].add(name, np.zeros(layout.count))

@@ -47,7 +47,10 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the spec and the entries of ``at``; `grouped` kinds have no vector functions."""
+    """Return the kernels' spec, and offsets and counts for their argument ``at``.
+
+    Kinds in `grouped` get no functions for vectors: their engine prints its own.
+    """
     model, regions = variables.model, _regions(variables, arenas)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     every = range(len(model.kinds))

@@ -14,12 +14,12 @@ CallValues = dict[str, str]  # role ("v"), or role and name ("t now") -> express
 
 
 def fields_of(spec: Any) -> dict[str, Any]:
-    """Return the fields of a spec by name, to make a more special one."""
+    """Return the fields of a spec by name, to make a spec of a derived class."""
     return {f.name: getattr(spec, f.name) for f in fields(spec)}
 
 
 def call_of(function: str, passed: list[str], indent: int) -> str:
-    """Return the lines of a call; the arguments in later lines begin below the first one."""
+    """Return the text of a call, wrapped; `passed` are the arguments."""
     text = wrapped([*passed[:-1], passed[-1] + ");"], indent + len(function) + 1)
     return f"{' ' * indent}{function}({text}\n"
 

@@ -193,7 +193,7 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
-    """Return where a kind's region of parameters has one that varies, for instances."""
+    """Return the index of a parameter, in the region of its kind, for each instance."""
     singles = variables.singles[k]
     several = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])

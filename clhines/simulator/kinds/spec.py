@@ -144,7 +144,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def v_space(self) -> str:
-        """Address space of voltages; volatile if other work-groups write them in an epoch."""
+        """OpenCL address space of the voltages; volatile if other work-groups write them."""
         if self.by_cell and not self.one_v:
             return "volatile __global"
         return "__local" if self.by_cell and not self.far else "__global"
