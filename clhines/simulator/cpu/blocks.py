@@ -128,7 +128,7 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield widths, and rows with so many cells of one shape."""
+    """Yield the width of each tile of a block, and its rows: so many cells of one shape each."""
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -680,7 +680,7 @@ class CellBlocks(ArenaKernels):
 
     @property
     def _turns(self) -> int:
-        """Steps for which values of last instances are kept; 0 if none are read."""
+        """Number of steps whose values of last instances are kept; 0 if no kernel reads them."""
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
@@ -780,7 +780,7 @@ def _changing_ions(network: Model) -> set[str]:
 
 
 def consecutive(places: np.ndarray, width: int) -> np.ndarray:
-    """Return whether each number and the next `width` - 1 ascend by one, (n,) bool."""
+    """Return for each number whether it and the next `width` - 1 ascend by one, (n,) bool."""
     breaks = np.append(0, np.cumsum(np.append(np.diff(places) != 1, [True])))
     ends = np.minimum(np.arange(len(places)) + width - 1, len(places))
     return breaks[ends] == breaks[: len(places)]

@@ -207,12 +207,12 @@ def make_groups(
 
 
 def takes_twice(most: int, itemsize: int) -> bool:
-    """Whether a group may use two registers of `most` numbers each; see `choose_width`."""
+    """Return whether a group may use two registers of `most` numbers each."""
     return 2 * most <= _WIDEST and most * itemsize == _OF_MANY
 
 
 def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
-    """Return how many of each block's `counts` instances form a group, a power of two.
+    """Return the number of instances per group, a power of two, for blocks of `counts` each.
 
     A group takes about as long for any width, so narrow groups are chosen if wide ones have idle
     lanes. With `twice`, a group may use two registers for each number: one's operations fill the

@@ -94,12 +94,12 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 
 def _slower(size: float) -> float:
-    """Return the relative time of a pass over so many bytes."""
+    """Return the relative time of a pass over `size` bytes: more if they exceed a cache."""
     return FAR if size > NEAR else 1.0
 
 
 def _size_of(model: Model) -> float:
-    """Return about how many bytes the numbers of all nodes and instances take."""
+    """Return the size of the numbers of all nodes and instances, about, in bytes."""
     return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
 
 
@@ -134,7 +134,7 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> CellRanges | None:
-    """Return `count` blocks of about equal work, ns; None if that parts cells which must not be.
+    """Return `count` blocks of about equal work; None if cells that must stay together are parted.
 
     Cells whose events act within `tied` steps, or that pointers connect, must share a block. If
     there are several blocks, the cells of `Model.leading_cells` are an additional first one.

@@ -247,7 +247,7 @@ class Surrounded:
         }  # fmt: skip
 
     def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Enqueue:
-        """Return a function that launches the solve of a step; `arguments` have `v`, `d` and `b`."""
+        """Return a function that launches a step's solve; `arguments` have `v`, `d` and `b`."""
         built = program.build(queue.context, self._spec), self._spec
         alone = devices.is_cpu(queue.device)
         every = {**arguments, **self._arguments}
@@ -302,7 +302,7 @@ class Steps(ArenaKernels):
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
-        """Index of each node in the array of voltages, (n,) int64; other ranks' nodes are last."""
+        """Index of each node in the voltages' array, (n,) int64; nodes of other ranks are last."""
         gather, n = self.gather, self.model.forest.num_nodes
         remote = len(self.model.remote_v)
         places = np.empty(n + remote, np.int64)
@@ -339,7 +339,7 @@ class Steps(ArenaKernels):
 
     @property
     def _num_places(self) -> int:
-        """Number of work-items that begin a step: a place, or with segments an active node, each."""
+        """Number of places; with segments, of active nodes: a step begins with a work-item each."""
         return self.places if self._segments is None else self.layout.count
 
     @property
@@ -435,7 +435,7 @@ class Steps(ArenaKernels):
     def _launches_of(
         self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
     ) -> tuple[list[Enqueue], list[Enqueue]]:
-        """Return the launches before and after the solve of a step that reads `old`, writes `new`."""
+        """Return the launches before and after the solve; a step reads `old` and writes `new`."""
         spec, before = self._built[1], list[Enqueue]()
         arguments = {**shared, "v": old, "v_old": old, "v_new": new}
         if spec.layered:

@@ -124,9 +124,9 @@ class CellLaunches:
         self.regions = regions[()]
 
     def bind(self, arguments: dict[str, Any], num_sources: int) -> None:
-        """Set the arguments; kernels are built for their first launch.
+        """Set the kernels' arguments by name; each kernel is built at its first launch.
 
-        `num_sources`: sources of events at exact times, 0 if no target is to see them.
+        `num_sources` is the number of sources whose events `publish` shows to their targets.
         """
         self._arguments = {**arguments, "regions": self.regions}
         self._num_sources, self._publisher = num_sources, None
@@ -134,8 +134,9 @@ class CellLaunches:
             launch.kernel = None
 
     def advance(self, first: int, count: int, begin: int, row: int, begins: bool) -> None:
-        """Enqueue steps; the first time on the device is of step `begin`.
+        """Enqueue `count` steps from step `first`, in a launch of each plan.
 
+        The times on the device start at step `begin`; `row` is the first step's row of records.
         `begins`: the steps begin an epoch.
         """
         for launch in self.each:

@@ -44,7 +44,10 @@ class NodePlaces:
 
 
 class CellLayout(layouts.Layout):
-    """Active nodes ascend; instances `at_sites`, (n,) bool by node, write their own rows."""
+    """Order of active nodes in the arenas, ascending, and who writes the rows of records.
+
+    Instances at the nodes `at_sites`, (n,) bool, are advanced one by one, and write their own rows.
+    """
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

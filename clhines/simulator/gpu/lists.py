@@ -88,14 +88,17 @@ class KindInstances:
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
-    """Return the entries of stretches with `count` each; a slice if they are consecutive."""
+    """Return the indices of stretches of `count` entries that begin at `first`.
+
+    The result is a slice if the stretches follow one another.
+    """
     if (np.diff(first) == count).all():
         return slice(int(first[0]), int(first[0]) + count * len(first))
     return (first[:, None] + np.arange(count)).reshape(-1)
 
 
 class PlannedCells:
-    """Cells that one kernel advances, by ascending `numbers`; `forest` has only these."""
+    """The cells that one kernel advances: their ascending `numbers`, and the `forest` of them."""
 
     def __init__(self, model: Model, numbers: np.ndarray) -> None:
         self.model, self.numbers = model, numbers
@@ -291,10 +294,11 @@ _MOST = 2**31 - 1  # largest index on the device
 
 
 class LaneNodes:
-    """The node of each lane in each list, for one cell of each equal set, `num_cells` in all.
+    """Which node each lane of each list advances, in one cell of each set of equal cells.
 
-    `natural`, `row` and `lane`, (k,), are index, list and lane of these cells' nodes. `instances`
-    has, by kind, the position among these nodes, the index, and the index in the cell. By list:
+    There are `num_cells` such cells. `natural`, `row` and `lane`, (k,), are index, list and lane of
+    their nodes. `instances` has, for each kind, three arrays: each instance's position among these
+    nodes, its index, and its index in the cell. For each list there are
     `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in it;
     `nodes` and `places`, (num_lists, WARP), natural index and place in the cell's values, or -1.
     """

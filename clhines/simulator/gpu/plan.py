@@ -80,7 +80,7 @@ class InstanceSites:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """First and end slot of each model cell if `by_cell`, else each place's run."""
+        """First and end slot of each cell if `by_cell`, else a packed `SLOT_RUN` for each place."""
         first, count = self._first, self._count
         if self._by_cell:
             return np.stack((first, first + count), axis=1).reshape(-1)
@@ -241,9 +241,9 @@ class EpochPlan:
         return chosen
 
     def _plan_instances(self, spec: EpochSpec, most: int, fills: bool) -> EpochSpec | None:
-        """Return the spec with `most` cells per work-group, or as many as fit; None: none fits.
+        """Return the spec with at most `most` cells per work-group; None if not even one fits.
 
-        If it `fills` the device, lanes keep all schedulers of a multiprocessor busy.
+        With `fills`, a work-group gets as many lanes as all schedulers of a multiprocessor need.
         """
         model, constant = self.cells.model, spec.constant
         for count in range(most, 0, -1):

@@ -404,7 +404,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def num_scalars(self) -> int:
-        """Parameters with one number in each list of nodes."""
+        """Number of parameters that have one number in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
 
@@ -449,7 +449,7 @@ class ListLoop:
 
     @property
     def sums_apart(self) -> tuple[str, ...]:
-        """Ions whose currents are summed only if something reads them, not in each step."""
+        """Ions whose currents no mechanism reads; they are summed only where they are needed."""
         if self.spec.arena is None:
             return ()
         unread = [ion for ion in self.spec.arena.ions if ion not in self.spec.currents_read]
@@ -561,7 +561,7 @@ class ListLoop:
         return (f"{space}    }}\n" if inner else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: ListBlocks) -> str:
-        """Return the statement that skips the instances of a kind."""
+        """Return the statement that moves the pointers past all instances of a kind."""
         count = f"list[{LIST_HEAD + self._rank(kind)}]"
         if kind.kind == "density":
             count = f"(bits >> {self._rank(kind)} & 1)"
@@ -569,7 +569,7 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return the pointers that an instance of a kind moves, and by how many lines."""
+        """Return by how many lines each pointer moves to the next instance of a kind."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

@@ -26,7 +26,10 @@ from clhines.solver.device.arrays import to_device
 def put_tables(
     plan: EpochPlan, base: int, model: Model, queue: cl.CommandQueue, dtype: DTypeLike
 ) -> dict[str, Any]:
-    """Put the tables of a plan on the device; its first place is `base`."""
+    """Copy the tables of a plan to the device; return them by the names of kernel arguments.
+
+    `base` is the plan's first place among the places of all plans.
+    """
     table, units, num = plan.table, plan.units.copy(), np.int32
     units[:, 0] += base
     ints = {
