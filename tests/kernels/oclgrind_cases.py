@@ -286,7 +286,7 @@ def ion_gradient_case(queue, dtype):
         sim.record("cai", [0, 1])
         return sim, [(channel, "gbar"), (pool, "decay"), "v_init"]
 
-    assert_gradients(queue, dtype, make, 0.2, sum_of_squares)
+    assert_gradients(queue, dtype, make, 0.1, sum_of_squares)
 
 
 def floor_case(queue, real, width):
