@@ -145,7 +145,10 @@ class Factors:
 
     @exclusive
     def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
-        """Return forest, method, dtype and the original matrix, d, u, (l), for pickling."""
+        """Return what a pickle must contain to eliminate the matrix again.
+
+        This is the forest, the method, the dtype and the original d, u, (l).
+        """
         matrix = {name: a.copy() for name, a in self.eliminated.matrix_on_host().items()}
         return self._arguments.forest, self._engine.method, self._arguments.dtype, matrix
 

@@ -262,9 +262,10 @@ class Tridiagonal(Holder):
 
 
 class Rows:
-    """Convert right-hand sides to rows of chains, and solutions back, by `side` or in NumPy.
+    """Converts right-hand sides to rows of chains, and solutions back.
 
-    `sign` has -1 for each row of the matrix that was multiplied by -1; None if no row was.
+    `side` converts pyopencl arrays; NumPy arrays are converted on the host. `sign` has -1 for each
+    row of the matrix that was multiplied by -1; None if no row was.
     """
 
     def __init__(self, owner: Tridiagonal, side: DeviceChains | None, sign: Array | None) -> None:
@@ -374,7 +375,10 @@ class TridiagonalFactors:
     def source(
         self,
     ) -> tuple[np.ndarray, str, dict[str, np.ndarray], np.ndarray | None, Corners | None]:
-        """Return sizes, method, d, u, l of the chains, row signs or None, and corners or None."""
+        """Return what a pickle must contain to eliminate the matrices again.
+
+        This is sizes, method, d, u, l of the chains, row signs or None, and corners or None.
+        """
         _, method, _, matrix = self.factors.source()
         return self._owner.sizes, method, matrix, self._rows.sign_on_host(), self._corners
 

@@ -108,7 +108,11 @@ class Tables:
 
     @cached_property
     def pulled(self) -> list[cla.Array]:
-        """The backward rows: first connection of each target; source, delay and place of each."""
+        """The tables of the backward rows, by which targets find their connections.
+
+        The first connection of each target; the source, the delay and the weight's place of each
+        connection.
+        """
         c = self.connections
         first, index = c.backward()
         first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
@@ -300,7 +304,10 @@ class Delivery:
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """Marks on the device, and which one (0 or 1) has the index of the first new spike."""
+        """The marks in the list of spikes, on the device, and which mark is in use.
+
+        Mark 0 or 1 has the index of the first new spike.
+        """
         return self._marks, self._turn
 
     def turn_over(self) -> None:

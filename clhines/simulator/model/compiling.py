@@ -495,7 +495,10 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
-    """Return the source of each instance that sends events, by kind; -1 for others."""
+    """Return the number as a source of each instance that sends events, an array for each kind.
+
+    The number is -1 for instances that are no source.
+    """
     emitted: dict[int, np.ndarray] = {}
     for group, first in added.emitters:
         if not len(group):

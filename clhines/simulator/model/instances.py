@@ -292,10 +292,7 @@ def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
 
 
 def _repeats(group: Group) -> bool:
-    """Return whether a group has the same instances and parameters in all cells of a network.
-
-    The cells must repeat one cell.
-    """
+    """Return whether a group is the same in all cells of a network that repeats one cell."""
     return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
 
 

@@ -32,9 +32,10 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """The nodes of a model as m columns: intracellular nodes in row 0, and k - 1 layers around.
+    """The nodes of a model with extracellular layers, as m columns of k nodes.
 
-    Columns form the tree; each layer has its own axial conductances.
+    A column has an intracellular node in row 0 and the k - 1 nodes around it. The columns form
+    trees; each row has its own axial conductances.
     """
 
     node: np.ndarray  # (k, m) int64: the inside nodes, then the nodes around them, or -1
@@ -71,9 +72,9 @@ class Layers:
     def change(self, d: np.ndarray, b: np.ndarray, v: np.ndarray, dt: float) -> np.ndarray:
         """Return the change of `v`, (n,) float64, mV, in a step of `dt`, ms.
 
-        At inside nodes `d`, µS, and `b`, nA, (n,), are the diagonal and right side of the membrane.
-        In the first layer `b` is the current of electrodes in the inside nodes, in the last layer
-        the current of electrodes in that layer.
+        At intracellular nodes `d`, µS, and `b`, nA, (n,), are the diagonal and the right side of
+        the membrane. At nodes of the first layer `b` is the current of electrodes in the nodes that
+        they enclose; at nodes of the last layer it is the current of electrodes there.
         """
         has = self.node >= 0
         at = np.where(has, self.node, 0)

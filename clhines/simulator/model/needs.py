@@ -80,7 +80,10 @@ def listed(names: Sequence[str], last: str = "or") -> str:
 
 
 def of_program(program: Program) -> set[str]:
-    """Return the needs of a mechanism; one like a text, whose events can be summed, has none."""
+    """Return the needs of a mechanism, which an engine must support.
+
+    A mechanism without needs has nothing that a text cannot have, and events that can be summed.
+    """
     net, sends = program.net, () if program.net is None else program.net.sends
     words = {
         "artificial_cells": program.kind == "artificial",

@@ -73,11 +73,11 @@ def changed_copies(
     instances: Sequence[np.ndarray] | None = None,
     branched_from: Network | None = None,
 ) -> Network:
-    """Return `count` copies of a network whose groups are copies of `groups`.
+    """Return `count` copies of the network `once`, with other parameters, connections or events.
 
-    These are groups of the network, perhaps with other parameters, or parts of its groups, with
-    these `instances` of them. `streams` are all random streams, because default numbers differ
-    between copies. All connections and events of a copy follow those of the copy before.
+    `groups` are the groups of one copy: those of `once`, perhaps with other parameters, or parts of
+    them, which have `instances` of them. `streams` are all random streams, because default numbers
+    differ between copies. All connections and events of a copy follow those of the copy before.
     """
     if inside(once).gids is not None:
         raise InputError("copies of a network with gids; expected one without")

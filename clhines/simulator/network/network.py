@@ -58,7 +58,7 @@ _SET = "threshold", "celsius", "gids"  # attributes that users may set
 
 @dataclass(frozen=True, eq=False)
 class CopyNumbers:
-    """A network, and the numbers that its sources and connections have in each copy of it."""
+    """A network of which there are copies; the numbers of its sources and connections in each."""
 
     once: Network
     sources: np.ndarray  # (copies, num_sources) int64

@@ -239,7 +239,10 @@ class PointedVoltages:
         self._places = np.searchsorted(every, pointed[rank])
 
     def put(self, v: np.ndarray, run: PartRun) -> None:
-        """Give a run the voltages that its pointers need, of the voltages `v` of all ranks."""
+        """Give a run the voltages of other ranks' nodes that its pointers read.
+
+        `v` has the voltages that all ranks have sent.
+        """
         if len(self._places):
             run.take_voltages(v[self._places])
 

@@ -184,7 +184,10 @@ class OneDeviceRun(Run):
         self._arrays = self._meet([], lambda: None, self._whole.save if self._whole else list)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Note sources with new events in their rings, which other ranks have not received."""
+        """Note that the rings of these sources have new events.
+
+        Other ranks have not received these events yet.
+        """
         self._sent = source.astype(np.int64)
 
     def voltages(self) -> np.ndarray:

@@ -90,7 +90,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether a record is of a mechanism's current that is not one of its variables."""
+    """Whether a record is of the current of a mechanism that has no variable for it."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)

@@ -275,7 +275,10 @@ class DeviceReducer(Reducer):
     def now(
         self, samples: Sequence[np.ndarray], step: int, places: np.ndarray | None = None
     ) -> np.ndarray:
-        """See `Reducer`; `places` as in the chunk's `View`."""
+        """Return the record's values at the beginning of a step; see `Reducer.now`.
+
+        `places` are those of the chunk's `View`.
+        """
         values = samples[0].astype(self._dtype)
         if self.width and (self.membrane is not None or self.record.matrix is not None):
             view = View(cla.to_device(self._queue, np.ascontiguousarray(values)), places=places)

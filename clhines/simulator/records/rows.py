@@ -122,7 +122,10 @@ class RecordedRows:
 
     @property
     def _every(self) -> int:
-        """Interval in steps of the rows that records need; engines need not write other rows."""
+        """Interval in steps of the rows that the records need.
+
+        Engines need not write the rows between.
+        """
         each = [reducer.record for reducer in self.reducers.each]
         return gcd(*(1 if r.reduce else r.every for r in each)) or 1
 

@@ -243,9 +243,9 @@ class Arena:
         return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
-        """Return an arena whose regions one transfer has brought to the host.
+        """Return an arena on the host with the values of all regions, by one transfer.
 
-        Return this arena if it is large, so that each region is transferred when it is read.
+        For a large arena return the arena itself: each region is transferred when it is read.
         """
         if self._parts or self._size > _FETCHED:
             return self

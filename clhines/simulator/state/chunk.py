@@ -53,7 +53,10 @@ class Chunk:
 
 
 def runaways(v: np.ndarray, failed: np.ndarray, step: int) -> np.ndarray:
-    """Return `Chunk.failed` after one more step, at whose end the somas' voltages are `v`, mV."""
+    """Return `Chunk.failed` after step `step`, at whose end the somas' voltages are `v`, mV.
+
+    `failed` is the array before the step.
+    """
     beyond = np.where(failed == 0, -1 - step, failed)
     marks = np.where(np.abs(v) < RUNAWAY, failed, np.where(np.isfinite(v), beyond, step + 1))
     return np.where(failed > 0, failed, marks)

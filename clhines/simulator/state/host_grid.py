@@ -66,7 +66,10 @@ class HostGrid:
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each kind with events in a step, its instances that receive them, and the sums."""
+        """Yield the sums of weights that instances receive in a step.
+
+        For each kind with events: its number, the instances, and their sums.
+        """
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))
         weight = np.rint(events.weight[now] / self.scale).astype(np.int64)

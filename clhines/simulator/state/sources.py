@@ -56,7 +56,10 @@ class Wires:
     tight: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """Return ring sizes, (num_sources,) int64; artificial cells have room for `steps` more."""
+        """Return ring sizes, (num_sources,) int64, for a run that simulates artificial cells ahead.
+
+        Their rings also have room for the events of `steps` further steps.
+        """
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
 
 
@@ -211,7 +214,7 @@ def detected(model: Model) -> np.ndarray:
 
 
 def has_second_round(model: Model) -> bool:
-    """Whether an event that is sent within a bin may be due in the same bin."""
+    """Whether events may be due in the bin in which they are sent; see `Model.bins`."""
     return bool((~detected(model) & (model.netcons.delay < 0.5 * model.dt)).any())
 
 

@@ -499,9 +499,10 @@ def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> C
 
 
 class Copies:
-    """Maps indices of one copy of a network to indices among all copies.
+    """Maps the indices of one copy of a network to indices in the network of all copies.
 
-    `sources` and `connections`, (copies, n) int64, have the numbers of these in each copy.
+    `sources` and `connections`, (copies, n) int64, have the numbers of a copy's sources and
+    connections.
     """
 
     def __init__(
@@ -627,7 +628,7 @@ def whole(variables: Variables) -> Variables:
 
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:
-    """Expand a chunk of one copy, with the events of the start, to all copies."""
+    """Expand the events and failures of one copy at t = 0 to all copies."""
     if model.alike is None:
         return early
     source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)

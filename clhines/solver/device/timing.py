@@ -120,11 +120,11 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Return the seconds of each of several ways to solve, which are timed in turns.
+    """Return the seconds that each of several functions takes, which are timed in turns.
 
-    Turns make other load slow all alike. Ways that are far too slow are dropped early. The result
-    is the mean of the faster half: disturbances only add to a time, and a median jumps if times
-    have two peaks. `budget`, s, is for the timed solves of each way.
+    So other load on the machine slows all of them alike. Functions that are far too slow are
+    dropped early. The result is the mean of the faster half: disturbances only add to a time, and a
+    median jumps if times have two peaks. `budget`, s, is for the timed solves of each function.
     """
     times: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

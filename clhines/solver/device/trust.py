@@ -57,7 +57,7 @@ Problem = Callable[[cl.CommandQueue, np.dtype], str]  # solves it; returns the f
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The self-test of a family of kernels: `PROBLEMS` in the `module` has its problem."""
+    """The self-test of a family of kernels; the dict `PROBLEMS` of its module has the function."""
 
     title: str
     module: str
@@ -123,7 +123,10 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
 
 
 def _after_another(device: cl.Device, family: str) -> str:
-    """Return the family to test: after the family that this process used before, as ``A+B``."""
+    """Return the self-test that a family of kernels needs in this process.
+
+    If the process has used family A before, this is ``A+B`` for family B: both tests in turn.
+    """
     used = _TrustState.used.setdefault(device, {})
     if family not in used:
         right = [name for name in used if (device, name) not in _TrustState.wrong]
@@ -296,7 +299,10 @@ def _warn(device: cl.Device, outcome: Outcome | None) -> None:
 
 
 def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | None:
-    """Test narrower and narrower vectors until a width is right; None if a test says nothing."""
+    """Run the self-test with narrower and narrower vectors until the results are right.
+
+    Return the outcome, or None if a test could not be run.
+    """
     _log.info("known answers of %s: %s, %s", devices.label(device), title(family), dtype)
     begin, said = time.perf_counter(), list[str]()
     for width in widths(device, family, dtype):
@@ -329,7 +335,10 @@ def command(index: str, family: str, dtype: str, width: int) -> list[str]:
 
 
 def _answer(arguments: Sequence[str]) -> str:
-    """Run a self-test's process; return "right", the fault, or `_UNCHECKED` and the reason."""
+    """Run a self-test in a process of its own.
+
+    Return "right", or what is wrong, or, if the test could not be run, `_UNCHECKED` and the reason.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
             # A cache of its own: a killed build makes a cache unusable, and the test is to compile.

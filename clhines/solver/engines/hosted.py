@@ -29,7 +29,10 @@ class Transfer:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
 
     def bring(self, a: np.ndarray, buffers: Buffers, name: str) -> cla.Array:
-        """Return a host array on the device: lent until the solve ends, or copied to a buffer."""
+        """Return an array on the device with the values of a host array.
+
+        The device uses the host's memory until the solve ends, or gets a copy in the buffer `name`.
+        """
         if copies.lends(self.device, a):
             return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
         return self.copied(a, buffers.view(name, a.shape))

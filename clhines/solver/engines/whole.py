@@ -194,7 +194,10 @@ class HostSolves:
 
 
 class Whole(SolveEngine):
-    """Solves a batch by a plan; with `limits`, few cells with many right-hand sides in lanes."""
+    """Solves all cells of a batch by one plan.
+
+    With `limits`, few cells with many right-hand sides are solved by a lane per right-hand side.
+    """
 
     def __init__(
         self,
@@ -375,7 +378,10 @@ class Whole(SolveEngine):
 
 
 class WholeFactors:
-    """A matrix in device order, with its bad pivots; eliminated if the plan keeps factors."""
+    """The matrix of one `Whole.factor` in device order, and the bad pivots of its elimination.
+
+    If the plan keeps factors, the matrix is stored eliminated; otherwise each solve eliminates it.
+    """
 
     values: Mapping[str, Any] = MappingProxyType({})  # the matrix of `NaturalFactors`
     _by_step: EliminatedCells | None = None

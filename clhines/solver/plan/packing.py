@@ -53,7 +53,10 @@ def one_block(forest: Forest) -> Blocks:
 def pack_cells(
     how: str, forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int, shift: bool
 ) -> Blocks:
-    """Group cells into blocks by the function `how`; ``sorted``: `next_fit`, widest trees first."""
+    """Group cells into blocks by the method `how`: ``best_fit``, ``next_fit`` or ``sorted``.
+
+    ``sorted`` is `next_fit` with the trees that have the most branches first.
+    """
     if how == "best_fit":
         narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell gets a block of its own
         return best_fit(forest.shape_of_cell, narrow, lanes, max_cells)

@@ -453,7 +453,10 @@ class _StatementWriter:
         return self.p.show(self.shown[e])
 
     def _enter(self, loops: Sequence[Loop]) -> None:
-        """Assign numbers to the phases of the function; collect the expressions of its loops."""
+        """Assign a number in `phases` to the inside of each loop, and one to the code after it.
+
+        Also collect the expressions of the loops.
+        """
         for loop in loops:
             self.last += 1
             self.phases |= dict.fromkeys(loop.names, self.last)

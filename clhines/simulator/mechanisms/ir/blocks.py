@@ -21,9 +21,10 @@ def without_sign(node: Node) -> tuple[bool, Node]:
 
 
 def operands(node: Node) -> list[Node]:
-    """Return the operands of an expression as it is printed, each as often as the source has it.
+    """Return the operands of an expression as they appear in its source.
 
-    A sign is no operand. Powers are printed as products of powers, or as reciprocals.
+    An operand that appears twice is returned twice; a sign is no operand. Powers appear as products
+    of powers, or as reciprocals.
     """
     graph = node.graph
     if node.op == "add":

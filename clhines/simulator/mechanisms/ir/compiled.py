@@ -52,7 +52,7 @@ class Loop:
         return [e for e in (self.go_on, self.entered) if e is not None]
 
     def nodes(self) -> list[Node]:
-        """Return the expressions of its values and conditions."""
+        """Return the expressions of the loop's values and conditions."""
         return self.starts + self.values + self.decides()
 
     def mapped(self, f: Callable[[Node], Node]) -> Loop:
@@ -90,7 +90,7 @@ class Body:
     suffix: str = ""  # end of the function's name, if it is not the block's name
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
-        """Return the expressions of results, of variables in `wanted`, and of loops for both."""
+        """Return the expressions of results, of variables in `wanted`, and of the loops of both."""
         nodes = [node for _, _, node in self.results]
         nodes += [self.writes[name] for name in wanted if name in self.writes]
         for loop in self.needed_loops(nodes):

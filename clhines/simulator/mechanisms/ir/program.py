@@ -196,7 +196,10 @@ class Program:
 
     @property
     def assigned(self) -> tuple[str, ...]:
-        """POINTERs to variables that blocks set at once, in NEURON's order of mechanisms."""
+        """POINTERs whose variables a block sets at once.
+
+        Later mechanisms, in NEURON's order, see the new value in the same step.
+        """
         return self._pointers_by("assign")
 
     def _pointers_by(self, *roles: str) -> tuple[str, ...]:

@@ -94,7 +94,10 @@ def executed(
 
 
 class _Work:
-    """Execution of the blocks of a file; each public method executes a part of them."""
+    """Executes the blocks of a file, and adds their bodies to `bodies`.
+
+    Each public method executes one part of the file.
+    """
 
     def __init__(self, bodies: Bodies) -> None:
         self.bodies, self.shared = bodies, bodies.shared
@@ -232,7 +235,10 @@ class _Work:
         return self.graph.add(-x if self.file.electrode else x for x in values)
 
     def _slope(self, current: Node) -> Node:
-        """Return di/dv: exactly if the current is linear in v, else by NEURON's difference."""
+        """Return di/dv of a current.
+
+        It is exact if the current is linear in v, else NEURON's difference.
+        """
         graph = self.graph
         if not current.uses("v"):
             return graph.zero

@@ -370,7 +370,10 @@ _OPERATORS = frozenset("+ - * / < <= > >= == != && ||".split())
 def drawn(
     run: BlockValues, function: str, name: str, values: Sequence[Node], line: int, shown: str = ""
 ) -> Node:
-    """Call a RANDOM function for variable `name` with numbers; messages call it `shown`."""
+    """Call a RANDOM function, such as ``random_normal``, for the RANDOM variable `name`.
+
+    `values` are the other arguments. Messages call the function `shown`.
+    """
     _check_draw(run, function, name, len(values), line, shown or function)
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)

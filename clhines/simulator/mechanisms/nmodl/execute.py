@@ -160,7 +160,10 @@ class Execution(Evaluation):
         return costs[block.name]
 
     def refuse_verbatim(self, construct: Sentence, line: int) -> None:
-        """Refuse C; inside an IF, only refuse runs whose parameters make the condition true."""
+        """Refuse C that is not supported.
+
+        In an IF that parameters decide, only those runs are refused that execute the C.
+        """
         refused = Refused(construct, line)
         if self.guard is self.graph.one:
             self.shared.verbatim.append(refused)

@@ -312,7 +312,10 @@ class BlockValues:
             return {k: (s, self.values[k]) for k, s in late.items()}
 
     def set(self, key: str, value: Node, name: str = "") -> None:
-        """Set a variable by its key; `name` is the name of the expression, by default the key's."""
+        """Set a variable by its key.
+
+        `name` is the name of the value in generated source; default: the key.
+        """
         if "\0" not in key:
             self.writes[key] = None
             name = key

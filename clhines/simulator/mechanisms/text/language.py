@@ -47,7 +47,11 @@ def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
 
 
 class _StepEquations:
-    """A step: the `new` values of states, `loops` that compute them, words `drawn` by noise."""
+    """The equations of a step.
+
+    `new` has the values of states after it, `loops` compute these values, and `drawn` is the number
+    of random words that noise has drawn.
+    """
 
     def __init__(self, eq: Equations) -> None:
         self.eq, self.graph = eq, eq.graph

@@ -21,7 +21,10 @@ _PADDING = 1.5  # most values per row, padding included, in other batches
 
 @dataclass(frozen=True)
 class LanesSpec(TemplateSpec):
-    """Spec of ``lanes.mako``: blocks of `vectors` vectors, each of `width` chains."""
+    """Spec of ``lanes.mako``, which solves chains with one chain per vector lane.
+
+    A block has `vectors` vectors of `width` chains each.
+    """
 
     template: ClassVar[str] = "solver/by_cell/lanes"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -72,7 +75,7 @@ def lanes_spec(real: str, limits: Limits, blocks: ChainBlocks, symmetric: bool) 
 
 @dataclass(frozen=True, eq=False)
 class ChainBlocks:
-    """Chains in blocks of `lanes`; longest first if their lengths differ.
+    """Chains grouped into blocks of `lanes` chains, longest first if their lengths differ.
 
     Attributes
     ----------

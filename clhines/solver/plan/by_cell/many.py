@@ -23,9 +23,10 @@ _GPU_LANES, _GPU_PLAN = (30e-6, 0.3e-6, 4e-11), (15e-6, 4e-11)
 
 @dataclass(frozen=True)
 class ManySpec(TemplateSpec):
-    """Spec of ``many.mako``: a work-item solves for `vectors` of `width` right-hand sides.
+    """Spec of ``many.mako``, which solves cells for many right-hand sides.
 
-    With `apart` it solves for one. In `chains` each node is the only child of the one before.
+    A work-item has `vectors` vectors of `width` right-hand sides each, or with `apart` only one. In
+    `chains` each node is the only child of the one before.
     """
 
     template: ClassVar[str] = "solver/by_cell/many"

@@ -253,7 +253,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def batch_of_one(self) -> int:
-        """Number of these steps (`steps_of_one`) whose loads are in flight together."""
+        """Number of the loads in `steps_of_one` that a work-item has in flight together."""
         return 12 if self.ptx else 4
 
     def at(self, place: str) -> str:

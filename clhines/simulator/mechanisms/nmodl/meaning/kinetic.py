@@ -235,7 +235,10 @@ def _elements(run: Execution, e: Expression, line: int) -> list[str]:
 
 
 def _conserved(run: Execution, block: Block) -> list[str]:
-    """Return the rows that CONSERVE statements replace, from the last statement to the first."""
+    """Return the states whose rows CONSERVE statements replace, one for each statement.
+
+    The last statement comes first.
+    """
     replaced: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
@@ -313,7 +316,10 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
-    """If NEURON's secondorder is set, add the changes in half a step, `steps`, a second time."""
+    """With NEURON's secondorder add the changes of states a second time.
+
+    `steps` are the changes in half a step.
+    """
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
