@@ -11,6 +11,7 @@ from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.mechanisms.ir.adjoints import BACK, adjoint_of
 from clhines.simulator.mechanisms.ir.compiled import Compiled
+from clhines.simulator.mechanisms.ir.passes.pull_back import GROWING
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word
@@ -360,6 +361,7 @@ def functions_of(
 
     Derivatives are by the `wanted` parameters and the variables `ions`.
     """
+    growing = GROWING if lanes is None else GROWING - {"exp"}  # which ``rates.mako`` limits
 
     def counts(a: Argument) -> bool:
         named = {"parameter": wanted, "ion": ions}.get(a.role)
@@ -369,7 +371,7 @@ def functions_of(
         compiled: Compiled = mechanism.compiled
         names = [block for block in BLOCKS if block in mechanism.program.blocks]
         for block in names[:]:
-            adjoint = adjoint_of(compiled, block, counts=counts)
+            adjoint = adjoint_of(compiled, block, counts=counts, growing=growing)
             if adjoint is not None and adjoint.by:
                 compiled = adjoint.compiled
                 names.append(adjoint.name)

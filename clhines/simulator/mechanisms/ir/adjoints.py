@@ -13,13 +13,13 @@ theorem: with the weights w of x, ``-(w^T J^-1) df/dp``, where J is df/dx at the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from clhines.simulator.mechanisms.ir.compiled import Body, Compiled, Loop
 from clhines.simulator.mechanisms.ir.elimination import solved
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Graph, Node
-from clhines.simulator.mechanisms.ir.passes.pull_back import pull_back
+from clhines.simulator.mechanisms.ir.passes.pull_back import GROWING, pull_back
 from clhines.simulator.mechanisms.ir.program import Argument
 
 BACK = "{}__back"
@@ -53,12 +53,13 @@ def adjoint_of(
     block: str,
     outputs: Sequence[str] = (),
     counts: Callable[[Argument], bool] = lambda a: True,
+    growing: Container[str] = GROWING,
 ) -> AdjointBlock | None:
     """Return the block that computes a block's derivatives backwards; None if there are none.
 
     The block's function also returns the variables `outputs`. An argument for which `counts` is
-    false is constant, a result for which it is false gets no seed. An ExpressionError names a
-    function without a derivative.
+    false is constant, a result for which it is false gets no seed. Functions in `growing` overflow.
+    An ExpressionError names a function without a derivative.
     """
     arguments, body = compiled.calls(block, outputs), compiled.bodies[block]
     changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]
@@ -72,7 +73,7 @@ def adjoint_of(
     if not weighted:
         return None
     wanted = {_symbol(a): a for a in inputs if a.role in INPUTS and counts(a)}
-    slopes = _through(body, weighted, wanted)
+    slopes = _through(body, weighted, wanted, growing)
     arguments_by = tuple(a for name, a in wanted.items() if name in slopes)
     results = [("adjoint", label(a), slopes[_symbol(a)]) for a in arguments_by]
     back = Body(results, {}, body.loops, f"derivatives of a loss, back through {block}")
@@ -97,7 +98,10 @@ def _symbol(a: Argument) -> str:
 
 
 def _through(
-    body: Body, weighted: Sequence[tuple[Node, Node]], wanted: Iterable[str]
+    body: Body,
+    weighted: Sequence[tuple[Node, Node]],
+    wanted: Iterable[str],
+    growing: Container[str],
 ) -> dict[str, Node]:
     """Return the derivatives of the sum of ``weight * node`` by the symbols `wanted`.
 
@@ -105,7 +109,7 @@ def _through(
     """
     loops = body.needed_loops([node for node, _ in weighted])
     ends = [end for loop in loops for end in loop.ends]
-    slopes = pull_back(weighted, [*wanted, *ends])
+    slopes = pull_back(weighted, [*wanted, *ends], growing)
     for loop in reversed(loops):
         of_ends = {end: slopes.pop(end) for end in loop.ends if end in slopes}
         if not of_ends:
@@ -120,7 +124,7 @@ def _through(
         )
         pairs = [(e, -multipliers[y]) for y, e in equations.items()]
         before = [end for end in ends if end not in loop.ends]
-        for name, slope in pull_back(pairs, [*wanted, *before]).items():
+        for name, slope in pull_back(pairs, [*wanted, *before], growing).items():
             slopes[name] = slopes[name] + slope if name in slopes else slope
     return {name: slope for name, slope in slopes.items() if slope is not slope.graph.zero}
 

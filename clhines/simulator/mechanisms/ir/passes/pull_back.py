@@ -7,22 +7,35 @@ One sweep goes from the results to the symbols and visits each node once (revers
 Invariant: a node is visited after all its users. A weight that reaches a node through a branch of
 ``where`` carries the branch's conditions, its guard, and is multiplied by slopes of that branch
 only: the slope of a branch that is not taken may be infinite.
+
+Where ``exp(x)`` overflows in ``1/(1 + exp(x))``, its weight is 0 and its slope is infinite. Their
+product is 0, not NaN. The slope of a square root at 0 is infinite without an overflow: 0 times this
+slope stays NaN, and `Quantities.slopes` refuses it.
+
+The square of ``1 + exp(x)`` overflows long before ``exp(x)/(1 + exp(x))`` does. So the weight of a
+reciprocal ``r`` is multiplied by ``r``, and then by ``r`` again: ``r*r`` would be 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, STEPS, Graph, Node, postorder
 
+GROWING = frozenset(("exp", "sinh", "cosh"))  # functions that overflow at finite arguments
+_PASSING = frozenset(("add", "mul", "local", "abs", "log", "where"))  # overflow if these do
 Guard = tuple[tuple[Node, bool], ...]  # conditions, outermost first, and the branch of each
 
 
-def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> dict[str, Node]:
+def pull_back(
+    weighted: Sequence[tuple[Node, Node]],
+    names: Iterable[str],
+    growing: Container[str] = GROWING,
+) -> dict[str, Node]:
     """Return the nonzero derivatives of the sum of ``weight * node`` by the symbols `names`.
 
-    `weighted` has pairs of a node and a weight. An ExpressionError names a function without a
-    derivative.
+    `weighted` has pairs of a node and a weight. Functions in `growing` overflow. An ExpressionError
+    names a function without a derivative.
     """
     if not weighted:
         return {}
@@ -33,7 +46,9 @@ def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> di
     reaching: dict[Node, list[tuple[Guard, Node]]] = {}
     for node, weight in weighted:
         reaching.setdefault(node, []).append(((), weight))
-    order = [n for n in postorder([node for node, _ in weighted], mask=mask) if n.mask & mask]
+    roots = [node for node, _ in weighted]
+    huge = _overflowing(roots, growing)
+    order = [n for n in postorder(roots, mask=mask) if n.mask & mask]
     for node in reversed(order):
         if node not in reaching:
             continue
@@ -43,7 +58,7 @@ def pull_back(weighted: Sequence[tuple[Node, Node]], names: Iterable[str]) -> di
         if node.op == "symbol":
             slopes[node.name] = _guarded(graph, guard, weight)
             continue
-        for argument, inner, share in _shares(node, guard, graph.local("_back", weight)):
+        for argument, inner, share in _shares(node, guard, graph.local("_back", weight), huge):
             if argument.mask & mask:
                 reaching.setdefault(argument, []).append((inner, share))
     return {name: slope for name, slope in slopes.items() if slope is not graph.zero}
@@ -67,24 +82,55 @@ def _guarded(graph: Graph, guard: Guard, e: Node) -> Node:
     return e
 
 
-def _shares(node: Node, guard: Guard, weight: Node) -> Iterable[tuple[Node, Guard, Node]]:
+def _overflowing(roots: Sequence[Node], growing: Container[str]) -> set[Node]:
+    """Return the nodes that may be infinite although all symbols are finite and not 0."""
+    huge = set[Node]()
+    for node in postorder(roots):
+        args = node.args
+        if node.op == "pow":
+            grows = not args[1].is_number or (args[1].value > 0 and args[0] in huge)
+        else:
+            grows = node.op in growing or (node.op in _PASSING and not huge.isdisjoint(args))
+        if grows:
+            huge.add(node)
+    return huge
+
+
+def _shares(
+    node: Node, guard: Guard, weight: Node, huge: Container[Node]
+) -> Iterable[tuple[Node, Guard, Node]]:
     """Yield the arguments of a node, with the weights that they get from the node's weight.
 
     A weight is the node's weight times the derivative by the argument. Each comes with its guard.
+    A weight of 0 stays 0 if the derivative overflows: see `huge`, the nodes that may be infinite.
     """
     graph, op, args = node.graph, node.op, node.args
+
+    def share(value: Node, may_overflow: bool, counts: Node = weight) -> Node:
+        return graph.where(counts, value, graph.zero) if may_overflow else value
+
     if op in ("local", "add"):
         yield from ((a, guard, weight) for a in args)
     elif op == "mul":
         for k, a in enumerate(args):
-            yield a, guard, graph.mul([weight, *args[:k], *args[k + 1 :]])
+            others = (*args[:k], *args[k + 1 :])
+            value = graph.mul((weight, *others))
+            yield a, guard, share(value, any(other in huge for other in others))
     elif op == "pow":
         base, exponent = args
-        yield base, guard, weight * (exponent * graph.power(base, exponent - 1))
+        counts = graph.where(base, weight, graph.one)  # a slope at a base of 0 is no overflow
+        value = weight * (exponent * graph.power(base, exponent - 1))
+        if exponent.is_number and exponent.value < 0:
+            inverse = graph.local("_inverse", base**-1)
+            power = inverse if node is inverse.args[0] else node
+            value = graph.local("_back", weight * power) * (exponent * inverse)
+        yield base, guard, share(value, node in huge, counts)
         if not exponent.is_number:
-            yield exponent, guard, weight * node * graph.call("log", base)
+            value = share(weight * node * graph.call("log", base), True, counts)
+            yield exponent, guard, share(value, True, node)
     elif op == "where":
         for a, holds in zip(args[1:], (True, False), strict=True):
             yield a, (*guard, (args[0], holds)), weight
     elif op not in CONDITIONS and op not in STEPS:
-        yield args[0], guard, weight * graph.outer(node)
+        value = weight * graph.outer(node)
+        yield args[0], guard, share(value, op in GROWING and node in huge)

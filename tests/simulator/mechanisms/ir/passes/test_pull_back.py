@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from graph_values import OPS, value
 
@@ -54,6 +55,61 @@ def test_a_branch_that_is_not_taken_may_be_infinite():
     slope = pull_back([(root, w)], "x")["x"]
     assert lazy(slope, x=0.0, w=2.0) == 0.0
     assert lazy(slope, x=1.0, w=2.0) == pytest.approx(2 * (math.cos(1) - math.sin(1)))
+
+
+def overflowing(graph):
+    x, a = graph.symbol("x"), graph.symbol("a")
+    e, one = graph.call("exp", x), graph.one
+    yield one / (one + e)
+    yield a * x / (a + e)
+    yield one / (one + a * graph.local("e", e))
+    yield x**2 / (graph.local("e", e) ** 2 + a)
+    yield a / graph.call("cosh", x)
+    yield a / (one + graph.power(a * graph.sqrt(one + x**2), graph.number(200) * a))
+    yield graph.call("tanh", e) + graph.call("atan", e * a)
+    yield graph.call("exp", -(e**2)) * x
+    yield one / graph.call("log", one + e)
+    yield graph.where(graph.less(x, graph.zero), x, a * x / (one + e))
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_weight_of_zero_times_an_overflow_is_zero(number, monkeypatch):
+    """The value is finite where an exponential in it is infinite; so are the derivatives."""
+    for name in ("exp", "sinh", "cosh"):
+        monkeypatch.setitem(OPS, name, getattr(np, name))
+    monkeypatch.setitem(OPS, "pow", lambda x, y: float(np.float64(x) ** y))
+    monkeypatch.setitem(OPS, "mul", lambda *x: float(np.prod(x)))
+    graph = Graph()
+    root = list(overflowing(graph))[number]
+    slopes = pull_back([(root, graph.symbol("w"))], ["x", "a"])
+    at = {"x": 1000.0, "a": 1.5, "w": 2.0}
+    with np.errstate(all="ignore"):
+        assert math.isfinite(value(root, **at)) and "x" in slopes
+        assert all(value(slope, **at) == 0 for slope in slopes.values())
+
+
+@pytest.mark.parametrize(("power", "x"), [(1, 400.0), (2, 300.0), (3, 200.0)])
+def test_a_square_that_overflows_is_not_needed(power, x, monkeypatch):
+    """``(exp(x)/(1 + exp(x)))**n`` is 1 to rounding, and its derivative 0."""
+    monkeypatch.setitem(OPS, "pow", lambda x, y: float(np.float64(x) ** y))
+    graph = Graph()
+    e = graph.local("e", graph.call("exp", graph.symbol("x")))
+    root = e**power / (graph.one + e) ** power
+    slope = pull_back([(root, graph.symbol("w"))], ["x"])["x"]
+    with np.errstate(all="ignore"):
+        assert value(root, x=x) == 1.0
+        assert abs(value(slope, x=x, w=2.0)) < 1e-14
+
+
+def test_an_infinite_slope_at_zero_is_no_overflow(monkeypatch):
+    """The derivative of ``s*s`` with ``s = sqrt(x)`` is 1 at 0, not 0: 0 times infinity is NaN."""
+    monkeypatch.setitem(OPS, "pow", lambda x, y: float(np.float64(x) ** y))
+    graph = Graph()
+    x, w = graph.symbol("x"), graph.symbol("w")
+    s = graph.local("s", graph.sqrt(x))
+    slope = pull_back([(s * s * graph.call("exp", x), w)], "x")["x"]
+    with np.errstate(all="ignore"):
+        assert math.isnan(value(slope, x=0.0, w=1.0))
 
 
 def lazy(node, **symbols):
