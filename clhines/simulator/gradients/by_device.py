@@ -41,6 +41,7 @@ from clhines.simulator.gradients.quantities import Direction, Quantities
 from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.records.records import Record
+from clhines.simulator.refusals import refusal
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
 from clhines.solver.forest import Forest
@@ -250,13 +251,15 @@ class DeviceSteps:
         """Return room for the rows of all steps, with some numbers per value."""
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
 
-    def recorded_rows(self, on_device: cla.Array) -> list[np.ndarray]:
-        """Return the rows of each record from the rows on the device."""
+    def recorded_rows(self, on_device: cla.Array, store: cla.Array) -> list[np.ndarray]:
+        """Return the rows of each record from the rows on the device, at the end of a run."""
         rows = on_device.get(self.queue).reshape(self.steps + 1, -1)
         start = self.plan.start()[self.recorded]
         rows[0, : start.size] = start.reshape(-1)
-        if not np.isfinite(rows).all():
-            raise InputError("gradient(): a record is not finite; run() says where and when")
+        last = self.steps % 2 * self.slot * self.layout.width  # voltages alternate between slots
+        v = store[last : last + self.layout.nodes * self.lanes].get(self.queue)
+        if not (np.isfinite(rows).all() and np.isfinite(v).all()):
+            raise InputError(refusal("gradient.run"))
         return [self._of_record(record, rows) for record in self.records]
 
     def _columns(self, record: Record) -> np.ndarray | slice:
@@ -324,7 +327,7 @@ class DeviceGradient:
                 self._kept.append(self._store[:size].copy(of.queue))
             if step < end:
                 solve()
-        return of.recorded_rows(self._rows)
+        return of.recorded_rows(self._rows, self._store)
 
     def _system(self) -> SlotSystem:
         d, x = self._steps.system(1), self._steps.system(0)

@@ -13,6 +13,7 @@ from clhines.simulator.gradients.adjoint import Adjoint
 from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.model.model import Model
 from clhines.simulator.records.records import ION, VOLTAGE, Record, is_current
+from clhines.simulator.refusals import refusal
 
 
 class ReferenceGradient:
@@ -43,9 +44,10 @@ class ReferenceGradient:
                     if (step + 1) % record.every == 0:
                         r.append(self._row(record))
         run.events.check()
-        if not np.isfinite(run.variables.v).all():
-            raise InputError("gradient(): a voltage is not finite; run() says where and when")
-        return [np.array(r) for r in rows]
+        result = [np.array(r) for r in rows]
+        if not all(np.isfinite(values).all() for values in (run.variables.v, *result)):
+            raise InputError(refusal("gradient.run"))
+        return result
 
     def _row(self, record: Record) -> np.ndarray:
         values = np.array(self._run.recorded(record))

@@ -54,7 +54,7 @@ class TangentGradient:
             run.launch("take_tangents", step, turn, *slots)
             if step < end:
                 solve_tangents()
-        return run.recorded_rows(rows)
+        return run.recorded_rows(rows, store)
 
     def _mask(self, k: int, instances: np.ndarray) -> np.ndarray:
         mask = np.zeros(self._steps.model.kinds[k].count)

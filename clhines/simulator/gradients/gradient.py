@@ -114,9 +114,10 @@ class RunGradient:
         """Return the rows of each record."""
         return self._run.forward()
 
-    def backward(self, cotangents: Sequence[np.ndarray]) -> list[Any]:
+    def backward(self, cotangents: object) -> list[Any]:
         """Return the derivatives by each quantity, given the derivatives by the rows."""
-        return self.quantities.slopes(self._run.backward(cotangents))
+        by_rows = as_cotangents(cotangents, self.shapes)
+        return self.quantities.slopes(self._run.backward(by_rows))
 
     def of_loss(self, loss: Loss) -> Gradient:
         """Return the gradient of a loss."""
@@ -126,7 +127,7 @@ class RunGradient:
         return Gradient(value, rows, tuple(self.quantities.of), slopes, self.how)
 
 
-def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, list[np.ndarray]]:
+def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
     """Return a loss and its derivatives by the rows."""
     if not callable(loss):
         raise InputError(f"loss is {shown(loss)}; expected a function of the records")
@@ -135,7 +136,7 @@ def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, list[np.nda
         raise InputError(
             f"loss returned {shown(result)}; expected its value and its derivatives by the records"
         )
-    return as_number("the value of loss", result[0]), as_cotangents(result[1], rows)
+    return as_number("the value of loss", result[0]), result[1]
 
 
 def surrogate_width(surrogate: object) -> float | None:

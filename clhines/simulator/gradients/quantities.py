@@ -132,7 +132,19 @@ class Quantities:
         return directions
 
     def slopes(self, adjoint: Adjoint) -> list[np.ndarray | list[np.ndarray]]:
-        return [self._slope(adjoint, one) for one in self.of]
+        """Return the derivatives by each quantity; InputError if one is not finite."""
+        slopes = [self._slope(adjoint, one) for one in self.of]
+        for one, slope in zip(self.of, slopes, strict=True):
+            values = np.concatenate([[], *slope]) if isinstance(slope, list) else slope
+            at = np.argwhere(~np.isfinite(values))
+            if len(at):
+                value = one if isinstance(one, str) else f"{one[1]} of {one[0].mechanism.name}"
+                where = f"[{at[0][0]}]" if values.ndim else ""
+                got = values[tuple(at[0])]
+                raise InputError(
+                    refusal("gradient.not-finite", value=value, where=where, got=f"{got:g}")
+                )
+        return slopes
 
     def _slope(self, adjoint: Adjoint, one: GradientQuantity) -> np.ndarray | list[np.ndarray]:
         model, matrix = self.model, adjoint.matrix
@@ -181,19 +193,19 @@ class Quantities:
         return np.add.reduceat(by_node, forest.cell_offsets[:-1]) / self._axial_resistivity()
 
 
-def as_cotangents(values: object, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+def as_cotangents(values: object, shapes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     """Check the derivatives of a loss by records: an array of its shape for each."""
-    several = [values] if len(rows) == 1 and not isinstance(values, list | tuple) else values
-    if not isinstance(several, list | tuple) or len(several) != len(rows):
+    several = [values] if len(shapes) == 1 and not isinstance(values, list | tuple) else values
+    if not isinstance(several, list | tuple) or len(several) != len(shapes):
         raise InputError(
             f"loss returned derivatives of {type(values).__name__}; expected an array for each of "
-            f"{len(rows)} records"
+            f"{len(shapes)} records"
         )
     arrays = [as_real("derivatives of a loss", np.asarray(one)) for one in several]
-    for array, record in zip(arrays, rows, strict=True):
-        if array.shape != record.shape:
+    for array, shape in zip(arrays, shapes, strict=True):
+        if array.shape != shape:
             raise InputError(
-                f"loss returned derivatives of shape {array.shape}; expected {record.shape}, the "
+                f"loss returned derivatives of shape {array.shape}; expected {shape}, the "
                 "record's shape"
             )
     return arrays

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import small_networks
 
-from clhines import InputError, Mechanism, Simulation
+from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.refusals import id_of
 
 
@@ -118,3 +118,35 @@ def test_surrogates_are_for_events_in_whole_steps():
 def test_a_network_with_plasticity():
     net = small_networks.NETWORKS["plastic"][0]()
     assert refused(recorded(net), ["cm"]) == "gradient.needs"
+
+
+ROOT = """density root
+parameter p = -65
+parameter rate = 0.2
+state m = 0
+dm/dt = rate*(sqrt((v - p)^2) - m)
+current i = 1e-3*m
+"""
+HALF = "density half\nparameter k = 0.01\nstate m = 0\ndm/dt = %s - m\ncurrent i = 1e-3*m\n"
+OVERFLOW = "exp((v + 90)/k)/(1 + exp((v + 90)/k))"
+
+
+@pytest.mark.parametrize("mode", ["host", "forward", "reverse"])
+def test_derivatives_that_are_not_finite(fast_queue, mode):
+    """A square root has no slope at 0; a run that overflows has no gradient."""
+    given = {"engine": "reference"} if mode == "host" else {"queue": fast_queue}
+    mode = "reverse" if mode == "host" else mode
+    for text, name, id_ in (
+        (ROOT, "p", "gradient.not-finite"),
+        (HALF % OVERFLOW, "k", "gradient.run"),
+    ):
+        net = Network.from_arrays([-1, -1], [0, 1, 2], [400.0] * 2, [0.0] * 2, [0.004] * 2)
+        net.insert("pas", [0, 1], g=1e-4, e=-65.0)
+        group = net.insert(text, [0, 1])
+        with Simulation(net, 0.05, v_init=[-64.0, -65.0], **given) as sim:
+            sim.record("v", [0, 1])
+            with pytest.raises(InputError) as error:
+                sim.gradient(1.0, lambda v: (0.0, np.ones_like(v)), [(group, name)], mode=mode)
+            assert id_of(error.value.args[0]) == id_ and sim.step == 0
+            if name == "p":
+                assert str(error.value).startswith("the derivative by p of root is nan:")
