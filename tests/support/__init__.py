@@ -13,6 +13,7 @@ Networks
     `results`: results made by hand. `mechanism_texts`: texts of mechanisms. `graph_values`: values
     of expressions on a graph. `nmodl_blocks`: the blocks of an NMODL text after some passes.
     `central_differences`: slopes of losses of records, to compare gradients with.
+    `random_expressions`: random mechanisms, in a cell each, whose gradients are compared.
 
 NEURON
     `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's

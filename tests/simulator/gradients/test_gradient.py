@@ -3,6 +3,7 @@
 import central_differences
 import numpy as np
 import pytest
+import random_expressions
 import small_networks
 
 import clhines
@@ -378,3 +379,70 @@ def test_the_pyramidal_cell(name):
     parameters = [(g, neurons.given_as(g.mechanism.name)) for g in channels]
     size, rel = (KINKED, 2e-6) if name == "l5pc-table" else (1e-4, 1e-6)
     central_differences.check_parameters(sim, 1.0, 1, parameters, size=size, rel=rel)
+
+
+def check_expressions(mod, seeds, queue):
+    """Compare random expressions, five cells at a time, on the host and on a device."""
+    runs = [({"engine": "reference"}, "reverse")]
+    if queue is not None:
+        runs += [({"queue": queue}, "reverse"), ({"queue": queue}, "forward")]
+    count = 0
+    for first in seeds[::5]:
+        v_init = np.random.default_rng(first).uniform(-80, -40, 5)
+        made = [random_expressions.mechanism(first + k, mod) for k in range(5)]
+        pairs = [(one, v) for one, v in zip(made, v_init) if one is not None]
+        finite = [pair for pair in pairs if random_expressions.has_run(*pair)]
+        count += random_expressions.compared(*zip(*finite), runs)
+    return count
+
+
+@pytest.mark.parametrize("mod", [False, True])
+def test_random_expressions(fast_queue, mod):
+    assert check_expressions(mod, range(5, 10), fast_queue) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mod", [False, True])
+def test_many_random_expressions(mod):
+    assert check_expressions(mod, range(300), None) > 800
+
+
+EDGES = (  # steady values of a state; x is of the order of 1000, above or below 0; zero is 0
+    "1/(1 + exp(x))",
+    "x/(exp(x) - 1)*a/1000",
+    "a*x/(1 - exp(-x))/1000",
+    "exp(-x^2) + b",
+    "min(1, exp(x))*b",
+    "b/(exp(x) + exp(-x))",
+    "tanh(exp(x)*a)",
+    "zero^a + b*zero^2",
+    "abs(zero)*a + b",
+    "log(zero + 1e-300*a)/b",
+    "where(v < 0, b, sqrt(v)*a)",
+    "where(x > -1, b, exp(x)/(1 + exp(x))*a)",
+)
+TABLED = """NEURON { SUFFIX tabled NONSPECIFIC_CURRENT i RANGE a, b }
+PARAMETER { a = 0.7 b = 1.3 }
+ASSIGNED { v i steady }
+STATE { m }
+INITIAL { m = 0.3 }
+BREAKPOINT { SOLVE states METHOD cnexp i = 1e-3*b*m*(v - 50) }
+DERIVATIVE states { rates(v) m' = a*(steady - m) }
+PROCEDURE rates(v) { TABLE steady FROM -60 TO -50 WITH 20 steady = (v + 60)^2/100 }
+"""
+
+
+@pytest.mark.parametrize("v_init", [-45.0, -78.0])
+def test_expressions_at_their_limits(fast_queue, v_init):
+    """The voltage is beyond the table's first or last row."""
+    values = "\n".join(f"parameter {k} = {x}" for k, x in random_expressions.PARAMETERS.items())
+    made = [
+        Mechanism(
+            f"density edge{k}\n{values}\nstate m = 0.3\nx = (v - p)*400/k\nzero = max(v - 100, 0)\n"
+            f"dm/dt = {edge} - m\ncurrent i = 1e-3*m\n"
+        )
+        for k, edge in enumerate(EDGES)
+    ] + [Mechanism.from_nmodl(TABLED)]
+    runs = [({"engine": "reference"}, "reverse")]
+    runs += [({"queue": fast_queue}, mode) for mode in ("reverse", "forward")]
+    assert random_expressions.compared(made, np.full(len(made), v_init), runs) > 50
