@@ -47,7 +47,7 @@ class Adjoint:
     """
 
     def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:
-        self.run, self.model, self.surrogate = run, run.model, surrogate
+        self.run, self.surrogate = run, surrogate
         variables, n = run.variables, run.model.forest.num_nodes
         self.v = np.zeros(n)
         self.ions = {name: np.zeros(n) for name in variables.ions}
@@ -60,12 +60,15 @@ class Adjoint:
         self.sums = np.zeros(grid.incoming.shape if grid is not None else (1, 0))
         self.grid_weight = np.zeros(self.model.connections.count)
         self.played = [np.zeros(len(p.y)) for p in self.model.played]
-        self._played = {id(p): y for p, y in zip(self.model.played, self.played, strict=True)}
         names = ("capacitance", "u", "constant_d", "constant_g", "constant_b")
         self.matrix = {name: np.zeros(n) for name in names}
         self.start: dict[str, Any] = {}
         self._g, self._i = np.zeros(n), np.zeros(n)  # by nodes' sums of conductance and current
         self._slot = 0
+
+    @property
+    def model(self) -> Model:
+        return self.run.model
 
     def take_back(self, entries: Sequence[Entry]) -> None:
         """Take the derivatives back to before these entries."""
@@ -211,8 +214,9 @@ class Adjoint:
         """Take back a played value: a weighted sum of the entries at its times."""
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
+        number = next(k for k, one in enumerate(self.model.played) if one is played)
         for k, share in shares:
-            self._played[id(played)][k] += share * slope
+            self.played[number][k] += share * slope
 
     def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
         """Take back weights that spikes added to the sums of later steps."""

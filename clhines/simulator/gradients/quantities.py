@@ -91,19 +91,13 @@ class Quantities:
         )
 
     @property
-    def through_start(self) -> bool:
-        """Whether a derivative goes through INITIAL."""
-        of_groups = (one for one in self.of if not isinstance(one, str))
-        return "v_init" in self.of or any(
-            is_of_start(group.mechanism, name) for group, name in of_groups
-        )
-
-    @property
     def of_start(self) -> bool:
         """Whether a derivative is by initial values, or goes through INITIAL."""
         of_groups = (one for one in self.of if not isinstance(one, str))
-        states = any(name in group.mechanism.states for group, name in of_groups)
-        return states or self.through_start
+        return "v_init" in self.of or any(
+            name in group.mechanism.states or is_of_start(group.mechanism, name)
+            for group, name in of_groups
+        )
 
     def parameters(self) -> dict[int, set[str]]:
         """Return the parameters that derivatives are taken by, by number of the kind."""
