@@ -267,6 +267,7 @@ class Cable:
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes."""
         return len(self.parent)
 
     @cached_property
