@@ -62,6 +62,7 @@ def all_devices() -> list[tuple[str, cl.Device]]:
 
 
 def has_fp64(device: cl.Device) -> bool:
+    """Whether a device computes in float64."""
     return "cl_khr_fp64" in device.extensions.split() or bool(device.double_fp_config)
 
 
@@ -158,6 +159,7 @@ def _vector_bytes(device: cl.Device) -> tuple[int, int]:
 
 
 def label(device: cl.Device) -> str:
+    """Return the names of a device and of its platform, and the driver's version."""
     return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
 
 
