@@ -85,7 +85,10 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Return orders of cells to try, by shape and as they are, with a step's relative time."""
+    """Return orders of cells to compare, each with the relative time of a step.
+
+    One puts cells of a shape side by side, the other leaves cells as they are.
+    """
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
     if np.array_equal(by_shape, cells):

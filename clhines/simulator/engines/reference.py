@@ -212,7 +212,10 @@ def neighbours(parents: np.ndarray) -> np.ndarray:
 
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the `neighbours` places of the node at each place or -1, (3, places) int32."""
+    """Return the three `neighbours` of the node at each place, as places, (3, places) int32.
+
+    `place` numbers each node, `gather` has the node at each place. -1 stands for no neighbour.
+    """
     nodes = neighbours(forest.parent)
     placed = np.where(nodes < 0, -1, place[nodes])
     return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)

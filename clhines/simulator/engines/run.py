@@ -256,7 +256,7 @@ MOST_SPIKES = 1 << 24  # most events in the list of a chunk
 
 
 class Ending:
-    """Waits at the end of a chunk, once, for its times and for small arrays; see `reads`."""
+    """The end of a chunk: one wait for its times and for all small arrays that the host reads."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False

@@ -372,7 +372,7 @@ class Steps(ArenaKernels):
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Return voltages by place, followed by those of other ranks' nodes."""
+        """Return voltages on the device: `v` in the order of places, then `remote`, of other ranks."""
         packed = pack(v)
         if not len(remote):
             return packed

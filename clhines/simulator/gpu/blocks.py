@@ -162,7 +162,7 @@ class SiteBlocks(KindBlocks):
 
     @property
     def own_factor(self) -> str:
-        """Factor of instance j, if nodes have none."""
+        """Expression for the factor of instance j, for kinds with factors by instance, not by node."""
         return f"mem[factor_{self.number} + j]"
 
     @property

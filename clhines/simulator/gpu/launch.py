@@ -24,9 +24,9 @@ _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch wit
 
 @dataclass(eq=False)
 class PlanLaunch:
-    """Cells of a plan, their tables on the device, and the kernel that advances them.
+    """One kernel of an epoch: a plan of some cells, and what the kernel needs to advance them.
 
-    `given` has the kernel's arguments that belong to the plan.
+    `given` has the arguments that only this plan's kernel gets, such as its tables.
     """
 
     plan: EpochPlan

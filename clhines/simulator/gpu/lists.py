@@ -250,7 +250,10 @@ class CellTable:
         dtype: DTypeLike = np.float64,
         padding: float = 0.0,
     ) -> np.ndarray:
-        """Return a `value` for each node from `spread`, and `padding` for none."""
+        """Return ``value(nodes)`` at each place that `spread` yields for `name`.
+
+        Places without a node get `padding`.
+        """
         values = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
         for here, index in self.spread(name):
             values[here] = np.where(index < 0, padding, value(index))
@@ -412,7 +415,10 @@ def _mixed_rows(
 def _weight_of(
     row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return the weight of mechanisms in each cell's lists."""
+    """Return the sum of the weights of all mechanisms in the lists of each cell.
+
+    `row` is the list of each node, `bits` has a bit for each mechanism at the node.
+    """
     union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
     np.bitwise_or.at(union, row, bits)
     list_cell = np.zeros(len(union), np.int64)

@@ -211,7 +211,10 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Take back a played value: a weighted sum of the entries at its times."""
+        """Add to the derivatives by the entries of a played array, and clear that of its parameter.
+
+        The parameter had the sum of ``share * entry`` of `shares`, pairs of an entry and its share.
+        """
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
         number = next(k for k, one in enumerate(self.model.played) if one is played)

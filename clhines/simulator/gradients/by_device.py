@@ -130,7 +130,10 @@ class DeviceSteps:
     # -- arrays ----------------------------------------------------------------------------------
 
     def _places(self) -> np.ndarray:
-        """Return each place in the solver's order, (nodes, lanes); repeated copies are behind."""
+        """Return the index of each node of each lane in the solver's arrays, (nodes, lanes).
+
+        Lanes that fill up the last row repeat a copy; their indices lie behind the solver's own.
+        """
         layout, gather = self.layout, self.solver.plan.gather
         at = np.flatnonzero(gather >= 0)
         places = layout.packed(at[inverse(gather[at])])
@@ -206,7 +209,7 @@ class DeviceSteps:
         return found
 
     def system(self, value: float) -> cla.Array:
-        """Return an array in the solver's order, with room for lanes beyond it."""
+        """Return an array of `value` in the solver's order; its buffer has room for filling lanes."""
         size = self.size * self.dtype.itemsize
         buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, size)
         cl.enqueue_fill_buffer(self.queue, buffer, self.dtype.type(value), 0, size)
@@ -274,7 +277,10 @@ class DeviceSteps:
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the derivatives by the rows of all recorded entries and all steps."""
+        """Return a loss's derivatives by each recorded value after each step, (steps + 1, r, lanes).
+
+        `cotangents` has the derivatives by the rows of each record.
+        """
         width = max(1, len(self.recorded)) * self.lanes
         by_rows = np.zeros((self.steps + 1, width), self.dtype)
         for record, rows in zip(self.records, cotangents, strict=True):

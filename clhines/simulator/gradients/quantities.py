@@ -178,7 +178,10 @@ class Quantities:
         return slope
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
-        """Return derivatives by Ra, (num_cells,): axial conductances are multiples of 1 / Ra."""
+        """Return the derivatives by the Ra of each cell, (num_cells,).
+
+        All axial conductances of a cell are multiples of 1 / Ra.
+        """
         forest, by_g = self.model.forest, matrix["constant_d"] - matrix["u"]
         child = np.flatnonzero(forest.parent >= 0)
         by_g[child] += matrix["constant_d"][forest.parent[child]]

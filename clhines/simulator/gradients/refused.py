@@ -47,7 +47,7 @@ def check_blocks(mechanism: Mechanism) -> None:
 
 
 def check_records(records: Sequence[Record]) -> None:
-    """Refuse records whose rows are no variables of the run."""
+    """Refuse records without a derivative: no record at all, reduced ones and `i_membrane`."""
     if not records:
         raise InputError(refusal("gradient.no-record"))
     for record in records:

@@ -122,7 +122,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """The spec that functions of blocks and events are printed for."""
+        """This spec itself, under the name by which the specs of epochs hold theirs."""
         return self
 
     @property

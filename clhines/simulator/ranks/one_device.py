@@ -66,7 +66,10 @@ class WholeRun:
         return self._by_rank(self.run.now(self._records, requests[0][2]))
 
     def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
-        """Advance from `step` to the earliest end of the ranks' chunks; return each rank's part."""
+        """Advance from `step` until the first rank's chunk ends.
+
+        Return the number of steps and the results of its own cells for each rank.
+        """
         self._take(requests)
         count = min(end for *_, end in requests) - step
         cost = dict.fromkeys(("steps", "spikes", "collect"), 0.0)

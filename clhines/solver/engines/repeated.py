@@ -21,7 +21,10 @@ CallKey: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """A checked call; `gone` is called when one of its arrays is deleted."""
+    """The arrays and the prepared steps of a call that was checked once, to repeat it without checks.
+
+    `gone` is called when one of the arrays is deleted.
+    """
 
     __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")
 

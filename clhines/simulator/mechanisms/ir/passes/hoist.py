@@ -49,7 +49,7 @@ class Constants:
 
     @staticmethod
     def _parts(node: Node) -> list[Node]:
-        """Return the terms of a sum, or one expression, without their numeric factors."""
+        """Return the terms of a sum without their numeric factors; a product is its only term."""
         plain = node.definition
         return [split(term)[1] for term in (plain.args if plain.op == "add" else (plain,))]
 
