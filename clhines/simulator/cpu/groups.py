@@ -100,7 +100,10 @@ _WASTE = 1.25  # most lanes per cell in vectors of one shape
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
-    """Return the cells of one shape per vector: at most `most`, few idle, a block for each unit."""
+    """Return how many cells of one shape share a vector, at most `most`.
+
+    Few lanes stay empty, and each of the device's `units` still gets a block of cells.
+    """
     counts = np.bincount(forest.shape_of_cell)
     lanes = most
     while lanes > 1:

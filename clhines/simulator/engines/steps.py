@@ -366,13 +366,13 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`; for copies `compile` has to find the places of nodes."""
+        """Whether the kernels stay the same; not with copies, whose places `compile` finds."""
         return self._tiler is None
 
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Return voltages on the device: `v` in the order of places, then `remote`, of other ranks."""
+        """Return voltages on the device: `v` in the order of places, then those of other ranks."""
         packed = pack(v)
         if not len(remote):
             return packed

@@ -162,7 +162,7 @@ class SiteBlocks(KindBlocks):
 
     @property
     def own_factor(self) -> str:
-        """Expression for the factor of instance j, for kinds with factors by instance, not by node."""
+        """Expression for the factor of instance j, for kinds with a factor for each instance."""
         return f"mem[factor_{self.number} + j]"
 
     @property

@@ -41,7 +41,7 @@ class PlanLaunch:
     # -- parameters ------------------------------------------------------------------------------
 
     def given_to(self, k: int, name: str) -> str:
-        """Return the kernel's expression for a parameter; empty if it reads the arenas."""
+        """Return the kernel's expression for a parameter; empty if the arenas have its values."""
         if self.lists is None:
             return ""
         arguments = self.spec.lists[k].given

@@ -310,7 +310,10 @@ class EpochSpec(TemplateSpec):
 
     @property
     def required_size(self) -> str:
-        """Attribute of the kernel; with `registers` NVIDIA's compiler must not know the size."""
+        """Attribute that tells the compiler a work-group's size; empty if `registers` are capped.
+
+        NVIDIA's compiler ignores the cap where it knows the size.
+        """
         if self.registers:
             return ""
         return " __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))"
@@ -404,7 +407,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def num_scalars(self) -> int:
-        """Number of parameters that have one number in each list of nodes."""
+        """Number of parameters for which each list of nodes has a single number."""
         return sum(len(names) for names in self.uniform)
 
 

@@ -175,7 +175,7 @@ class Adjoint:
     def to_nernst(
         self, ion: IonNodes, node: np.ndarray, inside: np.ndarray, outside: np.ndarray
     ) -> None:
-        """Take back reversal potentials at nodes with these concentrations."""
+        """Go back over Nernst's equation: from reversal potentials to these concentrations."""
         e, name_inside, name_outside, _ = ion.variables
         seed = nernst_scale(self.model.celsius, ion.valence) * _pop(self.ions[e], node)
         defined = (inside > 0) & (outside > 0)
@@ -227,7 +227,7 @@ class Adjoint:
         np.add.at(self.grid_weight, connection, by_weight)
 
     def take_sums(self, slot: int) -> None:
-        """Take back the clearing of a step's sums after they acted."""
+        """Go back over the clearing of a step's sums of weights: no derivative passes it."""
         self._slot = slot
         self.sums[slot] = 0.0
 

@@ -209,7 +209,7 @@ class DeviceSteps:
         return found
 
     def system(self, value: float) -> cla.Array:
-        """Return an array of `value` in the solver's order; its buffer has room for filling lanes."""
+        """Return an array of `value` in the solver's order, with room for the filling lanes."""
         size = self.size * self.dtype.itemsize
         buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, size)
         cl.enqueue_fill_buffer(self.queue, buffer, self.dtype.type(value), 0, size)
@@ -277,7 +277,7 @@ class DeviceSteps:
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
-        """Return a loss's derivatives by each recorded value after each step, (steps + 1, r, lanes).
+        """Return the loss's derivatives by recorded values after each step, (steps + 1, r, lanes).
 
         `cotangents` has the derivatives by the rows of each record.
         """

@@ -25,7 +25,10 @@ MOST = 0x7F  # most events of a source in a step
 
 
 def step_times(dt: float, steps: int) -> np.ndarray:
-    """Return each step's begin before, begin, middle and end, ms, (steps + 1, 4)."""
+    """Return four times of each step, ms, (steps + 1, 4).
+
+    They are the begin of the step before, and the step's own begin, middle and end.
+    """
     clock, half = Clock(dt), 0.5 * dt
     begin = np.array([clock.at(step) for step in range(steps + 1)])
     before = np.concatenate([[0.0], begin[:-1]])

@@ -36,9 +36,9 @@ class Gradient(Mapping[Any, Any]):
     value : float
         The loss.
     records : list of (rows, columns) float64
-        Its arguments.
+        The rows of each record, of which the loss is a function.
     how : str
-        Forward or reverse, and where; on the host with the reason.
+        Forward or reverse, and the device; if on the host, why.
     """
 
     value: float

@@ -155,7 +155,7 @@ class GradientKind:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """Parameters with derivatives, and the places of these."""
+        """Parameters with derivatives, and the place of the derivative of each."""
         return [(name, f"by_values[e + {begin}u * num_rows]") for name, begin in self.by]
 
     def state(self, owner: str, name: str) -> str:

@@ -106,7 +106,10 @@ def _states_at(
 
 
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add the places of states that pointers write, and of their terms."""
+    """Add tables for sums in states: for each, its place and the places of its terms.
+
+    Terms are the values that several instances add to one state by POINTERs.
+    """
     sums, adds, puts = sums_of(model)
 
     def places(role: str, number: np.ndarray, instance: np.ndarray) -> np.ndarray:

@@ -76,7 +76,7 @@ class KindBlocks:
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
     def is_last(self, a: Argument) -> bool:
-        """Whether an argument is a state that is read from the last instance."""
+        """Whether an argument is a state of which all instances read the value of the last one."""
         return a.role == "state" and a.direction == "in" and a.name in self.last
 
     def sets_states(self, block: str) -> bool:

@@ -122,7 +122,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """This spec itself, under the name by which the specs of epochs hold theirs."""
+        """The spec itself, under the name by which specs of epochs hold their `ArenaSpec`."""
         return self
 
     @property

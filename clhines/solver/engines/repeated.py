@@ -21,7 +21,7 @@ CallKey: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """The arrays and the prepared steps of a call that was checked once, to repeat it without checks.
+    """Arrays and prepared steps of a call that was checked once and is repeated without checks.
 
     `gone` is called when one of the arrays is deleted.
     """
