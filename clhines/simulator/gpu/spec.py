@@ -310,9 +310,9 @@ class EpochSpec(TemplateSpec):
 
     @property
     def required_size(self) -> str:
-        """Attribute that tells the compiler a work-group's size; empty if `registers` are capped.
+        """Attribute that tells the compiler the size of a work-group.
 
-        NVIDIA's compiler ignores the cap where it knows the size.
+        It is empty with a cap on `registers`: NVIDIA's compiler must not know the size then.
         """
         if self.registers:
             return ""
