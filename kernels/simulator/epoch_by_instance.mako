@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## Steps of whole cells, mechanisms instance by instance. First all lanes of the group advance instances, and store
 ## conductance and current in slots; then a lane per segment adds up the slots of its nodes, eliminates d and b, and
-## solves. Voltages and constants of all nodes are in local memory, by place.
+## solves. Voltages and constants of all nodes are in local memory, in the order of places.
 <% M = spec.segment %>\
 ${part("simulator/common/epoch_title")}\
 % if spec.sites:
@@ -31,7 +31,7 @@ ${part("simulator/common/epoch_local")}\
 % endfor
 % endif
 ${part("simulator/common/segment_places", 4)}\
-    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
+    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // u between the segment and its parent
     // the node with an edge to the parent segment's last node, then this last node
     const int tied = !used ? NONE : is_leaf ? length - 1 : 0;
     const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;

@@ -8,7 +8,8 @@ ${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
 // Window w of column j has the samples from its first bound up to its second. Entry (w * 4 + k) * width + j
-// of `kept` is the sum for k = 0, 1: its compensation (Neumaier's), 2: the smallest value, 3: the largest.
+// of `kept` is a sum for k = 0, Neumaier's compensation of this sum for k = 1, the smallest value for k = 2 and
+// the largest for k = 3.
 __kernel void windows(${signature(spec, "windows")})
 {
     const int j = get_global_id(0), w = get_global_id(1);
@@ -103,8 +104,8 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
 }
 
 // A sample is taken when the next two are known. `before` and `after` have the present segment, then the
-// last three samples. `count` has the number of completed segments; then of all segments, if the trace ended
-// here. Segments beyond `room` are only counted.
+// last three samples. `count` has two numbers: of completed segments, and of all segments that the trace would
+// have if it ended here. Segments beyond `room` are only counted.
 __kernel void segments(${signature(spec, "segments")})
 {
     const int j = get_global_id(0);

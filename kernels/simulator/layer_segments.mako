@@ -205,7 +205,7 @@ if (${has}) {
 // spec: ${spec.real}, ${K} potentials of a column, ${spec.lanes} lanes per cell, at most ${M} columns per lane
 //
 // As in epochs (epoch_title.mako): each segment is eliminated towards its last column, the tree of last columns
-// is contracted in rounds, the root is solved, and then the same back.
+// is contracted in rounds, the root is solved, and the rounds are undone in reverse order.
 ${part("solver/common/precision")}\
 
 #define LANES ${spec.lanes}
