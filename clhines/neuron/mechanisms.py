@@ -241,9 +241,10 @@ def _set_in_steps(entry: CatalogueEntry) -> set[str]:
 
 
 def find_pointed(model: NeuronModel) -> None:
-    """Find the targets of POINTERs that mechanisms read.
+    """Set `NeuronModel.pointed`: the targets of POINTERs that mechanisms read.
 
-    A mechanism whose variable is a target is converted again, so that it stores the variable.
+    A mechanism whose variable is a target is translated again, so that the variable is in memory,
+    where other mechanisms can read it.
     """
     gap_nodes = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
     read = model.memory, model.places, model.every, model.mechanisms

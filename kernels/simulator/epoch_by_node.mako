@@ -47,14 +47,14 @@ ${part("simulator/common/epoch_local")}\
 % for j in range(M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
-    // s0 and s1: first place and first lane of the ties that equal cells share; s2 and s3: first list and end of
-    // lists; s4: first line of states; s5 and s6: first active node, and end
+    // s0 and s1: where equal cells find their common matrix entries u, by place and by lane; s2 and s3: first list and end of
+    // lists; s4: first line of states (a line has a number for each lane of a warp); s5 and s6: first active node, and end
     const int8 home = present ? vload8(number, homes) : (int8)(0);
     __global const real *restrict tie_of = all_tie + home.s0;
 % if spec.local_lines:
     __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
 % endif
-    const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
+    const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // u between the segment and its parent
 % if spec.in_steps:
     const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
     const real my_threshold = has_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
@@ -100,7 +100,7 @@ ${part("simulator/common/arena_states")}\
 % endfor
 % endif
 % if spec.parts > 1:
-    // begin with numbers of neither turn
+    // Readers wait for numbers with the last bit of their turn (see `turn` below): begin with 1, of neither turn.
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
         for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
 % for k in [kind.number for kind in spec.loop.apart if kind.has("current")]:

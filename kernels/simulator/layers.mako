@@ -25,10 +25,11 @@ ${part("solver/common/precision")}\
 
 // A column is a node inside the cell and its nodes in layers. A work-item solves several cells; `work` has
 // space for one cell of `most` columns. Column i of a cell has the number start + ${L} * i. `place` has the
-// places of a column's nodes, -1 for none, row by row, like the conductances `axial`, `g` and `over`
-// (g and C/dt); `d` and `b` come from steps.mako. `code` has the number of the column's parent in the
-// cell, -1 for none, and two bits. The parent right before its child gets the sums in registers, other
-// parents get them in `work`: such a parent `waits` for them, and its `first` child sets them. After its
+// places of a column's nodes, -1 for none, row by row. In this order are the conductances, too: `axial` to the
+// parent, `g` to the next potential further out or to ground, and `over`, which is g + C/dt. `d` and `b` come from
+// steps.mako. `code` has the number of the column's parent in the cell, -1 for none, and the bits `waits` and
+// `first`. The parent right before its child gets the sums in registers, other parents get them in `work`: such a
+// parent `waits` for them, and the child that is eliminated `first` sets them, to which others add. After its
 // elimination potential x of a column is
 //     x = y + s01 * x1 + ... (potentials further out) + t00 * x0 + ... (potentials of the parent)
 // The array `x` gets the changes of v.

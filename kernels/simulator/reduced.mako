@@ -62,7 +62,8 @@ at = "matrix[(long)k * padded + j]"
 weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
 lost = spec.compensated
 %>\
-// Combination j is the sum over k of matrix[k * padded + j] * value k; a launch has several parts of the terms.
+// Combination j is the sum over k of matrix[k * padded + j] * value k. The terms k are divided into parts,
+// which different work-groups add up, and then add_parts adds these sums.
 // A work-item has ${spec.lanes} combinations of ${spec.tile} rows. A work-group is `across` (a power of two) work-items
 // wide, over combinations, and `deep` high, over rows: so work-items share values, or the matrix. Products are
 // summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums, part by part, row by row.

@@ -30,10 +30,11 @@ from clhines.simulator.state.variables import Variables, whole
 class DeviceState:
     """The variables of a run on its device.
 
-    `arenas` are ``mem``, ``clock`` and ``ints``, in the order of `layout`. `failed`, (num_cells,)
-    int32, is `Variables.failed`. `waiting` variables come to the device when a step needs them.
-    `shape` is the key of the arenas for which the kernels were compiled. `all_storages` is
-    `ArenaKernels.storage`.
+    `arenas` are three large arrays with named regions: ``mem`` (reals), ``clock`` (times) and
+    ``ints``; `layout` orders nodes and instances in them. `failed`, (num_cells,) int32, says in
+    which step the voltage of a cell diverged, see `Variables`. `waiting` are variables that are on
+    the host only, until a step needs them. Kernels were compiled for arenas with the key `shape`.
+    `all_storages` returns where a parameter is stored, see `ArenaKernels.storage`.
     """
 
     variables: Variables

@@ -165,7 +165,11 @@ class Diffusing:
 
 @dataclass(frozen=True)
 class LayersSpec(TemplateSpec):
-    """``layers.mako``; a column has `rows` potentials, `lanes` cells are side by side."""
+    """Parameters of ``layers.mako``.
+
+    A column is a node with its extracellular layers, and has `rows` potentials. The arrays of
+    `lanes` cells are interleaved.
+    """
 
     template: ClassVar[str] = "simulator/layers"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {

@@ -89,10 +89,11 @@ class CellRegions:
     def add_lists(
         self, network: Model, within: np.ndarray, spreads: bool, arenas: dict[str, Arena]
     ) -> None:
-        """Add regions of lists; `network` is all ranks' model.
+        """Reserve memory in `arenas` for kernels that have lists of nodes with the same mechanisms.
 
-        `within` is the place of each node in its cell. If work-groups share a cell (`spreads`),
-        slots of currents exist for two steps.
+        `network` is all ranks' model. `within` is the place of each node in its cell. Currents and
+        conductances of point processes have a slot each, or two for even and odd steps if several
+        work-groups share a cell (`spreads`).
         """
         ints, model = arenas["ints"], self.model
         arenas["clock"].add("node_due", np.zeros(layouts.num_active(model)))

@@ -78,7 +78,11 @@ def self_test(family: str) -> SelfTest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of the self-test of one family on a device, or of several, one after another."""
+    """Result of a device's self-test of a family of kernels, or the joint result of several.
+
+    A family has the kernels that solve (``solve``), or those of a kind of engines: ``steps``,
+    ``epochs`` on GPUs and ``blocks`` on CPUs.
+    """
 
     family: str
     dtype: str

@@ -62,7 +62,10 @@ class Word:
         return value if self._is_last(name) else value & self.most(name)
 
     def read(self, name: str, word: str, mask: str = "") -> str:
-        """Return an OpenCL expression for one number of an int; `mask` replaces a literal mask."""
+        """Return an OpenCL expression that extracts the bit field `name` from the int `word`.
+
+        `mask`, if there is one, is the expression for the field's mask.
+        """
         shift, most = self.shifts[name], self.most(name)
         if most == 1:
             return f"{word} & {1 << shift}"

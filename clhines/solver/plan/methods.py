@@ -33,8 +33,8 @@ class Method:
     """A row of the table of methods.
 
     ``build(forest, method, real, limits, options)`` makes the plan: `method` is the row's name,
-    `real` is ``double`` or ``float``. `options` has the defaults; for None the method decides by
-    the limits.
+    `real` is ``double`` or ``float``, `limits` are the device's. `options` has the default of each
+    option; None means that the method chooses a value by the limits.
     """
 
     summary: str

@@ -62,7 +62,10 @@ class Loop:
         return replace(self, starts=starts, values=values, go_on=go_on, entered=entered)
 
     def without_unneeded(self, free: Set[str]) -> Loop:
-        """Drop variables whose ends are not in `free` and which the loop itself does not need."""
+        """Drop variables that no iteration needs and whose values after the loop nothing uses.
+
+        `free` has the names of the values after the loop that are used.
+        """
         count = len(self.names)
         inside = free_of(self.decides())
         kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
