@@ -59,7 +59,7 @@ class Adjoint:
         grid = variables.grid
         self.sums = np.zeros(grid.incoming.shape if grid is not None else (1, 0))
         self.grid_weight = np.zeros(self.model.connections.count)
-        self.played = [np.zeros(len(p.y)) for p in self.model.played]
+        self.played = {p: np.zeros(len(p.y)) for p in self.model.played}
         names = ("capacitance", "u", "constant_d", "constant_g", "constant_b")
         self.matrix = {name: np.zeros(n) for name in names}
         self.start: dict[str, Any] = {}
@@ -217,9 +217,8 @@ class Adjoint:
         """
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
-        number = next(k for k, one in enumerate(self.model.played) if one is played)
         for k, share in shares:
-            self.played[number][k] += share * slope
+            self.played[played][k] += share * slope
 
     def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
         """Take back weights that spikes added to the sums of later steps."""

@@ -154,7 +154,7 @@ class Quantities:
             weight[model.exact_numbers] = adjoint.weight[: len(model.exact_numbers)]
             return weight
         if one == "played":
-            return [slope.copy() for slope in adjoint.played]
+            return [slope.copy() for slope in adjoint.played.values()]
         assert isinstance(one, tuple)
         group, name = self.groups[one[0].number], one[1]
         slope = self._of_group(adjoint, group, name)
