@@ -250,7 +250,11 @@ class DeviceReducer(Reducer):
             before is None or places is None or not np.array_equal(before, places)
         ):
             self._tables, self._matrix = {}, None
-        self._places, order = places, np.arange(len(record.index))
+        self._places = places
+        new_matrix = record.matrix if self._matrix is None else None
+        if view.whole in self._tables and new_matrix is None:
+            return self._tables[view.whole], self._matrix
+        order = np.arange(len(record.index))
         if self.membrane is not None and places is not None and record.matrix is not None:
             order = np.argsort(places[np.searchsorted(self.membrane.sampled, record.index)])
         if view.whole not in self._tables:
@@ -260,9 +264,9 @@ class DeviceReducer(Reducer):
                 to_device(self._queue, a, self._dtype if a.dtype == np.float64 else np.int32)
                 for a in arrays
             ]
-        if self._matrix is None and record.matrix is not None:
-            padding = (0, 0), (0, -len(record.matrix) % self._spec.lanes)
-            padded = np.pad(record.matrix.T[order], padding)
+        if new_matrix is not None:
+            padding = (0, 0), (0, -len(new_matrix) % self._spec.lanes)
+            padded = np.pad(new_matrix.T[order], padding)
             self._matrix = to_device(self._queue, padded, self._dtype)
         return self._tables[view.whole], self._matrix
 
