@@ -101,7 +101,7 @@ def segments_of(model: Model, dtype: np.dtype, limits: Limits) -> LayerSegments 
     places = forest.num_cells * most * width
     if lanes >= schedule.NO_LANE or places > EMPTY * forest.num_nodes:
         return None
-    segments = LayerSegments(model, dtype, forest, cut, (most, width))
+    segments = LayerSegments(model, layers, dtype, forest, cut, (most, width))
     return segments if segments.spec.fits(limits) else None
 
 
@@ -112,10 +112,14 @@ class LayerSegments:
     """
 
     def __init__(
-        self, model: Model, dtype: np.dtype, forest: Forest, cut: Cut, size: tuple[int, int]
+        self,
+        model: Model,
+        layers: Layers,
+        dtype: np.dtype,
+        forest: Forest,
+        cut: Cut,
+        size: tuple[int, int],
     ) -> None:
-        assert model.once.layers is not None
-        layers: Layers = model.once.layers
         every, (most, width), rows = np.arange(len(cut.lanes)), size, len(layers.node)
         lanes = codes.segment_lanes(cut.segments, cut.contraction, every, every)
         self._layers, self._lanes = layers, lanes
