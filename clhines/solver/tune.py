@@ -23,7 +23,7 @@ from clhines.solver import reference
 from clhines.solver.device import copies, trust
 from clhines.solver.device.timing import TimedRun, seconds_in_turns
 from clhines.solver.engines.engine import SolveEngine
-from clhines.solver.engines.lanes import LanesEngine
+from clhines.solver.engines.lanes import ChainKernels, LanesEngine
 from clhines.solver.engines.memory import Room, no_memory
 from clhines.solver.engines.whole import Whole
 from clhines.solver.forest import Forest
@@ -259,7 +259,8 @@ def engine_for(
 
     def in_lanes(blocks: ChainBlocks, make: Callable[[], SolveEngine], lazy: bool) -> LanesEngine:
         limits = trust.limits(queue.device, "solve", dtype)
-        return logged(LanesEngine(forest, blocks, limits, dtype, queue, make, lazy))
+        kernels = ChainKernels(forest, blocks, limits, dtype, queue)
+        return logged(LanesEngine(kernels, make, lazy))
 
     def pick() -> Pick:
         return Pick(forest, method, dtype, queue, tune, options)

@@ -36,7 +36,7 @@ from clhines.simulator.network.plasticity import STDP, Rule
 from clhines.simulator.state.arena import Tiler
 from clhines.solver.device import devices, program
 from clhines.solver.device.timing import FloorSpec
-from clhines.solver.engines.lanes import LanesEngine
+from clhines.solver.engines.lanes import ChainKernels, LanesEngine
 from clhines.solver.engines.many import ManySolve
 from clhines.solver.plan.by_branch import fine
 from clhines.solver.plan.by_cell.lanes import blocks_of as chain_blocks
@@ -215,7 +215,8 @@ def lanes_case(queue, sizes, symmetric):
     system = make_system(forest, np.float32, symmetric)
     limits = Limits(is_cpu=True, vector_bytes=16, compute_units=1)
     blocks = chain_blocks(forest)
-    engine = LanesEngine(forest, blocks, limits, np.dtype(np.float32), queue, None)
+    kernels = ChainKernels(forest, blocks, limits, np.dtype(np.float32), queue)
+    engine = LanesEngine(kernels, None)
     matrix = {k: a for k, a in system.arrays.items() if k != "b" and a is not None}
     x = np.empty_like(system.b)
     for _ in range(2):

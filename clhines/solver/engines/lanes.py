@@ -143,30 +143,23 @@ class ChainKernels:
 
 
 class LanesEngine(SolveEngine):
-    """Solves batches of chains on a CPU, in `blocks` of vectors with a chain per lane.
+    """Solves batches of chains on a CPU by `kernels`, in vectors with a chain per lane.
 
     Another engine, which `make_usual` makes, does all other work. If `is_lazy`, that engine is made
-    when it is needed; otherwise it does the solves, too, and only factors use the blocks.
+    when it is needed; otherwise it does the solves, too, and only factors use the kernels.
     """
 
     may_lose = False
     method = "auto"
 
     def __init__(
-        self,
-        forest: Forest,
-        blocks: ChainBlocks,
-        limits: Limits,
-        dtype: np.dtype,
-        queue: cl.CommandQueue,
-        make_usual: Callable[[], SolveEngine],
-        is_lazy: bool = True,
+        self, kernels: ChainKernels, make_usual: Callable[[], SolveEngine], is_lazy: bool = True
     ) -> None:
-        self.queue, self._make_usual, self._is_lazy = queue, make_usual, is_lazy
-        self.kernels = ChainKernels(forest, blocks, limits, dtype, queue)
+        self.kernels, self._make_usual, self._is_lazy = kernels, make_usual, is_lazy
+        self.queue = kernels.queue
         self.kernel_events: list[cl.Event] = []
         self._bad: Callable[[], BadPivots] | None = None  # returns those of the last solve
-        self._kept = KeptBuffers(queue)
+        self._kept = KeptBuffers(self.queue)
         if not is_lazy:
             _ = self.usual
 
