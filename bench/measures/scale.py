@@ -1,14 +1,13 @@
 """Time a network on one and more MPI ranks: strong and weak scaling, the exchange.
 
-    python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048] [--own]
+    python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
                           [--plan CELLS ...]
 
 The network is that of `ring` with an event from outside to each cell now and then, so
 that all cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) itself, for each row anew. On
 a CPU a rank has one core, also the one rank that the others are held against; a GPU is a rank's
-own. Every row of one network must have the same spikes. With ``--own`` rows in which each rank
-describes its own cells stand beside those of ranks that all describe all; ``--plan`` measures how
-long networks take until their first step, and their memory, described in both ways. Writes
+own. Every row of one network must have the same spikes. ``--plan`` measures how long networks take
+until their first step, and their memory. Writes
 ``scale-<device>.json``, ``.txt`` and, with matplotlib, ``.svg``.
 """
 
@@ -38,32 +37,21 @@ from clhines.solver.device import devices
 
 RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
 PIECES = 5
-MOST_WHOLE, PLANNED = 200_000, "float32"  # cells that all ranks describe; of planned networks
+PLANNED = "float32"
 
 
 # -------------------------------------------------------------------------------- one rank
 
 
-def network(cells: int, delay: float, duration: float, part: range | None = None) -> Any:
-    """Ring of 64 different trees, with random events from outside for so many ms, or its part."""
+def network(cells: int, delay: float, duration: float) -> Any:
+    """Ring of 64 different trees, with random events from outside for so many ms."""
     cables = ring.ring_cables(min(SHAPES, cells), seed=record.SEED)
-    net = ring.ring_network(cables, cells, delay=delay, part=part)
+    net = ring.ring_network(cables, cells, delay=delay)
     rng = np.random.default_rng(record.SEED)
     count = int(rng.poisson(RATE * 1e-3 * duration * cells))
     at, when = rng.integers(0, cells, count), rng.uniform(0, duration, count)
-    if part is not None:
-        here = (at >= part.start) & (at < part.stop)
-        at, when = at[here] - part.start, when[here]
     net.add_event(net.groups[-1], at, when, EVENT_WEIGHT)
     return net
-
-
-def part_of(cells: int, rank: int, size: int) -> range:
-    """Return the cells of a rank, whole rounds of the trees where there are enough."""
-    rounds = cells // SHAPES if cells >= size * SHAPES else 0
-    bounds = [r * rounds // size * SHAPES if rounds else r * cells // size for r in range(size)]
-    bounds.append(cells)
-    return range(bounds[rank], bounds[rank + 1])
 
 
 def measure_rank(asked: dict[str, Any], out: str) -> None:
@@ -72,8 +60,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
     simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
     begin, used = time.perf_counter(), time.process_time()
     length = asked["duration"] / PIECES
-    part = part_of(asked["cells"], comm.rank, comm.size) if asked["own"] else None
-    net = network(asked["cells"], asked["delay"], asked["duration"] + length, part)
+    net = network(asked["cells"], asked["delay"], asked["duration"] + length)
     described = time.perf_counter()
     # one rank: on a device that is chosen as the others' are
     queue = mpi.own_queue(mpi.Ranks(comm), asked["device"], asked["dtype"])
@@ -103,22 +90,16 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
     bytes_in, count = (b - a for a, b in zip((received, exchanges), counted(sim), strict=True))
     ran = {"pieces": pieces, "received": bytes_in, "exchanges": count, "host_bytes": host_bytes()}
     every = comm.gather({**own, **ran})
-    found = {
-        "compartments": int(np.count_nonzero(net.area)),
-        "spikes": sum(len(r.spike_time) for r in results[1:]),
-    }
-    times, cells = (np.concatenate([getattr(r, n) for r in results]) for n in SPIKES)
-    parts = comm.gather((found, times, cells)) or []
-    if comm.rank == 0:
-        parts = parts if asked["own"] else parts[:1]  # else all have all
-        times, cells = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+    if comm.rank == 0:  # all ranks have all results
+        times, cells = (np.concatenate([getattr(r, n) for r in results]) for n in SPIKES)
         order = np.lexsort((cells, times))
         spikes = times[order].tobytes() + cells[order].tobytes()
         written = {
             "every": every,
             "steps": round(length / 0.025),
             "digest": hashlib.sha256(spikes).hexdigest(),
-            **{name: sum(part[0][name] for part in parts) for name in found},
+            "compartments": int(np.count_nonzero(net.area)),
+            "spikes": sum(len(r.spike_time) for r in results[1:]),
         }
         Path(out).write_text(json.dumps(written), "utf-8")
 
@@ -186,14 +167,12 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
     }
     found = []
     for dtype, delay in itertools.product(args.dtype, args.delay):
-        common_part = {**base, "dtype": dtype, "delay": delay, "own": False}
+        common_part = {**base, "dtype": dtype, "delay": delay}
         for kind in ("strong", "weak"):
             for cells, count in itertools.product(getattr(args, kind), args.ranks):
                 total = cells if kind == "strong" else cells * count
                 row = {**common_part, "kind": kind, "cells": total, "ranks": count}
                 found.append(row)
-                if args.own and count > 1:
-                    found.append({**row, "kind": f"{kind} own", "own": True})
             if args.pin and kind == "strong":  # what one process makes of all the cores
                 found += [
                     {**common_part, "kind": "threads", "cells": cells, "ranks": 1, "pin": False}
@@ -201,8 +180,7 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
                 ]
     for cells, count in itertools.product(args.plan, args.ranks):
         row = {**base, "dtype": PLANNED, "delay": args.delay[0], "kind": "plan", "cells": cells}
-        ways = [False, True] if cells <= MOST_WHOLE else [True]
-        found += [{**row, "ranks": count, "own": own} for own in ways]
+        found.append({**row, "ranks": count})
     return found
 
 
@@ -216,7 +194,7 @@ def against_first(rows: list[dict[str, Any]]) -> None:
         of, digest = digests.setdefault(key, (name, r["digest"]))
         if digest != r["digest"]:
             sys.exit(f"{r['cells']} cells, {r['dtype']}: other spikes with {name} than with {of}")
-        kind = "weak" if r["kind"].startswith("weak") else "strong"
+        kind = "weak" if r["kind"] == "weak" else "strong"
         each = r["cells"] // r["ranks"] if kind == "weak" else r["cells"]
         one = first.setdefault((kind, each, r["dtype"], r["delay"]), r)
         more = r["ranks"] / one["ranks"]
@@ -245,7 +223,6 @@ def text(result: dict[str, Any]) -> str:
         table.ruled(head, lines, groups),
         "",
         "threads: one process on all cores, without MPI; else a rank has a core, or a GPU.",
-        "own: each rank has described its own cells; else all describe all.",
         "delay: of all connections, ms; an exchange in each, on GPUs two.",
         "step us: median of the pieces, each as long as its slowest rank took.",
         "faster, effic.: than the row of fewest ranks.",
@@ -262,12 +239,12 @@ def plans(rows: list[dict[str, Any]]) -> list[str]:
     if not rows:
         return []
     head = (
-        f"{'dtype':<7} {'cells':>9} {'ranks':>5} {'described by':<14} {'describe s':>10} "
+        f"{'dtype':<7} {'cells':>9} {'ranks':>5} {'describe s':>10} "
         f"{'plan s':>7} {'CPU s':>7} {'GB':>6} {'kB/cell':>8}"
     )
     lines = [
         f"{r['dtype']:<7} {r['cells']:>9,} {r['ranks']:>5} "
-        f"{'each its own' if r['own'] else 'all all':<14} {r['described_s']:>10.2f} "
+        f"{r['described_s']:>10.2f} "
         f"{r['made_s']:>7.2f} {r['cpu_s']:>7.1f} {r['host_bytes'] / 1e9:>6.2f} "
         f"{r['host_bytes'] / r['cells'] / 1e3:>8.1f}"
         for r in rows
@@ -383,7 +360,6 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--weak", type=int, nargs="*", default=[2048], help="cells of a rank")
     add("--delay", type=float, nargs="+", default=[5.0, 0.5], help="ms, of the connections")
     add("--dtype", nargs="+", default=["float64"])
-    add("--own", action="store_true", help="rows of ranks that describe their own cells, too")
     add("--plan", type=int, nargs="*", default=[], help="cells of networks that are not run")
     add("--engine", default="auto")
     add("--duration", type=float, default=100.0, help="ms that are timed, in five pieces")

@@ -32,8 +32,7 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import EXACT, listed, phrases
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.stored import packed, unpacked
-from clhines.simulator.ranks.described import gather_parts
-from clhines.simulator.ranks.exchange import ErrorGuard, HeardExchange, exchange_of
+from clhines.simulator.ranks.exchange import ErrorGuard, exchange_of
 from clhines.simulator.ranks.joining import Ends, join_networks
 from clhines.simulator.ranks.joints import JoinedExchange, Joints, Outbox, agreed_epoch
 from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
@@ -140,25 +139,6 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
     with ranks.agreed():
         exchange = exchange_of(ErrorGuard(ranks, run), shares, decisions)
     return EngineRun(SharedRun(exchange, shares), engine, request.chunk)
-
-
-def make_own(
-    ranks: Ranks, network: Network, model: Model, request: Request, overlap: bool | None
-) -> EngineRun:
-    """Make the run of a rank that has described its own cells."""
-    on_host = request.queue is None or devices.is_cpu(request.queue.device)
-    whole = gather_parts(ranks, network, model, on_host, overlap)
-    with ranks.agreed():
-        epoch = whole.decisions.epoch
-        request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))
-        split_model = replace(whole.model, needs=whole.model.needs | {"ranks"})
-        job = Job(whole.model, request, whole.decisions, request.engine != "auto")
-        with naming_memory(request.what, request.chunk):
-            run, engine = _first(_engines([], split_model, request), job)
-    run, engine = _of_all(ranks, job, run, engine)
-    with ranks.agreed():
-        exchange = HeardExchange(ErrorGuard(ranks, run), whole)
-    return EngineRun(RankedRun(exchange), engine, request.chunk)
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:

@@ -14,7 +14,6 @@ from clhines.core.progress import bar, showing
 from clhines.core.summary import counted
 from clhines.simulator.engines.run import naming_memory
 from clhines.simulator.interrupt import InterruptDelay
-from clhines.simulator.network.groups import inside
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.records import Record
 from clhines.simulator.result import Result, joined_result
@@ -139,7 +138,6 @@ class RunCourse:
             self._failed > 0,
             self._cost,
             network.num_cells,
-            inside(network).added.shown,
             np.dtype("f8") if on_host else runner.request.dtype,
         )
 
@@ -148,28 +146,23 @@ class RunCourse:
 
         `failed` is the chunk's, see `Chunk.failed`.
         """
-        if not (self._runner.is_first or self._runner.apart):
+        if not self._runner.is_first:
             return
         step = -1 - int(failed[failed < 0].max())
         cell, more = int(np.argmax(failed == -1 - step)), int((failed < 0).sum()) - 1
         others = f" (and of {counted(more, 'other cell')} soon after)" if more else ""
         say_to_caller(
-            f"the voltage of cell {self._named(cell)} is beyond {RUNAWAY:.0e} mV at "
+            f"the voltage of cell {cell} is beyond {RUNAWAY:.0e} mV at "
             f"t = {(step + 1) * self._runner.model.compiled.dt:g} ms{others}; check the units of "
             "currents, and for conductances below 0"
         )
-
-    def _named(self, cell: int) -> str:
-        """Return a cell's number for a message, with its gid if it has one."""
-        gids = self._runner.model.network.gids
-        return f"{cell}" if gids is None else f"{cell} (gid {gids[cell]})"
 
     def _simulation_error(self, failed: np.ndarray) -> SimulationError:
         """Return the error for a voltage that is not finite; its result is set later."""
         model, cell = self._runner.model.compiled, int(np.flatnonzero(failed == self._failed)[0])
         node, t = int(model.soma[cell]), self._failed * model.dt
         self._progress.broken = message = (
-            f"the voltage of cell {self._named(cell)}, at its soma, node {node}, is not finite at "
+            f"the voltage of cell {cell}, at its soma, node {node}, is not finite at "
             f"t = {t:g} ms (step {self._failed - 1})"
         )
         return SimulationError(message, cell, node, t, None)

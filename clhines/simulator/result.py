@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,8 +45,8 @@ class Result:
     spike_time : (k,) float64, ms
         An event that is sent ahead of its time belongs to the run that sends it.
     spike_cell : (k,) int64
-        Sorted by time, then cell; gids, if the network has `Network.gids`. If events act at exact
-        times, all sources by number, see `Network.source_numbers`; cells come first.
+        Sorted by time, then cell. If events act at exact times, all sources by number, see
+        `Network.source_numbers`; cells come first.
     cost : dict of str to float, s
         ``all``: wall time. ``steps``: device time for steps, external events and recording.
         ``spikes``: device time for delivery. ``collect``: reading results after each chunk. Host
@@ -245,13 +245,12 @@ def joined_result(
     failed: bool,
     cost: dict[str, float],
     num_cells: int,
-    source_names: Callable[[np.ndarray], np.ndarray],
     dtype: np.dtype,
 ) -> Result:
     """Join a run's chunks to a result; if the run has `failed`, leave out the steps after that.
 
     `steps` counts steps before the run, until its failure or end, and until its requested end.
-    `source_names` maps source numbers to the numbers that users see. Records have this `dtype`.
+    Records have this `dtype`.
     """
     begin, last, end = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
@@ -275,8 +274,7 @@ def joined_result(
                 rows, row_times = rows[: len(row_times)], row_times[: len(rows)]
         values.append(rows)
         times.append(row_times)
-    time, cell = _spikes(chunks, last if failed else np.inf)
-    spikes = time, source_names(cell)
+    spikes = _spikes(chunks, last if failed else np.inf)
     return Result(t, values, *spikes, cost, times, features, num_cells, tuple(records))
 
 

@@ -16,7 +16,7 @@ import pyopencl as cl
 from clhines.core.errors import BuildError, InputError
 from clhines.core.progress import phase
 from clhines.core.summary import counted
-from clhines.simulator.choose import EngineRun, by_steps, make_own, make_run
+from clhines.simulator.choose import EngineRun, by_steps, make_run
 from clhines.simulator.engines.arena_run import ArenaRun
 from clhines.simulator.engines.run import Request, Restarts, Run, take_chunk
 from clhines.simulator.engines.table import FAMILY
@@ -157,9 +157,7 @@ class PendingChanges:
 class Runner:
     """Holds the run of a simulation; `moved`: the run has left the start that it was made with."""
 
-    def __init__(
-        self, model: CurrentModel, ranks: Ranks, request: Request, overlap: bool | None
-    ) -> None:
+    def __init__(self, model: CurrentModel, ranks: Ranks, request: Request, overlap: bool) -> None:
         self.model, self.ranks, self.request, self.overlap = model, ranks, request, overlap
         self.replace(self.make(model.compiled), model.compiled)
 
@@ -167,11 +165,6 @@ class Runner:
     def is_first(self) -> bool:
         """Whether this process is the rank that reads and writes files, and prints."""
         return self.ranks.rank == 0
-
-    @property
-    def apart(self) -> bool:
-        """Whether each rank has described its own cells."""
-        return self.ranks.size > 1 and self.model.network.gids is not None
 
     def make(self, model: Model) -> EngineRun:
         """Make a run of a model; InputError if a constant does not fit the precision."""
@@ -186,9 +179,7 @@ class Runner:
                 constant_current=of_nodes.once("constant_b"),
                 capacitance_per_step=of_nodes.once("capacitance") / model.solved_dt,
             )
-        if self.apart:
-            return make_own(self.ranks, network, model, self.request, self.overlap)
-        return make_run(self.ranks, model, self.request, bool(self.overlap))
+        return make_run(self.ranks, model, self.request, self.overlap)
 
     def replace(self, engine_run: EngineRun, model: Model) -> None:
         """Use another run, of this model, from now on."""
@@ -250,7 +241,7 @@ class Runner:
         rule = model.connections.rule
         if rule is not None and rule.about.growth is not None:
             saved = settled(model, self.run.save(), step - 1)
-            saved = saved if self.apart else self.ranks.of_first(saved)
+            saved = self.ranks.of_first(saved)
             grid_weights = saved.get("plastic_weight", grid_weights)
         every = model.given_weights.copy()
         every[model.numbers] = grid_weights

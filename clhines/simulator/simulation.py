@@ -27,12 +27,11 @@ from clhines.simulator.network.copies import changed_copies
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import LAST_STEP, whole_steps
-from clhines.simulator.ranks.described import check_complete
 from clhines.simulator.ranks.mpi import own_queue
 from clhines.simulator.ranks.partition import check_same, overlaps, ranks_of
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.columns import Recording
-from clhines.simulator.records.records import Record, digest_of
+from clhines.simulator.records.records import digest_of
 from clhines.simulator.result import Result
 from clhines.simulator.runner import CurrentModel, Progress, Runner
 from clhines.simulator.state import saved as saved_states
@@ -100,11 +99,9 @@ class Simulation(Holder):
     max_spikes : int, optional
         Most spikes in a chunk on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
-        Simulate together on its ranks, see `simulator.ranks.mpi`. All ranks call the same methods,
-        except for properties. If each rank has the whole network, it simulates some of the cells
-        and gets the results of one process, and rank 0 reads and writes files. If each rank has a
-        network of its own cells, with `Network.gids`, its records and results are about these
-        cells.
+        Simulate together on its ranks, see `simulator.ranks.mpi`. All ranks describe the whole
+        network and call the same methods, except for properties. Each simulates some of the cells
+        and gets the results of one process; rank 0 reads and writes files.
     **options
         For the `Solver`.
 
@@ -167,7 +164,6 @@ class Simulation(Holder):
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if self._on_host else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
-        self._apart = self.ranks.size > 1 and network.gids is not None
         compared = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
         overlap = self._overlaps(current, on_host, {"dtype": self.dtype, **compared})
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
@@ -176,20 +172,13 @@ class Simulation(Holder):
         inside(network).freeze()
         self._made = True
 
-    def _overlaps(
-        self, current: CurrentModel, on_host: bool, arguments: dict[str, object]
-    ) -> bool | None:
-        """Return whether ranks exchange spikes during an epoch; None: decided later.
+    def _overlaps(self, current: CurrentModel, on_host: bool, arguments: dict[str, object]) -> bool:
+        """Return whether ranks exchange spikes during an epoch.
 
         Raise InputError if `arguments` differ between ranks.
         """
         if self.ranks.size == 1:
-            check_complete(self.network)
             return False
-        self.ranks.same(lambda: {"that the network has gids": self._apart})
-        if self._apart:
-            self.ranks.same(lambda: {name: str(value) for name, value in arguments.items()})
-            return OVERLAP
         check_same(self.ranks, current.compiled, current.signature, arguments)
         delay = current.compiled.connections.min_delay
         return overlaps(self.ranks, delay, on_host, OVERLAP)
@@ -223,14 +212,6 @@ class Simulation(Holder):
     def chunk(self) -> int:
         """Steps between two reads of the device."""
         return self._runner.engine_run.chunk
-
-    def _check_together(self, what: str) -> None:
-        """Raise InputError if each rank has described its own cells, as `what` is not for that."""
-        if self._apart:
-            raise InputError(
-                f"{what} is for one process, or ranks that all describe the whole network; here "
-                "each rank has described its own cells"
-            )
 
     def __repr__(self) -> str:
         if isinstance(self._runner, ClosedProxy):
@@ -291,20 +272,11 @@ class Simulation(Holder):
             steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP - self.step)
             self._progress.check("reset(), or restore() an earlier state, to go on")
             records, chunk = self._recordings.of_run(self.step, steps)
-        chunk = self._agreed_chunk(duration, records, chunk)
+        digest = "digest of what is recorded"
+        self.ranks.same(lambda: {"duration": duration, digest: digest_of(records)})
         parts = self._runner, self._progress, self._recordings
         course = RunCourse(*parts, records, steps, self._warns)
         return course.run(chunk, show)
-
-    def _agreed_chunk(self, duration: float, records: list[Record], chunk: int) -> int:
-        """Compare arguments among ranks; return the smallest chunk if ranks' records differ."""
-
-        def arguments() -> dict[str, object]:
-            digest = "" if self._apart else digest_of(records)
-            return {"duration": duration, "digest of what is recorded": digest}
-
-        self.ranks.same(arguments)
-        return int(self.ranks.gather_numbers([chunk]).min()) if self._apart else chunk
 
     @exclusive
     def record(
@@ -462,7 +434,6 @@ class Simulation(Holder):
             A value is wrong, and nothing changes; or weights, if events are pending whose spikes
             came before `restore` or `set_arrays`.
         """
-        self._check_together("set()")
         self._updates.set(group, values)
 
     @collective
@@ -533,7 +504,6 @@ class Simulation(Holder):
         reward : float
             The variable ``reward`` in the text of the `Rule`.
         """
-        self._check_together("reward()")
         with self.ranks.agreed():
             reward = as_number("reward", reward)
             rule = self._runner.model.compiled.connections.rule
@@ -558,7 +528,6 @@ class Simulation(Holder):
             With any suffix. For a symbolic link, the target is replaced; a target that is not a
             regular file, such as a FIFO, is refused; see `core.files`.
         """
-        self._check_together("save()")
         self._progress.check("there is nothing to save")
         self._updates.settle()
         arrays = self._runner.save()
@@ -581,7 +550,6 @@ class Simulation(Holder):
             `secondorder`, `seed` and `dtype` (``reference`` computes in float64). A wrong or
             damaged file leaves the simulation unchanged.
         """
-        self._check_together("restore()")
         self._updates.settle()
         step, saved = 0, dict[str, np.ndarray]()
         with self.ranks.agreed():
@@ -593,7 +561,6 @@ class Simulation(Holder):
     @collective
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays of the state, by name."""
-        self._check_together("arrays()")
         self._progress.check("there is nothing to go on from")
         self._updates.settle()
         return {name: np.array(array) for name, array in self._runner.save().items()}

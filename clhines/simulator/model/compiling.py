@@ -110,8 +110,8 @@ def compile(
 def _kinds(
     parts: Inside, groups: Sequence[Group], celsius: float, stored: Collection[tuple[str, str]]
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    last, is_ranked = None if parts.of_copies else parts.added.last, parts.gids is not None
-    merged = kinds_of(groups, parts.places.area_at, celsius, stored, last, is_ranked)
+    last = None if parts.of_copies else parts.added.last
+    merged = kinds_of(groups, parts.places.area_at, celsius, stored, last)
     check_temperature(merged[0], celsius)
     check_alone(merged[0], parts.of_copies)
     return merged

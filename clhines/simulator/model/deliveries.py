@@ -204,7 +204,7 @@ def compile_connections(
                 )
             fields = source, index, weight, delay, plastic, numbers
             source, index, weight, delay, plastic, numbers = (a[~of_train] for a in fields)
-        _check_delays(delay, dt, source, numbers, added)
+        _check_delays(delay, dt, source, numbers)
         number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
         target = index if (number == np.arange(len(number))).all() else number[index]
         steps = each(lambda values: np.maximum(delay_steps(values, dt), 1), delay)
@@ -215,15 +215,13 @@ def compile_connections(
         joined(arrays, dtype) for arrays, dtype in zip(columns, dtypes, strict=True)
     )
     numbers = every if len(source) == len(every) else joined(places, np.int32)
-    _check_bounds(wiring.rule, source, weight, plastic, added)
+    _check_bounds(wiring.rule, source, weight, plastic)
     sizes = added.num_sources, max(num_targets, 1)
     connections = GridConnections(source, target, weight, steps, *sizes, plastic, wiring.rule)
     return connections, numbers
 
 
-def _check_delays(
-    delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray, added: Additions
-) -> None:
+def _check_delays(delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray) -> None:
     steps = once(delay) / dt
     bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
     if len(bad):
@@ -231,13 +229,13 @@ def _check_delays(
         is_short = steps[k] < 1
         expected = "at least one step, dt =" if is_short else f"less than {LAST_STEP} steps of"
         raise InputError(
-            f"delay of connection {numbers[k]}, from cell {added.shown(source[k])}, is "
+            f"delay of connection {numbers[k]}, from cell {source[k]}, is "
             f"{delay[k]:g} ms; expected {expected} {dt:g} ms"
         )
 
 
 def _check_bounds(
-    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray, added: Additions
+    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray
 ) -> None:
     if rule is None:
         return
@@ -246,7 +244,7 @@ def _check_bounds(
     if len(outside):
         k = int(outside[0])
         raise InputError(
-            f"weight of connection {k}, from cell {added.shown(source[k])}, is {weight[k]:g}; "
+            f"weight of connection {k}, from cell {source[k]}, is {weight[k]:g}; "
             f"expected {low:g} to {high:g}, the bounds of its rule"
         )
 

@@ -73,18 +73,16 @@ def kinds_of(
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
     last: Mapping[int, int] | None = None,
-    every: bool = False,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     """Merge the groups of each mechanism that is not constant; return kinds and `Model.instances`.
 
     `stored` has mechanisms and parameters that must be arrays. `last` has the last instance, see
-    `Kind.last`, by number of the group; None if all instances must agree. With `every`, mechanisms
-    without instances are kinds, too: other ranks may have instances.
+    `Kind.last`, by number of the group; None if all instances must agree.
     """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in all_groups]
     for group in all_groups:
-        if not group.mechanism.constant and (len(group) or every):
+        if not group.mechanism.constant and len(group):
             together.setdefault(group.mechanism, []).append(group)
     kinds: list[Kind] = []
     targets = first = 0

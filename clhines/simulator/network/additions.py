@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.arrays import place_of
 from clhines.core.checks import (
     as_array,
     as_indices,
@@ -26,7 +25,6 @@ from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.network.groups import Group, Inside, inside
 
 MAX_GAPS = 20_000_000  # in one call
-_GIDS = 2**31  # NEURON's are int32
 
 
 @unchangeable("another one, by add_detector() or spike_source()")
@@ -105,8 +103,6 @@ class Additions:
     exact: bool = False  # all events act at exact times, as in imported models
     last: dict[int, int] = field(default_factory=dict)  # see `Kind.last`, by group number
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    # gids of other ranks' cells, and the sources here that represent them, both (h,) int64
-    heard: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     @property
     def _parts(self) -> Inside:
@@ -114,7 +110,6 @@ class Additions:
 
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
         self._parts.before_change("add_detector()")
-        self._check_no_gids("add_detector()")
         nodes = as_indices("node", node, self.num_nodes, "node")
         limit = spread("threshold", threshold, len(nodes), unit="mV")
         quiet = spread("refractory", refractory, len(nodes), unit="ms")
@@ -138,56 +133,8 @@ class Additions:
 
     def emits(self, group: Group) -> None:
         """Give source numbers to the instances of a group that sends events."""
-        self._check_no_gids(group.mechanism.name)
         self.emitters.append((group, self.num_sources))
         self.num_sources += len(group)
-
-    def _check_no_gids(self, what: str) -> None:
-        if self._parts.gids is not None:
-            raise InputError(
-                f"{what}: only cells have gids; expected no other sources of spikes in a network "
-                "with gids"
-            )
-
-    def take_gids(self, values: object) -> np.ndarray:
-        if self.num_sources > self.network.num_cells or self._parts.wiring.calls:
-            raise InputError("gids: the network has sources or connections; expected gids before")
-        gids = _as_gids("gids", values)
-        if gids.shape != (self.network.num_cells,):
-            raise InputError(f"gids has shape {gids.shape}; expected ({self.network.num_cells},)")
-        down = np.flatnonzero(np.diff(gids) <= 0)
-        if len(down):
-            k = int(down[0])
-            raise InputError(
-                f"gids[{k + 1}] is {gids[k + 1]} after {gids[k]}; expected ascending numbers"
-            )
-        return gids
-
-    def by_gid(self, gids: np.ndarray) -> np.ndarray:
-        """Return the source number of each gid; a cell of another rank gets one at first use."""
-        gids_here: Any = self._parts.gids
-        sources = place_of(gids_here, gids, np.arange(len(gids_here)))
-        away = np.flatnonzero(sources < 0)
-        if not len(away):
-            return sources
-        heard_gids, numbers = self.heard
-        new = np.setdiff1d(gids[away], heard_gids)
-        if len(new):
-            first, self.num_sources = self.num_sources, self.num_sources + len(new)
-            heard_gids = np.append(heard_gids, new)
-            numbers = np.append(numbers, first + np.arange(len(new)))
-            self.heard = heard_gids, numbers
-        sources[away] = numbers[place_of(heard_gids, gids[away])]
-        return sources
-
-    def shown(self, numbers: np.ndarray) -> np.ndarray:
-        """Translate source numbers to the numbers that users see: gids, if the cells have them."""
-        gids = self._parts.gids
-        if gids is None:
-            return numbers
-        names = np.arange(self.num_sources)
-        names[: len(gids)], names[self.heard[1]] = gids, self.heard[0]
-        return names[numbers]
 
     def source_numbers(self, source: object, index: ArrayLike | None) -> np.ndarray:
         if isinstance(source, Sources):
@@ -203,8 +150,6 @@ class Additions:
                 )
             first, count, what = begins[0], len(source), source.mechanism.name
         else:
-            if self._parts.gids is not None:
-                return self.by_gid(_as_gids("source", source))
             return as_indices("source", source, self.network.num_cells, "cell")
         if index is None:
             return first + np.arange(count)
@@ -336,10 +281,6 @@ def as_gap_junctions(
             f"gap junction {k} joins node {a_nodes[k]} to itself; expected another node"
         )
     return a_nodes, b_nodes, conductance
-
-
-def _as_gids(name: str, values: object) -> np.ndarray:
-    return as_indices(name, values, _GIDS, "gid")
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 
 from clhines.core.arrays import place_of, shifted
-from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.common.deferred import Repeated, deferred, in_blocks
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -79,8 +78,6 @@ def changed_copies(
     them, which have `instances` of them. `streams` are all random streams, because default numbers
     differ between copies. All connections and events of a copy follow those of the copy before.
     """
-    if inside(once).gids is not None:
-        raise InputError("copies of a network with gids; expected one without")
     network = Network(structure_of_copies(inside(once).structure, count), None, branched_from)
     turns = np.arange(count)[:, None]
     _Copier(once, network, count, groups, instances).copy(wiring, streams, turns)

@@ -161,7 +161,6 @@ class Inside:
         self.groups, self.frozen = list[Group](), False
         self.threshold: float | np.ndarray = 10.0
         self.celsius: float | None = None
-        self.gids: np.ndarray | None = None
 
     def before_change(self, what: str) -> None:
         """Raise InputError if the network is frozen; forget that its cells are equal copies."""

@@ -53,7 +53,7 @@ from clhines.simulator.network.structure import (
 from clhines.simulator.network.wiring import Connections, Wiring, weight_or_none
 
 CELSIUS = 6.3  # °C, NEURON's default
-_SET = "threshold", "celsius", "gids"  # attributes that users may set
+_SET = "threshold", "celsius"  # attributes that users may set
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,7 @@ class Network:
 
         The file contains everything that a simulation needs, but no state; see `Simulation.save`.
         It has no cables: a loaded network knows only the regions ``all``, ``soma`` and
-        ``dendrites``. Networks with gids, and copies of networks, cannot be saved.
+        ``dendrites``. Copies of networks cannot be saved.
         """
         stored.save(self, path, self._inside.celsius)
 
@@ -244,22 +244,6 @@ class Network:
         array = as_array("threshold", value, unit="mV")
         checked = as_real("threshold", np.atleast_1d(array))
         self._inside.threshold = checked if array.ndim else float(checked[0])
-
-    @property
-    def gids(self) -> np.ndarray | None:
-        """Numbers of the cells among all MPI ranks, (num_cells,) int64, ascending; or None.
-
-        Needed only if each rank describes its own cells, see `comm` of `Simulation`. Set it once,
-        before sources and connections. Then sources of `connect` and `Result.spike_cell` are gids,
-        of any rank; all other numbers are local to this network.
-        """
-        return self._inside.gids
-
-    @gids.setter
-    def gids(self, value: object) -> None:
-        gids = self._inside.added.take_gids(value)
-        gids.setflags(write=False)
-        self._inside.gids = gids
 
     @property
     def celsius(self) -> float:
@@ -420,8 +404,7 @@ class Network:
         index : integer array, optional
             Which of the sources; default: all.
         """
-        added = self._inside.added
-        return added.shown(added.source_numbers(source, index))
+        return self._inside.added.source_numbers(source, index)
 
     def add_artificial(
         self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
@@ -673,8 +656,8 @@ class Network:
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells, by gid if the network has `gids`; a result of `add_detector` or `spike_source`;
-            or a group whose instances send events.
+            Cells; a result of `add_detector` or `spike_source`; or a group whose instances send
+            events.
         target : Group
             Of a mechanism that receives events.
         index : integer array or Pairs, optional

@@ -80,7 +80,6 @@ def ring_network(
     hh: Literal["soma", "all"] = "soma",
     weight: float = WEIGHT,
     delay: float = DELAY,
-    part: range | None = None,
 ) -> Network:
     """Connect cells in a ring: a spike of cell c sends an event to the soma of cell c + 1.
 
@@ -97,9 +96,6 @@ def ring_network(
         Of all connections, and of the event that starts the ring at `START` in cell 0.
     delay : float, ms
         Of all connections.
-    part : range, optional
-        Gids of consecutive cells, out of `num_cells`, that this network contains, if each MPI rank
-        describes its own cells; see `Network.gids`.
 
     Returns
     -------
@@ -114,8 +110,7 @@ def ring_network(
     """
     if not isinstance(hh, str) or hh not in ("soma", "all"):
         raise InputError(f"hh={shown(hh)}; expected 'soma' or 'all'")
-    gids = None if part is None else _gids_of(part, num_cells)
-    network = Network(cables, num_cells) if gids is None else _part_of(cables, gids)
+    network = Network(cables, num_cells)
     for k, cable in enumerate(network.cables[: network.num_cells]):
         if hh == "soma" and not cable.sections.has_soma:
             raise InputError(
@@ -126,25 +121,8 @@ def ring_network(
     if hh == "soma":
         network.insert("pas", at="dendrites", g=G_PAS, e=E_PAS)
     synapses = network.add("expsyn", at=network.soma, tau=TAU, e=REVERSAL)
-    cell = np.arange(network.num_cells) if gids is None else gids
-    count = network.num_cells if num_cells is None else num_cells
-    network.connect((cell - 1) % count, synapses, weight=weight, delay=delay)
-    if cell[0] == 0:
-        network.add_event(synapses, index=0, time=START, weight=weight)
+    before = (np.arange(network.num_cells) - 1) % network.num_cells
+    network.connect(before, synapses, weight=weight, delay=delay)
+    network.add_event(synapses, index=0, time=START, weight=weight)
     network.threshold = THRESHOLD
     return network
-
-
-def _part_of(cables: Cable | Sequence[Cable], gids: np.ndarray) -> Network:
-    sequence = [cables] if isinstance(cables, Cable) else list(cables)
-    turned = gids[0] % len(sequence) if sequence else 0
-    network = Network(sequence[turned:] + sequence[:turned], len(gids))
-    network.gids = gids
-    return network
-
-
-def _gids_of(part: object, num_cells: object) -> np.ndarray:
-    count = as_whole_number("num_cells", num_cells, 1)
-    if not isinstance(part, range) or part.step != 1 or not 0 <= part.start < part.stop <= count:
-        raise InputError(f"part is {part}; expected neighbours, as range(0, {count})")
-    return np.asarray(part, np.int64)

@@ -49,8 +49,6 @@ def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
     parts = inside(network)
     if parts.copy_numbers is not None:
         raise InputError("copies of a network cannot be saved; expected the original network")
-    if parts.gids is not None:
-        raise InputError("a network with gids cannot be saved; expected one without")
     if parts.added.steered:
         raise InputError("a network whose events set weights by a POINTER cannot be saved")
     arrays = list[np.ndarray]()

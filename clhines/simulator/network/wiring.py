@@ -16,7 +16,7 @@ from clhines.core.summary import range_text
 from clhines.simulator.common.arrays import each, once
 from clhines.simulator.common.checks import broadcast, unchangeable
 from clhines.simulator.network.changes import Changes
-from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.groups import Group
 from clhines.simulator.network.pairs import Drawn, Pairs, connected
 from clhines.simulator.network.plasticity import Rule
 
@@ -42,8 +42,7 @@ class Connections:
     @property
     def sources(self) -> np.ndarray:
         """Source of each connection, (m,) int64, by its number in `Result.spike_cell`."""
-        shown: np.ndarray = inside(self._wiring.network).added.shown(self._column(0))
-        return shown.astype(np.int64)
+        return self._column(0).astype(np.int64)
 
     @property
     def targets(self) -> np.ndarray:
@@ -120,8 +119,6 @@ class Wiring:
             weight = weight_or_none(weight, target, "connect()")
         weight = 0.0 if weight is None else weight
         if isinstance(index, Pairs):
-            if inside(self.network).gids is not None:
-                raise InputError("index is Pairs; expected instances, as the network has gids")
             self._check_rule(rule)
             return self._connect_pairs(source, target, index, weight, delay, rule)
         if isinstance(weight, Drawn):

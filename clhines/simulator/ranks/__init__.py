@@ -1,8 +1,8 @@
 """Simulate one network on several MPI processes (ranks).
 
 `mpi` has collectives, and raises errors on all ranks. `partition` divides the cells of a network
-among ranks; `described` is for networks of which each rank describes its own cells. `exchange`
-exchanges spikes in whole steps or events at exact times; `run` advances the cells of a rank.
+among ranks. `exchange` exchanges spikes in whole steps or events at exact times; `run` advances the
+cells of a rank.
 
 An importer makes `Ranks` of the `world`, raises errors on all ranks (`agreed`), and joins the
 networks of ranks by numbered sources (`joints`). If all ranks share one GPU, rank 0 advances the

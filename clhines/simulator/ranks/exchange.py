@@ -19,7 +19,6 @@ from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.times import SPIKE_LATE
-from clhines.simulator.ranks.described import WholeNetwork
 from clhines.simulator.ranks.mpi import Ranks, decode, encode
 from clhines.simulator.ranks.partition import Share, steps_together
 from clhines.simulator.state.chunk import Chunk, by_step
@@ -185,27 +184,6 @@ class StepExchange(Exchange):
             return Chunk.of_none(failed, values)
         step, source, t = (np.concatenate(each) for each in zip(*self._spikes, strict=True))
         return Chunk(step, source, failed, values, t)
-
-
-class HeardExchange(StepExchange):
-    """Exchanges only spikes of cells to which other ranks have connections.
-
-    See `ranks.described`.
-    """
-
-    def __init__(self, guard: ErrorGuard, whole: WholeNetwork) -> None:
-        super().__init__(guard, whole.heard, whole.decisions)
-        self._place = np.full(whole.model.forest.num_cells, -1)
-        self._place[whole.sent] = np.arange(len(whole.sent))
-
-    def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        cells = self._place[cell]
-        codes = self.guard.exchange(encode(cells[cells >= 0], step[cells >= 0], first, count))
-        source, when = decode(codes, self._sources, first, count)
-        source, when = np.append(cell, source), np.append(step, when)
-        here = source >= 0
-        self._send(source[here], when[here], first, count)
-        self._note(cell, step)
 
 
 def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:

@@ -27,7 +27,7 @@ class RecordColumns:
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # node in its cell, row, or instance
-    cell: np.ndarray | None = None  # for nodes of several cells; gids, if there are any
+    cell: np.ndarray | None = None  # for nodes of several cells
     is_soma: np.ndarray | None = None  # for nodes
 
     def __len__(self) -> int:
@@ -65,8 +65,6 @@ def columns_of(
     cell = stretch_of(network.forest.cell_offsets, nodes)
     number = nodes - network.forest.cell_offsets[cell]
     is_soma = network.soma[cell] == nodes
-    if network.gids is not None:
-        return RecordColumns("node", number, network.gids[cell], is_soma)
     return RecordColumns("node", number, cell if network.num_cells > 1 else None, is_soma)
 
 

@@ -31,9 +31,6 @@ class Decisions:
     scale: float  # unit of the integer weights, a power of two; sums fit in int64
     constant_factors: bool  # conductances change at roots only
     inflow: bool  # there are constant mechanisms, or `set` may add some
-    # (num_cells,) int64, the cells of `network` by gid, if each rank has described only its own
-    # cells, which come first in `network`; else None
-    by_gid: np.ndarray | None = None
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
@@ -52,10 +49,7 @@ class Decisions:
 
 def epoch_steps(model: Model, overlap: bool = False) -> int:
     """Return the steps of an epoch: the smallest delay, or half of it with `overlap`."""
-    return epoch_of(model.connections.min_delay, overlap)
-
-
-def epoch_of(least: int, overlap: bool = False) -> int:
+    least = model.connections.min_delay
     return min((least + 1) // 2 if overlap else least, MAX_EPOCH)
 
 
@@ -66,11 +60,7 @@ def has_inflow(model: Model) -> bool:
 
 def ring_slots(model: Model) -> int:
     """Return the length of the ring of incoming events, in steps."""
-    return slots_of(model.connections.min_delay, model.connections.max_delay)
-
-
-def slots_of(least: int, most: int) -> int:
-    return max(most + 1, epoch_of(least)) + 1
+    return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
 
 
 def external_sums(model: Model) -> np.ndarray:
@@ -85,14 +75,8 @@ def external_sums(model: Model) -> np.ndarray:
 
 def incoming_scale(model: Model) -> float:
     """Return the unit of integer weights, a power of two; their sums fit in int64."""
-    return scale_of(*model.connections.most(external_sums(model), model.connections.largest))
-
-
-def scale_of(total: float, most: float, target: int) -> float:
-    """Return the unit of integer weights, for the largest sum and the largest weight `most`.
-
-    The largest sum is `total`, at `target`, which the error names.
-    """
+    connections = model.connections
+    total, most, target = connections.most(external_sums(model), connections.largest)
     return unit_of(total, most, target) if most else float(2.0 ** (np.frexp(total)[1] - 62))
 
 

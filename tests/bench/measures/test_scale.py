@@ -1,10 +1,8 @@
 """One and more ranks: rows, speed-ups and what follows for more cells."""
 
-import numpy as np
 import pytest
 
 from bench.measures import scale
-from clhines.simulator.model import compile
 
 
 def scale_row(kind, count, cells, seconds, **more):
@@ -33,17 +31,15 @@ def test_speed_up_is_against_the_fewest_ranks():
     rows = [scale_row("strong", 1, 40, 4e-3), scale_row("strong", 2, 40, 2.5e-3)]
     rows += [scale_row("threads", 1, 40, 2e-3)]
     rows += [scale_row("weak", 1, 20, 2e-3), scale_row("weak", 2, 40, 2.5e-3)]
-    rows += [scale_row("strong own", 2, 40, 2e-3), scale_row("weak own", 2, 40, 2e-3)]
     scale.against_first(rows)
-    assert [r["speed_up"] for r in rows] == pytest.approx([1, 1.6, 2, 1, 1.6, 2, 2])
-    assert [r["efficiency"] for r in rows] == pytest.approx([1, 0.8, 2, 1, 0.8, 1, 1])
-    planned = [scale_row("plan", 2, 10**6, 1.0, own=True), scale_row("plan", 2, 10, 1.0, own=False)]
+    assert [r["speed_up"] for r in rows] == pytest.approx([1, 1.6, 2, 1, 1.6])
+    assert [r["efficiency"] for r in rows] == pytest.approx([1, 0.8, 2, 1, 0.8])
+    planned = [scale_row("plan", 2, 10**6, 1.0)]
     result = {"rows": rows, "planned": planned, "missing": [{**rows[0], "reason": "too slow"}]}
     text = scale.text(result)
     assert planned[0]["seconds"] == pytest.approx(0.3)
-    own, whole = (line for line in text.splitlines() if "each its own" in line or "all all" in line)
-    assert own.split() == "float64 1,000,000 2 each its own 0.10 0.20 0.2 4.10 4.1".split()
-    assert whole.split()[3:5] == ["all", "all"]
+    (line,) = (line for line in text.splitlines() if "1,000,000 " in line)
+    assert line.split() == "float64 1,000,000 2 0.10 0.20 0.2 4.10 4.1".split()
     assert max(map(len, text.splitlines())) <= 100
     assert "missing: strong, 1 ranks, 40 cells: too slow" in text
 
@@ -68,23 +64,3 @@ def test_the_model_extended_by_hand():
     assert eight.split()[:8] == "1,000,000 8 0.125 GB 3.25 GB 25 s".split()
     assert "0.2 MB" in one
     assert "needs rows" in scale.extended(rows[:3])
-
-
-def test_parts_of_a_ring_make_up_the_whole():
-    """Gids, trees and events of ranks are those of the whole; whole rounds where there are some."""
-    for cells, size in ((640, 3), (7, 2)):
-        whole = scale.network(cells, 5.0, 50.0)
-        parts = [scale.part_of(cells, rank, size) for rank in range(size)]
-        assert [k for part in parts for k in part] == list(range(cells))
-        for part in parts:
-            net = scale.network(cells, 5.0, 50.0, part)
-            np.testing.assert_array_equal(net.gids, part)
-            own = whole.forest.subset(np.array(part))
-            np.testing.assert_array_equal(net.forest.parent, own.parent)
-            (made,), (given,) = net.connections, whole.connections
-            np.testing.assert_array_equal(made.sources, given.sources[part])
-            every, events = compile(whole).events, compile(net).events
-            here = np.isin(every.target, part)
-            np.testing.assert_array_equal(events.target + part.start, every.target[here])
-            np.testing.assert_array_equal(events.step, every.step[here])
-    assert not any(len(scale.part_of(640, rank, 3)) % scale.SHAPES for rank in range(3))
