@@ -1,8 +1,8 @@
 """Advance a network with exact times on a CPU: one launch takes many steps of blocks of cells.
 
-The state is the one of `steps`, in the same arenas. A work-item has a block of whole cells, solves
-for them from the tips to the roots, and sees events of its own cells at once. The next launch sees
-events of other blocks: a launch is no longer than their smallest delay.
+The state is the one of the engine `steps`, in the same arenas. A work-item has a block of whole
+cells, solves for them from the tips to the roots, and sees events of its own cells at once. The
+next launch sees events of other blocks: a launch is no longer than their smallest delay.
 
     launch        1                  2
     work-item 0   cells 0..9  |      cells 0..9  |      events between blocks
@@ -63,11 +63,11 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Tiles block after block: cells side by side, and the places of their nodes.
+    """Order of nodes in vectors: a tile has cells of one shape side by side, one per lane.
 
-    In a tile of L lanes each slot has L places. Slots are nodes in the order of elimination: first
-    nodes with constant pivots, the roots last. So a vector of L numbers is a node of L cells of one
-    shape:
+    In a tile of L lanes each slot, a vector, has L places. Slots are nodes in the order of
+    elimination: first nodes with constant pivots, the roots last. So a vector of L numbers is a
+    node of L cells of one shape:
 
         places of a tile of 2 lanes   slot 0: a0 b0   slot 1: a1 b1   slot 2 (the roots): a2 b2
 
@@ -94,9 +94,10 @@ class Tiles:
 def make_tiles(
     model: Model, blocks: CellRanges, widest: int, variable: np.ndarray, classes: np.ndarray
 ) -> Tiles:
-    """Put each block's cells into tiles whose lanes are powers of two.
+    """Put the cells of each block into tiles whose lanes are powers of two.
 
-    `variable` nodes of the shapes have changing pivots; `classes` are from `node_classes`.
+    `variable` says which nodes of the shapes have changing pivots; `classes` are from
+    `node_classes`.
     """
     forest, trees = model.forest, model.forest.trees
     keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0, variable
@@ -128,7 +129,7 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the width of each tile of a block, and its rows: so many cells of one shape each."""
+    """Yield for each tile of a block its lanes, and its cells: a row has cells of one shape."""
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -144,7 +145,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
 
 
 class BlockLayout(layouts.Layout):
-    """Order of nodes and instances in blocks' arenas: by place."""
+    """Order of nodes and instances in the arenas of blocks: by place in the tiles."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
@@ -173,7 +174,7 @@ class BlockLayout(layouts.Layout):
 
 @dataclass(frozen=True)
 class GroupPlaces(ArenaPlaces):
-    """Places of a kind whose instances are in groups of `width`."""
+    """OpenCL expressions of the values of a kind whose instances are in groups of `width`."""
 
     width: int
 
@@ -183,7 +184,7 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """A kind whose instances are in groups of `width`, with the functions `wide` for a group."""
+    """A kind whose instances are in groups of `width`; `wide` has the functions for a group."""
 
     width: int = 1
     wide: str = ""
@@ -246,7 +247,7 @@ class GroupedKind(KindBlocks):
 
     @property
     def has_exponentials(self) -> bool:
-        """Whether steps take so long that a separate loop is faster: measured, by 5 %."""
+        """Whether steps compute exponentials: a separate loop is then faster (measured: 5 %)."""
         return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
@@ -259,7 +260,7 @@ class GroupedKind(KindBlocks):
         return GroupPlaces(**vars(super().places), width=self.width)
 
     def addresses(self) -> str:
-        """Return declarations of the groups' addresses; stores may change `at`."""
+        """Return declarations of pointers to the values of groups; stores may change ``at``."""
         k = self.number
         lines = [
             f"__global const int *lanes = ints + lane_{k}, *runs = ints + run_{k};",
@@ -281,7 +282,7 @@ class GroupedKind(KindBlocks):
     def call_group(
         self, block: str, values: CallValues, always: tuple[str, ...], indent: int
     ) -> str:
-        """Return statements that call a block of group q, and sum ions' currents in `always`."""
+        """Return statements that call a block for group q, and sum the ion currents in `always`."""
         keep = partial(self._keep, block, always)
         return call_wide(
             self,
@@ -293,7 +294,7 @@ class GroupedKind(KindBlocks):
         )
 
     def _where(self, a: Argument) -> str:
-        """Return the vector in memory that an argument refers to, or nothing."""
+        """Return the expression of the vector in memory that is passed for an argument, or ""."""
         w, names = self.width, tuple[str, ...]()
         if self.is_last(a):
             return ""
@@ -345,7 +346,7 @@ class GroupedKind(KindBlocks):
         return currents
 
     def is_early(self, always: tuple[str, ...]) -> bool:
-        """Whether events and currents of a step need only the values that the last step left."""
+        """Whether a step's events and currents need only the values that the last step left."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
         # the next step's sums of events may come early, too
         events = {"receive", "events"} if self.summed else set[str]()
@@ -413,7 +414,7 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Return the blocks' spec from the `spec` of steps; `network` is all ranks' model."""
+        """Make the spec of blocks from the `spec` of steps; `network` is all ranks' model."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -430,7 +431,7 @@ class CellBlocksSpec(ArenaSpec):
         )
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
-        """Return kinds and states whose last instance's value a block reads."""
+        """Return (kind, state) for the states that a block reads from the last instance."""
         arguments = (
             (kind, a)
             for kind in self.grouped
@@ -450,7 +451,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def shared_helpers(self) -> str:
-        """Functions that several kinds' group functions call, once for each width."""
+        """Source of functions that several kinds' group functions call, once for each width."""
         texts = {w: "".join(k.wide for k in self.grouped if k.width == w) for w in self.widths}
         return "".join(all_helpers(t, shared_prefix(w), self.real, w) for w, t in texts.items())
 
@@ -509,7 +510,7 @@ class CellBlocksSpec(ArenaSpec):
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """Regions that only blocks have in the arenas."""
+    """Regions of the arenas that only the engine `epochs-cpu` has."""
 
     model: Model
     wires: Wires
@@ -590,7 +591,7 @@ class BlockTables:
         self._add_list(ints, "loose_play", number, np.array(where, np.int64))
 
     def _add_list(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
-        """Add values sorted by block, in the order given within one, and each block's begin."""
+        """Add values sorted stably by block, and the first entry of each block."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
         ints.add(f"block_{name}", self.blocks.first(block))
 
@@ -646,7 +647,7 @@ class CellBlocks(ArenaKernels):
         }  # fmt: skip
 
     def _constants(self) -> dict[str, cla.Array]:
-        """Return constant conductances and currents on the device, and constant parts of pivots."""
+        """Copy constants of nodes to the device: conductances, currents and parts of pivots."""
         model = self.model
         base, diagonal = constant_pivots(model, self._variable)
         columns = {"constant_g": model.constant_g, "constant_b": model.constant_b}
@@ -680,11 +681,11 @@ class CellBlocks(ArenaKernels):
 
     @property
     def _turns(self) -> int:
-        """Number of steps whose values of last instances are kept; 0 if no kernel reads them."""
+        """Steps for which kernels store a GLOBAL variable; 0 if no kernel reads one."""
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`; level ions are regions of the arenas, which are compared."""
+        """See `ArenaKernels`; constant ions are regions of the arenas, which are compared."""
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
@@ -729,7 +730,7 @@ class CellBlocks(ArenaKernels):
     # -- records --------------------------------------------------------------------------------
 
     def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return int32 lists by block: voltages at places, and variables at no node."""
+        """Return int32 lists by block of recorded voltages and records of artificial cells."""
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]
         for record in records:
@@ -746,7 +747,7 @@ class CellBlocks(ArenaKernels):
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:
-    """Return ion variables that have one constant number at all nodes of the ion."""
+    """Return ion variables that have one constant value at all nodes of the ion, with the value."""
     changing = _changing_ions(network)
     values = {
         name: variables.ions[name][ion.node]
@@ -780,7 +781,7 @@ def _changing_ions(network: Model) -> set[str]:
 
 
 def consecutive(places: np.ndarray, width: int) -> np.ndarray:
-    """Return for each number whether it and the next `width` - 1 ascend by one, (n,) bool."""
+    """Return for each place whether the next `width` - 1 places follow it by ones, (n,) bool."""
     breaks = np.append(0, np.cumsum(np.append(np.diff(places) != 1, [True])))
     ends = np.minimum(np.arange(len(places)) + width - 1, len(places))
     return breaks[ends] == breaks[: len(places)]

@@ -19,7 +19,10 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """Return whether each node, over all shapes, is a root or at or above a conductance."""
+    """Return for the nodes of all shapes whether the pivot changes, bool.
+
+    This holds for roots, and for nodes whose subtree has a conductance.
+    """
     trees = model.forest.trees
     variable = trees.parent < 0
     for kind in model.kinds:
@@ -44,7 +47,7 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """Return a number for the set of kinds at each node, over all shapes, int64."""
+    """Return a number for each set of mechanisms, at the nodes of all shapes, int64."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":
@@ -56,7 +59,7 @@ def node_classes(model: Model) -> np.ndarray:
 
 
 def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
-    """Return how often the class changes from each node to its root, over all shapes, int64."""
+    """Return how often the class changes on the way from each node to its root, int64."""
     changes = ((classes != classes[trees.parent]) & (trees.parent >= 0)).astype(np.int64)
     for nodes in by_level(trees.depth)[1:]:
         changes[nodes] += changes[trees.parent[nodes]]
@@ -64,7 +67,7 @@ def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
 
 
 def nodes_in_part(model: Model, network: Model) -> np.ndarray:
-    """Return the nodes of the network's shapes that belong to a part's shapes, int64."""
+    """Return which nodes of the whole network's shapes belong to a rank's shapes, int64."""
     whole, shapes = network.forest, model.forest.shape_of_cell
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
@@ -115,7 +118,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 
 
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Return the first index of each of at most `count` about equal parts, and the end, int64."""
+    """Return where at most `count` parts of about equal size begin, and the end, int64."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
@@ -124,7 +127,10 @@ def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
 def order_slots(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Return node, row and parent's slot (or -1) by slot, of trees sorted by `keys`, last first."""
+    """Return node, row and parent's slot, -1 for none, of each slot of some trees.
+
+    Slots are sorted by `keys`, of which the last counts most.
+    """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((row, *(key[at] for key in keys)))
@@ -136,13 +142,13 @@ def order_slots(
 
 @dataclass(frozen=True, eq=False)
 class Groups(KindColumns):
-    """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
+    """Instances of a kind in groups of `width`, sorted by place in their node's tile.
 
         member    0  1  2  3 | 4  5 ~5 ~5      6 instances of a block in groups of 4: 2 idle lanes
         columns   m0 m1 m2 m3  h0 h1 h2 h3 | m4 m5 m5 m5  h4 h5 h5 h5
 
     An idle lane has ``~instance`` of the block's last one: it computes with the same numbers, and
-    nothing of it is stored.
+    its results are not stored.
     """
 
     by_node: ClassVar[bool] = False
@@ -156,7 +162,7 @@ class Groups(KindColumns):
 
     @property
     def source(self) -> np.ndarray:
-        """The instance of each lane, (groups, width) int64; of an idle lane, its block's last."""
+        """The instance of each lane, (groups, width) int64; idle lanes have their block's last."""
         return np.where(self.member < 0, ~self.member, self.member)
 
     @property
@@ -186,7 +192,7 @@ class Groups(KindColumns):
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
-        """Add a region to an arena: the numbers `before`, then the lines of each group."""
+        """Add a region to an arena: the numbers `before`, then for each group all variables."""
         source = self.source
         lines = np.stack([v[source] for v in values], axis=1) if values else NONE
         mem.add(name, np.concatenate([before, lines.reshape(-1)]))
@@ -195,7 +201,7 @@ class Groups(KindColumns):
 def make_groups(
     place: np.ndarray, block_place: np.ndarray, most: int, twice: bool = False
 ) -> Groups:
-    """Group a kind's instances in the order of their places, at least in pairs."""
+    """Group a kind's instances in the order of their places; a group has at least two."""
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = max(2, choose_width(counts, most, twice))
@@ -218,8 +224,8 @@ def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
     """Return the number of instances per group, a power of two, for blocks of `counts` each.
 
     A group takes about as long for any width, so narrow groups are chosen if wide ones have idle
-    lanes. With `twice`, a group may use two registers for each number: one's operations fill the
-    time in which the other's wait.
+    lanes. With `twice`, a group may use two registers for each number, so that operations on one
+    fill the latency of the other.
     """
     if twice and _PAIR * np.sum(-(-counts // (2 * most))) <= np.sum(-(-counts // most)):
         return 2 * most

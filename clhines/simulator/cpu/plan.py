@@ -32,7 +32,7 @@ TIED = (np.inf, 16.0, 1.0)  # steps: cells with shorter delays share a block; tr
 
 @dataclass(frozen=True, eq=False)
 class CellRanges:
-    """Blocks of cells, one after another."""
+    """Blocks of cells, each advanced by one work-item."""
 
     order: np.ndarray  # the cells, block after block
     cells: np.ndarray  # (blocks + 1,): first cell of each
@@ -52,16 +52,17 @@ class CellRanges:
 
 
 def delivers_alone(model: Model) -> bool:
-    """Whether one block of all cells could deliver the network's events in whole steps."""
+    """Whether a single block of all cells could deliver the network's events in whole steps."""
     return model.connections.count > 0 and model.connections.rule is None
 
 
 def plan_blocks(
     model: Model, wires: Wires, units: int, always: bool = False, split: bool = False
 ) -> CellRanges | None:
-    """Return the fastest blocks for a number of compute units; None if `Steps` is faster.
+    """Return the fastest blocks for `units` compute units; None if the engine `steps` is faster.
 
-    The model may be a part of a network that is `split`: then all its spikes are exchanged.
+    With `always`, there are blocks even if `steps` is faster. With `split`, the model is a rank's
+    part of a network, and all spikes are exchanged.
     """
     work = work_of(model)
     size = _size_of(model)
@@ -87,7 +88,7 @@ def plan_blocks(
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
     """Return orders of cells to compare, each with the relative time of a step.
 
-    One puts cells of a shape side by side, the other leaves cells as they are.
+    One has cells of a shape side by side, the other leaves cells as they are.
     """
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
@@ -97,17 +98,17 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 
 def _slower(size: float) -> float:
-    """Return the relative time of a pass over `size` bytes: more if they exceed a cache."""
+    """Return the relative time of a pass over `size` bytes: above 1 if they exceed a cache."""
     return FAR if size > NEAR else 1.0
 
 
 def _size_of(model: Model) -> float:
-    """Return the size of the numbers of all nodes and instances, about, in bytes."""
+    """Return the approximate size of all values of nodes and instances, bytes."""
     return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
 
 
 def work_of(model: Model) -> np.ndarray:
-    """Return each cell's time per step, (cells,) float64, ns."""
+    """Return the predicted time of each cell per step, (cells,) float64, ns."""
     bounds = model.forest.cell_offsets
     work = NODE * np.diff(bounds)
     for kind in model.kinds:
@@ -137,7 +138,7 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> CellRanges | None:
-    """Return `count` blocks of about equal work; None if cells that must stay together are parted.
+    """Return `count` blocks of about equal work; None if cells that belong together are separated.
 
     Cells whose events act within `tied` steps, or that pointers connect, must share a block. If
     there are several blocks, the cells of `Model.leading_cells` are an additional first one.
@@ -181,14 +182,14 @@ def blocks_of(
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
-    """Return the first cells of runs with one shape and at most `lanes` cells, (tiles,)."""
+    """Return the first cell of each tile: at most `lanes` cells in a row with one shape."""
     begins = np.flatnonzero(np.diff(shape, prepend=-1))
     within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
     return np.flatnonzero(within % lanes == 0)
 
 
 def _owners(model: Model, wires: Wires) -> np.ndarray:
-    """Return the cell of each target, (t,) int64; targets at no node are numbered after cells."""
+    """Return the cell of each event target, (t,) int64; artificial cells come after cells."""
     num_cells, bounds = model.forest.num_cells, model.forest.cell_offsets
     owners = num_cells + np.arange(wires.num_targets)
     for k, first in wires.first_target.items():
@@ -199,7 +200,7 @@ def _owners(model: Model, wires: Wires) -> np.ndarray:
 
 
 def _senders(model: Model, wires: Wires, owners: np.ndarray) -> np.ndarray:
-    """Return the cell of each source, (s,) int64, numbered as by `_owners`; -1 for trains."""
+    """Return the cell of each event source, (s,) int64, numbered as by `_owners`; -1 for trains."""
     senders = np.full(model.sources.count, -1)
     detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)
     senders[model.sources.detector_source] = detected

@@ -1,16 +1,23 @@
 """Epochs on GPUs: whole cells stay on the chip for as many steps as the smallest delay allows.
 
-`epochs` advances a model. `plan` divides its cells into plans, each with its own kernel, and gives
-the cells lanes and places; `lists` orders nodes by their mechanisms if a cell has many. `layout`
-has the places of nodes, and regions of the arenas; `tables` puts the tables of plans on the device;
-`launch` launches the kernels of cells, `artificial` the kernel of artificial cells. `spec` is the
-contract of the templates, `blocks` has their mechanisms, and `functions` chooses these. `words` has
-packed numbers and sizes, `series` the coefficients of rate functions.
+`epochs` advances a model. `plan` groups its cells by size, with a kernel for each group, and gives
+each cell its lanes; `lists` orders nodes by their mechanisms if a cell has many. `layout` maps
+nodes to device indices and adds regions to the arenas; `tables` copies the tables of plans to the
+device; `launch` launches the kernels of cells, `artificial` the kernel of artificial cells. `spec`
+has all that the templates print, `blocks` the calls of mechanisms, and `functions` chooses their
+functions. `words` has packed numbers and sizes, `series` the coefficients of rate functions.
+
+Words: the *device index* of a node is its position in the arrays on the device, the *place in a
+cell* is counted from the first node of its cell. A *unit* is a cell in device order. A *kind* is a
+mechanism with all its instances in the network. An *arena* is one of three device arrays, ``mem``
+(reals), ``clock`` (times) and ``ints``, that hold all values of mechanisms and events in named
+regions. A *site* describes one instance to a lane: place, cell and slot, packed into an integer. A
+*slot* is local memory for the current and conductance of one instance, until its node adds them up.
 
 Each form of the kernel has a template in ``kernels/simulator`` (`EpochSpec.templates`).
 ``epoch_factors`` computes constant factors and ``epoch_constant`` advances with them. The others
 advance mechanisms instance by instance (``epoch_by_instance``) or node by node (``epoch_by_node``).
-They include, from ``kernels/simulator/common``: ``epoch_*``, a group's data on the chip;
+They include, from ``kernels/simulator/common``: ``epoch_*``, a work-group's data on the chip;
 ``segment_*``, the elimination (``sweep`` of segments, ``rounds`` of their tree, the ``root``,
 ``back``); ``instances_*``, mechanisms by instance; ``arena_*``, mechanisms by node;
 ``arena_points*``, point processes by instance. `EpochSpec`, `OnChip`, `SiteBlocks` and `ListLoop`

@@ -26,7 +26,7 @@ _GROUP = 256
 
 @dataclass(frozen=True)
 class ArtificialSpec(ArenaSpec):
-    """``artificial.mako`` for artificial `kinds`; with `together` one work-group has all cells."""
+    """Spec of ``artificial.mako``; with `together` one work-group has all artificial cells."""
 
     template: ClassVar[str] = "simulator/artificial"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -45,7 +45,7 @@ class ArtificialSpec(ArenaSpec):
 
     @classmethod
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
-        """Return the spec of artificial cells from the cells' `spec`."""
+        """Return the spec of artificial cells, made from the `spec` of the other cells."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
         options = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
         return cls(**{**fields_of(spec), **options, "together": together})
@@ -54,8 +54,8 @@ class ArtificialSpec(ArenaSpec):
 def epoch_of(model: Model) -> tuple[int, bool]:
     """Return the steps of a launch, and whether one work-group has all artificial cells.
 
-    No event of a launch is due in it, with two exceptions. Artificial cells are one launch ahead.
-    Events within a step between instances of a cell are delivered in layers.
+    No event of a launch is due in the same launch, but for two: artificial cells are one launch
+    ahead, and events within a step between instances of a cell are delivered in layers.
     """
     cell_steps = steps_of_cells(model)
     loose = artificial_sources(model)[model.netcons.source]

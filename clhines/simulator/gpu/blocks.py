@@ -1,7 +1,8 @@
-"""Mechanisms in the kernels of epochs: in lists of nodes, or instance by instance.
+"""Calls of mechanisms in the kernels of epochs: by node, in lists of nodes, or by instance.
 
-Functions and arenas are those of `ArenaSpec`. In lists, a lane does for its node the work of two
-kernels of `Steps`: the end of a step, then events and currents of the next one.
+The functions and arenas are those of `ArenaSpec`. In lists, a lane does for its node the work of
+two kernels of the engine `steps`: it ends a step, then processes events and computes currents of
+the next one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # fr
 
 @dataclass(frozen=True)
 class ListBlocks(KindBlocks):
-    """A kind in the lists of an epoch; between launches, the arena also has `lined` states."""
+    """Calls of a mechanism that is in lists of nodes.
+
+    If `lined`, states are in the lists during a launch and in the arena between launches.
+    """
 
     given: tuple[tuple[str, str, str], ...] = ()  # role, name, source; the rest is in the arena
     held: bool = False  # currents follow the states' step at once, with states in variables
@@ -39,7 +43,7 @@ class ListBlocks(KindBlocks):
 
     @property
     def alone(self) -> bool:
-        """Whether a step sets only the kind's own states."""
+        """Whether the block `advance` sets only states of its own instance."""
         arguments = self.arguments("advance") if self.has("advance") else ()
         return all(a.role == "state" for a in arguments if a.direction != "in")
 
@@ -55,7 +59,7 @@ class ListBlocks(KindBlocks):
 
     @property
     def constants_call(self) -> str:
-        """Statements that compute the constants into ``once__``."""
+        """OpenCL statements that compute the functions' constants into ``once__``."""
         values = {name: x for role, name, x in self.given if role == "parameter"}
         ordered = [values[name] for name, _ in self.parameters if name in self.alike]
         count, first = len(self.constants), self.first_constant
@@ -75,7 +79,7 @@ class ListBlocks(KindBlocks):
         return super().state(name) if name in self.unread else self.line(name)
 
     def line(self, name: str) -> str:
-        """Return the place of a state in the lines of a list, or in its arena."""
+        """Return the OpenCL expression of a state: in a list if `lined`, else in the arena."""
         if not self.lined:
             return self.places.state(name)
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
@@ -91,7 +95,7 @@ class ListBlocks(KindBlocks):
         return expressions[0] if expressions else super().value(a, values)
 
     def reads_node(self, block: str) -> bool:
-        """Whether a call needs the index of the active node, for ion variables."""
+        """Whether a call of `block` needs the index of the active node, for ion variables."""
         constant = {name for role, name, _ in self.given if role == "ion"}
         return any(
             a.role == "ion" and a.name not in constant
@@ -119,9 +123,10 @@ class ListBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class SiteBlocks(KindBlocks):
-    """A kind whose instances lanes advance one by one: states in variables, currents in slots.
+    """Calls of a mechanism whose instances lanes advance one by one.
 
-    `literals` are the parameters with one number; the arena has the others.
+    During a launch states are in variables; currents are added up in slots of local memory.
+    `literals` are the parameters that all instances share; the arena has the others.
     """
 
     literals: tuple[tuple[str, str], ...] = ()
@@ -139,7 +144,7 @@ class SiteBlocks(KindBlocks):
         return f"s_{name}"
 
     def during(self, name: str) -> str:
-        """Return the place of the `q`-th instance's state during a launch."""
+        """Return the OpenCL expression of a state of the `q`-th instance during a launch."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
         return self.places.state(name)
@@ -157,17 +162,17 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """Place of the recorded current of instance j; empty if it is not recorded."""
+        """OpenCL expression of instance j's recorded current; "" if it is not recorded."""
         return self.bare_current("current")
 
     @property
     def own_factor(self) -> str:
-        """Expression for the factor of instance j, for kinds with a factor for each instance."""
+        """OpenCL expression of the factor of instance j, for kinds whose instances differ in it."""
         return f"mem[factor_{self.number} + j]"
 
     @property
     def constant_names(self) -> list[str]:
-        """Variables for the results of the constants' function."""
+        """Variables for the constants that are computed once per launch."""
         return [f"{self.name}__c{k}" for k in range(len(self.constants))]
 
     @property
@@ -182,7 +187,7 @@ class SiteBlocks(KindBlocks):
         return self.call("advance", self._at(begin, HALVES["end"]), indent)
 
     def event(self, indent: int) -> str:
-        """Return the statements that apply a sum of weights."""
+        """Return the statements that apply the summed weights of a step's events."""
         values = self._at("step_begin[step - first_time]", HALVES["mid"])
         return self.call("receive", {**values, "sum": "(real)sum * scale_of_events"}, indent)
 
@@ -197,7 +202,7 @@ class SiteBlocks(KindBlocks):
         return {"v": "v", "dt": "dt", **{f"t {name}": t for name, t in ends.items()}}
 
     def current_again(self, indent: int) -> str:
-        """Return the statements that compute the current from values the compiler cannot know.
+        """Return the statements of `current` with operands that the compiler cannot know.
 
         If operations may be fused, the compiler decides which ones. The last bits of a cell must
         not depend on whether the current is recorded.

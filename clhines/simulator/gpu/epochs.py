@@ -1,8 +1,8 @@
-"""Epochs of whole cells on the chip: many steps per launch, some cells per work-group.
+"""Epochs of whole cells on the chip: many steps per launch, one or some cells per work-group.
 
-The state is the one of `steps`, in the same arenas. A work-group has one or some cells; their
-voltages stay on the chip, where segments are eliminated. The next epoch sees the events of an
-epoch, which is no longer than the smallest delay:
+The state is the one of the engine `steps`, in the same arenas. A work-group has one or some cells;
+their voltages stay on the chip, where their matrices are eliminated. Events of an epoch act in the
+next one, as an epoch is no longer than the smallest delay:
 
     steps     0 1 2 3 4 | 5 6 7 8 9 | ...     smallest delay: 5 steps
     launch        1     |     2     |         `publish` between them
@@ -16,8 +16,8 @@ There are three forms, chosen by `plan_epochs`:
 
 By node, a large cell may have several work-groups on NVIDIA, which share its lists and meet once a
 step; each eliminates the whole cell. An epoch is one launch, or one per step if cells read voltages
-of others. If they read these at the end of a step, too, the next launch does the rest of the step.
-Artificial cells are one epoch ahead, see `Artificial`.
+of others. If they also read these at the end of a step, the next launch ends the step. Artificial
+cells are one epoch ahead, see `Artificial`.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class _Others:
-    """Other cells' voltages `v`, twice: for this step and for the next one.
+    """Voltages `v` that POINTERs of other cells read, once for this step and once for the next.
 
-    They are followed by room for changes of voltages, with which a launch ends the step before.
-    `groups` work-groups wait for each other after each step. If they do not wait, `later` says
-    whether a launch leaves the end of its step to the next one. A launch takes at most `steps`.
+    A third part holds changes of voltages, with which a launch ends the step before. `groups`
+    work-groups wait for each other after each step; if it is 0, `later` says whether a launch
+    leaves the end of its step to the next one. A launch has at most `steps` steps.
     """
 
     v: cla.Array | None = None
@@ -79,9 +79,10 @@ def make(job: Job, **options: Any) -> ArenaRun:
 
 
 def _leading(model: Model) -> np.ndarray | None:
-    """Return the last instances' cells, which run first in each epoch, or None.
+    """Return the cells of the last instances, which run first in each epoch, or None.
 
-    InputError if one reads values of another.
+    The last instance sets a GLOBAL variable that all cells read. InputError if such a cell reads
+    the variable of another one.
     """
     leading = model.leading_cells
     for k, kind in enumerate(model.kinds):
@@ -98,7 +99,7 @@ def _leading(model: Model) -> np.ndarray | None:
 
 
 class CellEpochs(ArenaKernels):
-    """Advance a model by whole cells; InputError if one is too large.
+    """Advance a model by whole cells; InputError if a cell is too large for the chip.
 
     `limits`, `segment`, `units` and `by_node` are arguments of `plan_epochs`.
     """
@@ -166,7 +167,7 @@ class CellEpochs(ArenaKernels):
         return plans[:first] + sorted(plans[first:], key=lambda plan: -plan.groups)
 
     def renew(self, before: Model) -> bool:
-        """See `ArenaKernels`; lists get new numbers if cells do not share them."""
+        """See `ArenaKernels`; lists get new numbers unless equal cells share them."""
         model, alike = self.model, same_constants(before, self.model)
         same_nodes = alike
         for k, (kind, old) in enumerate(zip(model.kinds, before.kinds, strict=True)):
@@ -236,7 +237,7 @@ class CellEpochs(ArenaKernels):
         return arenas
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`; the terms in functions depend on tables."""
+        """See `ArenaKernels`; functions depend on constant ions, and series terms on tables."""
         kinds, constants, before = self._printed_for
         tables = zip(variables.tables, before, strict=True)
         same = all(np.array_equal(a[n], b[n]) for a, b in tables for n in a)
@@ -301,7 +302,7 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return `recorded_lists` of recorded voltages and `detectors` besides the somas'."""
+        """Return `recorded_lists` of recorded voltages, and of detectors that are at no soma."""
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
         at = rows["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]
@@ -317,7 +318,7 @@ class CellEpochs(ArenaKernels):
     # -- parameters ----------------------------------------------------------------------------
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """See `ArenaKernels`; also in lists that cells do not share."""
+        """See `ArenaKernels`; parameters may also be in lists, if cells do not share these."""
         if self._cells.at_sites and name in self.model.kinds[k].singles:
             return []  # a literal
         for launch in self.launches:
@@ -329,7 +330,7 @@ class CellEpochs(ArenaKernels):
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:
-        """See `ArenaKernels`; numbers for all instances are a kernel argument."""
+        """See `ArenaKernels`; a number for all instances is a kernel argument."""
         for launch in self.launches:
             text = launch.given_to(k, name)
             if text.startswith("numbers."):
@@ -338,7 +339,7 @@ class CellEpochs(ArenaKernels):
                 launch.given["numbers"] = numbers  # for the next launch
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:
-        """See `ArenaKernels`; in whole steps kernels keep no count for somas."""
+        """See `ArenaKernels`; in whole steps kernels do not store if somas are above threshold."""
         if "held" in saved and self.in_steps:
             above, somas = self.model.sources.above(saved["v"]), len(self.model.soma)
             saved["held"][:somas] = above[:somas]

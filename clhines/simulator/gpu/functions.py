@@ -38,7 +38,7 @@ _MOST_NUMBERS = 256  # most numbers that are kernel arguments
 
 
 def takes_apart(model: Model) -> frozenset[int]:
-    """Return point kinds that are apart from lists: lanes advance their instances one by one."""
+    """Return the point mechanisms in no list, whose instances lanes advance one by one."""
     apart, played = set(), {p.kind for p in model.played}
     played |= model.added_kinds | {to.kind for to in model.read.values()}
     if model.needs & BY_LAYERS:
@@ -56,7 +56,11 @@ def takes_apart(model: Model) -> frozenset[int]:
 
 
 def node_words(model: Model) -> np.ndarray:
-    """Return each active node's index in its cell, with `SPECIAL`, -1 for others, (n,) int64."""
+    """Return each active node's index in its cell, -1 for other nodes, (n,) int64.
+
+    Active nodes have instances, ions or detectors. The bit `SPECIAL` marks nodes with detectors or
+    played parameters.
+    """
     active, bounds = active_nodes(model), model.forest.cell_offsets
     first = np.searchsorted(active, bounds)
     words = np.full(model.forest.num_nodes, -1)
@@ -74,7 +78,7 @@ def is_quick(kind: KindBlocks) -> bool:
 
 
 def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
-    """Return a plan's spec with kinds that advance instance by instance."""
+    """Add the calls of all mechanisms to the spec of a plan that advances by instance."""
     pairs = zip(spec.kinds, functions.kinds, strict=True)
     kinds = tuple(_at_sites(spec, plan, kind, model.kinds[kind.number]) for plan, kind in pairs)
     return replace(
@@ -83,7 +87,7 @@ def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec
 
 
 def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> SiteBlocks:
-    """Return a kind with functions of one instance; shared parameters are literals."""
+    """Return a kind's calls for one instance per lane; parameters that all share are literals."""
     compiled, real = kind.mechanism.compiled, spec.real
     names = [name for name in kind.mechanism.parameters if name in kind.singles]
     lanes = Lanes(spec.ptx) if spec.takes_series else None
@@ -129,7 +133,7 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Return a plan's spec with its kinds in lists, and the numbers that are kernel arguments."""
+    """Add the calls of mechanisms in lists to a plan's spec; also return kernel arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
     held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
@@ -176,7 +180,7 @@ def with_lists(
 def _parameters(
     k: int, variables: Variables, where: dict[str, str], numbers: list[float]
 ) -> list[tuple[str, str, str]]:
-    """Return expressions for the parameters of kind `k`; shared ones are appended to `numbers`.
+    """Return expressions for parameters of kind `k`; append shared values to `numbers`.
 
     `where` has the expressions of parameters that differ between instances.
     """
@@ -197,7 +201,7 @@ def _parameters(
 def _with_functions(
     spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
-    """Return kinds and blocks with functions for lists, and the numbers of terms in use."""
+    """Print functions for kinds in lists; return kinds, blocks and lengths of series."""
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
         if not block.quick:
@@ -215,7 +219,7 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return columns of a kind's tables that can be time constants, see `Lanes`."""
+    """Return the columns of a kind's tables that can be time constants, see `Lanes`."""
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
         for table, values in variables.tables[kind].items()
@@ -227,7 +231,7 @@ def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, i
 def _for_lanes(
     block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
 ) -> ListBlocks:
-    """Return a kind with functions for lanes, with at most `room` constants or none."""
+    """Print a kind's functions for lanes; hoist its constants if these are at most `room`."""
     compiled = variables.model.kinds[block.number].mechanism.compiled
     names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
     print_options = real, 1, block.alike, outputs, lanes
@@ -248,10 +252,7 @@ def _for_lanes(
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Return the classes of most lists, as bits.
-
-    There are none if the launch has few lists, or the model many classes.
-    """
+    """Return the most frequent classes of nodes as bits; none if lists are few or classes many."""
     if (lists.homes[:, 3] - lists.homes[:, 2]).sum() < _FEW_LISTS:
         return ()
     bits, count = np.unique(lists.rows[:, 0], return_counts=True)
@@ -261,7 +262,7 @@ def _classes(lists: NodeLists) -> tuple[int, ...]:
 
 
 def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Return block and variable of all ion arguments with some directions."""
+    """Return (block, variable) of all ion arguments with one of the `directions`."""
     return {
         (block, a.name)
         for kind in kinds
@@ -276,7 +277,7 @@ def _read(kinds: Sequence[KindBlocks]) -> set[str]:
 
 
 def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
-    """Return ion variables that blocks set, except currents that they add."""
+    """Return the ion variables that blocks set, except currents that are only added to."""
     currents = {f"i{ion}" for ion in ions}
     results = _of_ions(kinds, ("out", "inout"))
     return {name for block, name in results if block != "current" or name not in currents}
@@ -285,7 +286,7 @@ def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
 def constant_ions(
     kinds: Sequence[KindBlocks], variables: Variables
 ) -> tuple[list[tuple[str, str, str]], list[float]]:
-    """Return ion variables that are one constant number, and these numbers."""
+    """Return expressions for ion variables that have one constant value, and these values."""
     written, constant = _written(kinds, [i.name for i in variables.model.ions]), []
     numbers = list[float]()
     for ion in variables.model.ions:
@@ -301,9 +302,10 @@ def constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return kinds whose currents do not change at the end of a step, so they may come first.
+    """Return the kinds whose currents may follow their own states' step at once.
 
-    There are none if nodes meet between the end of a step and the next one's currents.
+    Nothing that such a current reads changes between a step's end and the next step's currents.
+    There are none if lanes meet in between.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}
@@ -325,7 +327,7 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
 
 
 def reads_nodes(model: Model) -> bool:
-    """Whether pointers lead to states at other nodes."""
+    """Whether a pointer of some instance leads to a state at another node."""
     kinds = model.kinds
     nodes = ((kinds[k].node, kinds[to.kind].node[to.instance]) for (k, _), to in model.read.items())
     return any((reader != target).any() for reader, target in nodes)

@@ -1,4 +1,4 @@
-"""Launches of epochs on GPUs: a kernel for the cells of each plan, and `publish`."""
+"""Launches of epochs on GPUs: a kernel for the cells of each plan, and the kernel `publish`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch wit
 
 @dataclass(eq=False)
 class PlanLaunch:
-    """One kernel of an epoch: a plan of some cells, and what the kernel needs to advance them.
+    """The kernel of one plan, which advances the plan's cells, and its arguments.
 
     `given` has the arguments that only this plan's kernel gets, such as its tables.
     """
@@ -41,7 +41,7 @@ class PlanLaunch:
     # -- parameters ------------------------------------------------------------------------------
 
     def given_to(self, k: int, name: str) -> str:
-        """Return the kernel's expression for a parameter; empty if the arenas have its values."""
+        """Return the kernel's expression for a parameter; empty if its values are in the arenas."""
         if self.lists is None:
             return ""
         arguments = self.spec.lists[k].given
@@ -70,10 +70,10 @@ class PlanLaunch:
         return self.kernel
 
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
-        """Set the arguments of the next launch.
+        """Set the arguments that differ between launches.
 
-        `steps` are first step, number of steps, step of the first time, and row; `begins`: the
-        launch begins an epoch.
+        `steps` are the first step, the number of steps, the step of the first time in
+        ``step_begin``, and the row of records. `begins` says whether the launch begins an epoch.
         """
         of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
         ends = (int(not begins),) if self.spec.ends_later else ()
@@ -89,7 +89,7 @@ class PlanLaunch:
 
 
 class CellLaunches:
-    """The launches of all plans; `leading` ones precede the others, which run side by side.
+    """The launches of all plans; the first `leading` precede the others, which run side by side.
 
     `regions` is a struct with the offsets of the arenas' regions.
     """
@@ -103,12 +103,12 @@ class CellLaunches:
 
     @property
     def at_sites(self) -> list[PlanLaunch]:
-        """Plans that advance instance by instance."""
+        """Launches whose lanes advance instances."""
         return [launch for launch in self.each if launch.lists is None]
 
     @property
     def with_lists(self) -> list[tuple[PlanLaunch, NodeLists]]:
-        """Plans with lists of nodes, and the lists."""
+        """Launches with lists of nodes, and these lists."""
         return [(launch, launch.lists) for launch in self.each if launch.lists is not None]
 
     @cached_property
@@ -126,7 +126,7 @@ class CellLaunches:
     def bind(self, arguments: dict[str, Any], num_sources: int) -> None:
         """Set the kernels' arguments by name; each kernel is built at its first launch.
 
-        `num_sources` is the number of sources whose events `publish` shows to their targets.
+        `num_sources` counts the sources whose events `publish` shows to their targets.
         """
         self._arguments = {**arguments, "regions": self.regions}
         self._num_sources, self._publisher = num_sources, None
@@ -134,10 +134,10 @@ class CellLaunches:
             launch.kernel = None
 
     def advance(self, first: int, count: int, begin: int, row: int, begins: bool) -> None:
-        """Enqueue `count` steps from step `first`, in a launch of each plan.
+        """Enqueue `count` steps from step `first` on, in one launch of each plan.
 
         The times on the device start at step `begin`; `row` is the first step's row of records.
-        `begins`: the steps begin an epoch.
+        `begins` says whether the steps begin an epoch.
         """
         for launch in self.each:
             kernel = launch.kernel or launch.bind(self.queue, self._arguments)
@@ -165,9 +165,9 @@ class CellLaunches:
 def _launch_in_turn(
     kernel: launches.BoundKernel, queue: cl.CommandQueue, items: int, group: int
 ) -> cl.Event:
-    """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
+    """Enqueue a kernel whose work-groups wait for each other, so that all must be on the device.
 
-    So it starts after the last such kernel has ended, maybe on another queue.
+    It starts after the last such kernel has ended, even if that one is on another queue.
     """
     with _TURN:
         before, event = _LAST.get(queue.device, (queue, None))

@@ -1,4 +1,4 @@
-"""Order of nodes and instances for epochs on GPUs: their places, and regions of the arenas."""
+"""Device indices of nodes for epochs on GPUs, and regions that only they have in the arenas."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from clhines.simulator.state.sources import Wires
 
 
 class NodePlaces:
-    """Places of a model's nodes in the arrays on the device, plan after plan.
+    """Device indices of a model's nodes: one plan's cells after the other's.
 
-    `of_node`, (n,), has each node's place, `node`, (count,), the node at each place, or -1.
-    `within`, (n,), has each node's place in its cell, and `first` the first place of each plan.
+    `of_node`, (n,), has each node's device index, and `node`, (count,), the node at each device
+    index, -1 for padding. `within`, (n,), has each node's place in its cell, and `first` the first
+    device index of each plan.
     """
 
     def __init__(self, model: Model, plans: Sequence[EpochPlan]) -> None:
@@ -37,16 +38,20 @@ class NodePlaces:
         self.node[self.of_node] = np.arange(model.forest.num_nodes)
 
     def packed(self, values: np.ndarray, padding: float = 0.0) -> np.ndarray:
-        """Return nodes' values by place, at least one, and `padding` at places without a node."""
+        """Return values of nodes in device order, with `padding` where there is no node.
+
+        The result has at least one number, as OpenCL has no empty buffers.
+        """
         by_place = np.full(max(self.count, 1), padding, np.float64)
         by_place[self.of_node] = values
         return by_place
 
 
 class CellLayout(layouts.Layout):
-    """Order of active nodes in the arenas, ascending, and who writes the rows of records.
+    """Order of active nodes in the arenas, ascending, and which lane writes which recorded value.
 
-    Instances at the nodes `at_sites`, (n,) bool, are advanced one by one, and write their own rows.
+    Instances at the nodes `at_sites`, (n,) bool, are advanced one by one; the lane of an instance
+    writes its records.
     """
 
     def __init__(self, model: Model) -> None:
@@ -71,9 +76,10 @@ class CellLayout(layouts.Layout):
 
 
 class CellRegions:
-    """Regions that only epochs have in the arenas, and numbers that kernels need of them.
+    """Regions of the arenas that only epochs on GPUs have, and their sizes for kernels.
 
-    `layers`: layers of targets in each cell. `rounds`: elimination rounds of diffusing states.
+    `layers` counts the layers of event targets in a cell, `rounds` the elimination rounds of
+    diffusing states.
     """
 
     def __init__(self, model: Model, wires: Wires) -> None:
@@ -81,7 +87,7 @@ class CellRegions:
         self.layers = self.rounds = 0
 
     def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add factors and row owners of instances that lanes advance one by one."""
+        """Add factors and owners of records, for instances that lanes advance one by one."""
         for k, kind in enumerate(self.model.kinds):
             arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
             arenas["mem"].add(f"factor_{k}", kind.factor)
@@ -89,11 +95,11 @@ class CellRegions:
     def add_lists(
         self, network: Model, within: np.ndarray, spreads: bool, arenas: dict[str, Arena]
     ) -> None:
-        """Reserve memory in `arenas` for kernels that have lists of nodes with the same mechanisms.
+        """Add to `arenas` what kernels with lists of nodes need.
 
         `network` is all ranks' model. `within` is the place of each node in its cell. Currents and
-        conductances of point processes have a slot each, or two for even and odd steps if several
-        work-groups share a cell (`spreads`).
+        conductances of point processes have one number each, or two, for even and odd steps, if
+        several work-groups share a cell (`spreads`).
         """
         ints, model = arenas["ints"], self.model
         arenas["clock"].add("node_due", np.zeros(layouts.num_active(model)))
@@ -115,12 +121,15 @@ class CellRegions:
             self.layers = (len(first) - 1) // model.forest.num_cells
 
     def add_diffusion(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add rows of diffusing states."""
+        """Add the matrix rows of diffusing states."""
         order, mem, ints = np.arange(self.model.forest.num_cells), arenas["mem"], arenas["ints"]
         self.rounds = add_diffusing_rows(self.model, layout, mem, ints, order).rounds
 
     def _layers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the begins of each cell's layers among targets, and the targets at nodes."""
+        """Return the first entry of each cell's layers, and the targets in this order.
+
+        Targets of artificial cells are left out.
+        """
         model, wires = self.model, self.wires
         cell, layer = np.full((2, wires.num_targets), -1)
         for k, first in wires.first_target.items():

@@ -2,9 +2,9 @@
 
 The *class* of a node is the set of its density mechanisms. Each cell has *lists* of at most `WARP`
 nodes of one class; a lane advances one node with all its mechanisms. If many cells with exact times
-are in flight, a list may mix classes, and a lane skips mechanisms that its `own` node lacks: fewer
-lists, with less in them. The numbers of a list are in *lines* of `WARP` numbers, one per lane, so
-that a warp reads and writes whole lines:
+are in flight, a list may mix classes, and a lane skips mechanisms that its node lacks: fewer lists,
+with less in them. The numbers of a list are in *lines* of `WARP` numbers, one per lane, so that a
+warp reads and writes whole lines:
 
                          lane 0   lane 1   lane 2  ...
     values of a list     factor   factor   factor        then d, (g, k with constant mechanisms,)
@@ -12,9 +12,9 @@ that a warp reads and writes whole lines:
     states of a list     m        m        m             the states of each mechanism
     members of a list    3        17       -1            index in the cell of each instance, or -1
 
-A point mechanism is in a list as often as in the node that has most instances. Kinds that are
-*apart* are in no list: lanes advance their instances one by one, see `takes_apart`. Cells that are
-equal in shape, mechanisms and numbers share lists and values.
+A list has as many entries of a point mechanism as its node with most instances. Point mechanisms
+that are *apart* are in no list: lanes advance their instances one by one, see `takes_apart`. Cells
+that are equal in shape, mechanisms and numbers share lists and values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SORTS = 4  # most different cells of a shape to find
 
 
 class KindInstances:
-    """Instances of a kind in planned cells: `count` in each cell, numbered from `first` on."""
+    """Instances of one kind in some cells: `count[i]` in cell i, numbered from `first[i]` on."""
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
@@ -58,7 +58,7 @@ class KindInstances:
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
-        """Return the same instances with the values of another model's kind."""
+        """Return a copy whose values are those of `kind`, the same instances in another model."""
         lists = copy(self)
         lists.kind = kind
         lists.varying = kind.varying
@@ -73,7 +73,7 @@ class KindInstances:
         return np.repeat(np.arange(len(self.count)), self.count)
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
-        """Whether each planned cell's instances equal those in `as_cell`, (m,) bool."""
+        """Whether the instances of each of `cells` equal those of the cell `as_cell`, (m,) bool."""
         count, first = int(self.count[as_cell]), int(self.first[as_cell])
         alike = self.count[cells] == count
         candidates = cells[alike]
@@ -88,9 +88,9 @@ class KindInstances:
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
-    """Return the indices of stretches of `count` entries that begin at `first`.
+    """Return the indices of ranges that begin at `first`, each of `count` entries.
 
-    The result is a slice if the stretches follow one another.
+    The result is a slice if the ranges follow one another.
     """
     if (np.diff(first) == count).all():
         return slice(int(first[0]), int(first[0]) + count * len(first))
@@ -98,7 +98,7 @@ def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
 
 
 class PlannedCells:
-    """The cells that one kernel advances: their ascending `numbers`, and the `forest` of them."""
+    """Cells that one kernel advances: ascending cell `numbers`, and their trees as a `forest`."""
 
     def __init__(self, model: Model, numbers: np.ndarray) -> None:
         self.model, self.numbers = model, numbers
@@ -117,9 +117,10 @@ class PlannedCells:
         return ranges(self.first, self.forest.sizes)
 
     def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
-        """Return the first cell that equals each cell, or itself, (m,) int64.
+        """Return for each cell the first cell that equals it, (m,) int64; maybe the cell itself.
 
-        Equal cells agree in shape, numbers, and instances of kinds that are not `apart`.
+        Equal cells agree in shape, numbers, `alike` (arrays by natural node), and instances of
+        kinds that are not `apart`.
         """
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
@@ -140,7 +141,6 @@ class PlannedCells:
     def _equal(
         self, cells: np.ndarray, first: int, arrays: list[np.ndarray], kinds: list[KindInstances]
     ) -> np.ndarray:
-        """Whether cells of one shape equal the cell `first`, (m,) bool."""
         forest = self.forest
         begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
         at = _of_stretches(forest.cell_offsets[cells], n)
@@ -153,7 +153,11 @@ class PlannedCells:
 
 
 class CellTable:
-    """Planned cells as units: lanes, places of nodes, ties; a segment has at most `most` nodes."""
+    """Cells in device order (units): lanes, places of nodes, and couplings between neighbours.
+
+    A segment has at most `most` nodes. Cells of one shape share a *template*, the order of their
+    nodes.
+    """
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
         self._forest, self._first = forest, first
@@ -185,7 +189,7 @@ class CellTable:
         self._tie_at, self._up_at = self._ties()
 
     def _within(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the cell's node at each place of each template or -1; places of trees' nodes."""
+        """Return the node at each place of a template, or -1, and the place of each node."""
         trees, rows = self._forest.trees, self.rows
         place, slot, rank = rows.entries()
         node_at = np.full(int(rows.template_size.sum()), -1)
@@ -197,7 +201,10 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return nodes whose `u` ties each place to the next, each lane to its parent; or -1."""
+        """Return nodes whose `u` couples each place to the next, and each lane to its parent.
+
+        Both are -1 where there is no such neighbour.
+        """
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
@@ -223,10 +230,11 @@ class CellTable:
         return tie, self._node_at[begin[template] + top]
 
     def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield nodes from place to place, -1 for none, in arrays that stay in the cache.
+        """Yield slices of the device order, and the node for each entry, -1 for none.
 
-        `name` is ``gather``, for the node at each place; ``tie``, for the node whose `u` ties it to
-        the next; or ``up``, for the node whose `u` ties each lane to its parent.
+        `name` is ``gather``: the node at each device index; ``tie``: the node whose `u` couples it
+        to the next; or ``up``: the node whose `u` couples each lane to its parent. The pieces are
+        small enough for the cache.
         """
         of_lanes, kind = name == "up", self.blocks.template
         within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]
@@ -250,9 +258,9 @@ class CellTable:
         dtype: DTypeLike = np.float64,
         padding: float = 0.0,
     ) -> np.ndarray:
-        """Return ``value(nodes)`` at each place that `spread` yields for `name`.
+        """Return ``value(nodes)`` in device order, where `spread` yields `nodes` for `name`.
 
-        Places without a node get `padding`.
+        Entries without a node get `padding`.
         """
         values = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
         for here, index in self.spread(name):
@@ -261,17 +269,17 @@ class CellTable:
 
     @cached_property
     def gather(self) -> np.ndarray:
-        """The network's node at each place, -1 for none, (size,) integer."""
+        """The network's node at each device index, -1 for none, (size,) integer."""
         dtype = index_type(self._first, self._forest.trees.sizes)
         return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
-        """Return the place of every node within its cell, cell after cell."""
+        """Return the place of every node in its cell, cell after cell."""
         forest = self._forest
         return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
-        """Return places of `forest`'s nodes in the device order."""
+        """Return the device indices of nodes of the forest."""
         forest = self._forest
         cell = stretch_of(forest.cell_offsets, nodes)
         within = nodes - forest.cell_offsets[cell]
@@ -297,13 +305,13 @@ _MOST = 2**31 - 1  # largest index on the device
 
 
 class LaneNodes:
-    """Which node each lane of each list advances, in one cell of each set of equal cells.
+    """Which node each lane of each list advances; cells that are equal share their lists.
 
-    There are `num_cells` such cells. `natural`, `row` and `lane`, (k,), are index, list and lane of
-    their nodes. `instances` has, for each kind, three arrays: each instance's position among these
-    nodes, its index, and its index in the cell. For each list there are
-    `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in it;
-    `nodes` and `places`, (num_lists, WARP), natural index and place in the cell's values, or -1.
+    There are `num_cells` different cells. For each of their nodes, `natural`, `row` and `lane`,
+    (k,), are its index, list and lane. `instances` has, for each kind, three arrays: each
+    instance's position among these nodes, its index, and its index in the cell. For each list there
+    are `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in it;
+    `nodes` and `places`, (num_lists, WARP), the natural index and the place in the cell, or -1.
     """
 
     def __init__(
@@ -355,7 +363,7 @@ class LaneNodes:
         self._count(points)
 
     def _count(self, points: list[np.ndarray]) -> None:
-        """Set `counts`; for point kinds the count of the node that has most."""
+        """Set `counts`; the count of a point kind is the largest count at a node of the list."""
         self.counts, densities, left = list[np.ndarray](), 0, iter(points)
         for kind in self.kinds:
             if kind.density:
@@ -383,13 +391,13 @@ class LaneNodes:
         return [warps for _, warps in sorted(choices)]
 
     def lines_of(self, kind: int) -> int:
-        """Return the lines of a kind's states in the cell that has most."""
+        """Return the most lines that the states of a kind need in one cell."""
         lines = self.counts[kind] * self.kinds[kind].num_states
         return int(np.bincount(self.cell, lines, self.num_cells).max())
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return list and lane of each node, (2, k) int64; a list has one cell and one class."""
+    """Return list and lane of each node, (2, k) int64; a list has nodes of one cell and class."""
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
     run = np.cumsum(new) - 1
@@ -415,7 +423,7 @@ def _mixed_rows(
 def _weight_of(
     row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return the sum of the weights of all mechanisms in the lists of each cell.
+    """Return for each cell the summed weights of the mechanisms that its lists compute.
 
     `row` is the list of each node, `bits` has a bit for each mechanism at the node.
     """
@@ -427,13 +435,13 @@ def _weight_of(
 
 
 class LaneNumbers:
-    """Input for the lanes: numbers of their nodes and the instances there.
+    """Parameters and constants of nodes and instances, in the order in which lanes read them.
 
     `uniform` has, by kind, the parameters with one number in each list; `scalars` these numbers,
     kind after kind. `values` and `members` are (lines, WARP); a list begins at `value_line` and
-    `member_line`. `places_of_nodes` has the place in `values` and the natural index of each node;
-    its diagonal is `WARP` after that place, its constant conductance and current ``2 * WARP`` and
-    ``3 * WARP``.
+    `member_line`. `places_of_nodes` has, for each node, the index of its factor in `values`, and
+    its natural index; the diagonal is `WARP` entries later, constant conductance and current ``2 *
+    WARP`` and ``3 * WARP``.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -485,22 +493,22 @@ class LaneNumbers:
         self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
-        """Return a parameter's offset in `values`, and places and instances of kind `k`."""
+        """Return a parameter's offset in `values`; each instance's index there, and its number."""
         return self._of_lane[k].index(name) * WARP, self._places[k]
 
 
 class NodeLists:
     """Lists of nodes of planned cells; too many mechanisms or numbers raise an InputError.
 
-    `inflow`: there are constant currents, or with exact times constant mechanisms. Equal cells also
-    agree in `alike`, arrays by natural node. With `natural`, lists are in the order of the nodes:
-    neighbours have close voltages and look up the same rows of tables. `apart` has kinds by number.
+    With `inflow`, values include constant conductances and currents. Equal cells also agree in
+    `alike`, arrays by natural node. With `natural`, lists follow the order of the nodes: neighbours
+    have close voltages and look up the same rows of tables. `apart` are kinds in no list.
 
     `rows` has for each list: bits of the density kinds; first line of values, of states (in the
     cell) in global and in local memory, of members; count of each point kind. `homes` has for each
-    unit: first place and first lane of a unit with the same ties; first and end of its lists; its
-    first line of states. `instances` has each unit's first instance of each kind. `state_lines` is
-    the total in global memory, `local_lines` the number per unit in local memory.
+    unit: first device index and first lane of a unit with the same coupling; first and end of its
+    lists; its first line of states. `instances` has each unit's first instance of each kind.
+    `state_lines` is the total in global memory, `local_lines` the number per unit in local memory.
     """
 
     def __init__(
@@ -533,7 +541,7 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Take another model's numbers for the same cells; False if lists must differ."""
+        """Use another model's numbers for the same cells; False if lists would differ."""
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
             return False

@@ -1,4 +1,4 @@
-"""Plan epochs on the chip: cells by size, their lanes and places, slots of mechanisms' sums.
+"""Plan epochs on a GPU: group cells by size, give them lanes, and their instances slots.
 
 A plan is for cells of about one size, which need equally many lanes in whole warps. Each plan has
 its own kernel and launch, so that a small cell uses no more of a device than it needs.
@@ -39,7 +39,11 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class InstanceSites:
-    """Instances in groups of `units` cells, at most `most` of each kind: nodes, slots of sums."""
+    """Sites and slots of the instances of each kind, for work-groups of `units` cells.
+
+    `most` is the largest number of instances of each kind in a work-group. With `by_cell`, the
+    slots of a cell are added up for the cell's root, otherwise those of a node for the node.
+    """
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
         kinds, none = cells.kinds, np.zeros(0, np.int64)
@@ -72,7 +76,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each kind, each group's first instance, and each instance's index and `SITE`."""
+        """For each kind: first entry of each work-group; (index, packed `SITE`) by entry."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites
@@ -80,7 +84,7 @@ class InstanceSites:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """First and end slot of each cell if `by_cell`, else a packed `SLOT_RUN` for each place."""
+        """First and end slot of each cell if `by_cell`, else a packed `SLOT_RUN` for each node."""
         first, count = self._first, self._count
         if self._by_cell:
             return np.stack((first, first + count), axis=1).reshape(-1)
@@ -104,7 +108,7 @@ def choose_lanes(
     num_cells: int,
     spreads: bool = False,
 ) -> EpochSpec | None:
-    """Return the spec with a work-group's lanes, cells and registers; None if nothing fits.
+    """Choose lanes, cells per work-group and registers; return the spec, or None if nothing fits.
 
     With `spreads`, a cell may have several work-groups, each on its own multiprocessor.
     """
@@ -138,7 +142,9 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Return the most registers that keep the number of resident groups, at least 1, or `most`.
+    """Return the most registers per work-item that keep as many work-groups resident.
+
+    These are as many work-groups as fit with `registers`, but at least 1 and no more than `most`.
 
     >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
     (72, 96, 96)
@@ -178,7 +184,11 @@ _CELL = 6  # column of a unit
 
 
 class EpochPlan:
-    """Cells that one kernel advances, planned as all `like` them; InputError if too large."""
+    """Plan the kernel that advances `cells`; InputError if they are too large for the chip.
+
+    `like` has the cells of all ranks that get the same plan, so that results do not depend on the
+    number of ranks. A segment has at most `most` nodes.
+    """
 
     def __init__(
         self,
@@ -241,7 +251,7 @@ class EpochPlan:
         return chosen
 
     def _plan_instances(self, spec: EpochSpec, most: int, fills: bool) -> EpochSpec | None:
-        """Return the spec with at most `most` cells per work-group; None if not even one fits.
+        """Return the spec with at most `most` cells per work-group; None if one cell does not fit.
 
         With `fills`, a work-group gets as many lanes as all schedulers of a multiprocessor need.
         """
@@ -301,7 +311,7 @@ class EpochPlan:
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Return the rounds after which few nodes of all trees remain, and how many."""
+        """Return after how many rounds few nodes of each tree remain, and how many remain."""
         lanes = self.table.lanes
         if self._decisions.split:  # this rank may have only some of the trees planned alike
             trees = _one_of_each(self._decisions.network.forest, self._like).trees
@@ -318,7 +328,7 @@ class EpochPlan:
         raise AssertionError("only the root is left after the last round")
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
-        """Return the literal of factor / (capacitance / dt) if all agree within rounding."""
+        """Return factor / (capacitance / dt) as a literal; "" if instances differ in it."""
         network = self._decisions.network
         kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
         if kind.mechanism.kind != "density":
@@ -337,7 +347,7 @@ class EpochPlan:
 
 
 def kind_plan(kind: Kind) -> KindPlan:
-    """Return a kind's plan; most instances and factor may follow."""
+    """Return a kind's plan without `most` and `factor`, which `replace` sets."""
     mechanism = kind.mechanism
     return KindPlan(
         states=tuple(mechanism.states),
@@ -349,9 +359,10 @@ def kind_plan(kind: Kind) -> KindPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each cell's first entry, and `RECORDED` and column, (r, 2), for natural nodes.
+    """Return which lane records which of the `nodes`, cell by cell in the order of lanes.
 
-    A cell's entries are in the order of lanes.
+    The first result, (num_cells + 1,), has where each cell's entries begin. An entry, (r, 2), is a
+    packed `RECORDED` (lane and node in the lane's segment) and the index in `nodes`.
     """
     cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():
@@ -371,13 +382,14 @@ def plan_epochs(
     by_node: bool | None = None,
     leading: np.ndarray | None = None,
 ) -> list[EpochPlan]:
-    """Plan all cells, the largest first; an InputError if one is too large.
+    """Plan all cells, the largest first; InputError if a cell is too large for the chip.
 
     Cells that need equally many lanes, in whole warps, have their own plan if there are enough to
     fill the device: a work-group gives all its cells the lanes and local memory of the largest.
-    `segment` and `units` are most nodes of a segment and cells of a work-group, by default chosen.
-    `decisions` are for the whole network if `model` is a part. `by_node`: lanes advance nodes; by
-    default if a cell is too large otherwise. `leading` cells have the first plan.
+    `segment` limits the nodes of a segment, and `units` the cells of a work-group; by default they
+    are chosen. If `model` is one rank's part, `decisions` hold for the whole network. With
+    `by_node`, lanes advance nodes; by default this form is for cells that do not fit otherwise. The
+    cells `leading` get the first plan.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -413,7 +425,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether the largest cell planned alike is too large for lanes of instances."""
+    """Whether the cells `like`, planned together, are too large to advance by instance."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)

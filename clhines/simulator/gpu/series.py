@@ -18,10 +18,10 @@ NEAR = 0.5  # below this |x|, x / (exp(x) - 1) is a series
 def coefficients(real: str) -> dict[str, float]:
     """Return the numbers of ``simulator/common/rates.mako`` by name.
 
-    ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x``, except 1 and
-    1/2. ``bernoulli_K`` is the coefficient of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, for ``|x| <
-    NEAR``. ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
-    ``nearly_zero`` is so small that it changes no rate.
+    ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x``; the first two
+    are exactly 1 and 1/2. ``bernoulli_K`` is the coefficient of ``x**2(K + 1)`` in ``x / (exp(x) -
+    1)``, for ``|x| < NEAR``. ``log_high`` and ``log_low`` add up to log(2), and ``log_inverse`` is
+    1 / log(2). ``nearly_zero`` is so small that it changes no rate.
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
     columns = {}
@@ -39,14 +39,14 @@ def coefficients(real: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SeriesNumbers:
-    """Numbers of ``simulator/common/rates.mako`` in one precision, as its template prints them."""
+    """The coefficients of ``simulator/common/rates.mako`` as its template prints them."""
 
     near: ClassVar[float] = NEAR
     real: str
 
     @property
     def arguments(self) -> dict[str, float]:
-        """Numbers that do not fit the 32 bits of a GPU's instruction, and so are no literals."""
+        """Numbers of more than 32 bits: too long for GPU instructions, so arguments."""
         every = coefficients(self.real)
         if self.real == "float":
             return {"nearly_zero": every["nearly_zero"]}
@@ -54,7 +54,7 @@ class SeriesNumbers:
 
     @property
     def coefficients(self) -> dict[str, str]:
-        """Source of all numbers by name: members of ``series__``, or literals."""
+        """OpenCL source of each number: a member of the argument ``series__``, or a literal."""
         members, real = self.arguments, np.float64 if self.real == "double" else np.float32
         return {
             name: f"series__.{name}"
@@ -69,7 +69,7 @@ class SeriesNumbers:
 
 
 def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:
-    """Drop the last 32 bits of a coefficient whose term is too small to need them."""
+    """Clear the last 32 bits of a coefficient if its term is too small to need them."""
     if abs(value) * float(reach) ** power * 2.0**-21 > eps / 16:
         return value
     bits = (np.float64(value).view(np.int64) + (1 << 31)) & ~np.int64(0xFFFFFFFF)
@@ -77,7 +77,7 @@ def _short(value: float, reach: Fraction | float, power: int, eps: float) -> flo
 
 
 def terms(dt: float, tau: np.ndarray, real: str) -> int:
-    """Return the number of terms of ``(exp(-x) - 1) / x`` for ``x = dt/tau``; 0 if x may be large.
+    """Return how many terms ``(exp(-x) - 1) / x`` needs for ``x = dt/tau``; 0 if x may be large.
 
     >>> terms(0.025, np.array([1.0, 2.0]), "double"), terms(0.025, np.array([0.01, 2.0]), "double")
     (8, 0)

@@ -1,4 +1,4 @@
-"""Specs of the kernels of epochs, which planner, templates and launcher share."""
+"""Specs of the kernels of epochs on GPUs: all that the planner decides and the templates print."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clhines.solver.plan.plan import Limits
 
 @dataclass(frozen=True)
 class KindPlan:
-    """A kind in a plan: the room for its instances, and where their states are."""
+    """A kind in a plan: how many instances a work-group may have, and where their states are."""
 
     states: tuple[str, ...]
     density: bool  # currents and conductances are multiplied by a factor of each instance
@@ -39,13 +39,13 @@ class KindPlan:
 
 @dataclass(frozen=True)
 class OnChip:
-    """Data of a group's cells that stay on the chip during a launch, divided among the lanes."""
+    """Data of a work-group's cells that stay on the chip during a launch, spread over its lanes."""
 
     spec: EpochSpec
 
     @property
     def eliminates(self) -> bool:
-        """Whether the kernel eliminates `d`."""
+        """Whether the kernel computes factors, rather than reading constant ones."""
         return self.spec.makes_factors or not self.spec.constant
 
     @property
@@ -54,7 +54,7 @@ class OnChip:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Arrays of a cell's nodes that stay on the chip."""
+        """Names of the arrays by node that stay on the chip."""
         if self.spec.makes_factors:
             return "d", "tie"
         if self.spec.by_node:
@@ -64,7 +64,7 @@ class OnChip:
         return "c", "d", "tie", *(("g", "k") if self.spec.inflow else ()), "v"
 
     def begin_of(self, name: str) -> str:
-        """Return the initial value at place k of a `held` array."""
+        """Return the OpenCL expression of the initial value at place k of a `held` array."""
         if self.spec.by_node and name != "v":
             return "0"
         past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
@@ -72,18 +72,21 @@ class OnChip:
 
     @property
     def tree_rounds(self) -> int:
-        """Most rounds that contract the tree of segments."""
+        """How many rounds contract the tree of segments, at most."""
         all_of_them = self.spec.makes_factors or not self.spec.dense
         return self.spec.rounds if all_of_them else self.spec.before
 
     @property
     def in_warp(self) -> bool:
-        """Whether the lanes of a cell are a warp."""
+        """Whether one warp has all lanes of a cell."""
         return self.spec.ptx and self.spec.lanes == self.spec.warp
 
     @property
     def last_round(self) -> str:
-        """Number of a cell's rounds: its own, unless other cells' lanes wait for it."""
+        """OpenCL expression of how many rounds the lanes of a cell take.
+
+        It is the cell's own number, unless other cells' lanes wait at the same barriers.
+        """
         alone = self.in_warp or (self.spec.ptx and self.whole)
         return "mine.s5" if alone and not self.spec.dense else str(self.tree_rounds)
 
@@ -94,7 +97,7 @@ class OnChip:
 
     @property
     def apart(self) -> int:
-        """Work-items for mechanisms only, after those of the cells."""
+        """Number of work-items for mechanisms only, which come after those of the cells."""
         return self.spec.extra if self.spec.constant else 0
 
     @property
@@ -127,7 +130,7 @@ class OnChip:
 class EpochSpec(TemplateSpec):
     """Numbers and switches of epochs' kernels: one work-item per segment of a branch.
 
-    A plan has no `arena` and no `blocks`: these functions are chosen once the arenas are filled.
+    `arena` and `blocks` are empty until the arenas are filled: then `functions` chooses them.
     """
 
     templates: ClassVar[tuple[str, ...]] = (
@@ -267,12 +270,12 @@ class EpochSpec(TemplateSpec):
 
     @property
     def flows(self) -> bool:
-        """Whether constant conductances add currents, given the voltage before the step."""
+        """Whether constant conductances add currents, computed from the voltage before the step."""
         return self.by_place and self.inflow and not self.constant
 
     @property
     def takes_series(self) -> bool:
-        """Whether the rate functions get the coefficients of their series."""
+        """Whether the rate functions get the coefficients of their series as arguments."""
         return self.advances and (self.by_node or (bool(self.kinds) and not self.constant))
 
     @property
@@ -281,7 +284,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def by_place(self) -> bool:
-        """Whether all nodes' numbers are in the order of places."""
+        """Whether lanes read the constants of nodes in device order, not from lists."""
         return not self.by_node
 
     @property
@@ -312,7 +315,7 @@ class EpochSpec(TemplateSpec):
     def required_size(self) -> str:
         """Attribute that tells the compiler the size of a work-group.
 
-        It is empty with a cap on `registers`: NVIDIA's compiler must not know the size then.
+        It is empty if `registers` has a limit: NVIDIA's compiler must not know the size then.
         """
         if self.registers:
             return ""
@@ -320,12 +323,12 @@ class EpochSpec(TemplateSpec):
 
     @property
     def of_factors(self) -> EpochSpec:
-        """The kernel that computes the constant factors of this one."""
+        """The spec of the kernel that computes the constant factors for this one."""
         plain = replace(self, arena=None, blocks=(), samples=False, detects=False)
         return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether its work-groups fit a device, and its numbers their packed bits."""
+        """Whether the work-groups fit a device, and the numbers their packed bits."""
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group
@@ -348,11 +351,14 @@ class EpochSpec(TemplateSpec):
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
-        """Whether each lane has at most one instance: it reads the event one step ahead."""
+        """Whether lanes have at most one instance of a kind, and read its events a step ahead."""
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
-        """Return the value of a `OnChip.held` array at a `site`'s node."""
+        """Return the OpenCL expression of a value at the node of the instance ``site``.
+
+        `array` is an index of `OnChip.held`.
+        """
         cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
         each = len(self.chip.held)
         first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
@@ -360,13 +366,13 @@ class EpochSpec(TemplateSpec):
 
     @property
     def voltage(self) -> str:
-        """Voltage at a `site`'s node; with constant factors the node is a root."""
+        """Voltage at the node of the instance ``site``, a root if factors are constant."""
         if self.constant:
             return f"root_v[{SITE.read('cell', 'site')}]"
         return self._of_node(len(self.chip.held) - 1)
 
     def factor_of(self, kind: SiteBlocks) -> str:
-        """Return a density mechanism's factor at a `site`'s node."""
+        """Return the expression of a density mechanism's factor at ``site``'s node."""
         return f"{self._of_node(0)} * {kind.factor}" if kind.factor else kind.own_factor
 
     # -- mechanisms in lists of nodes ------------------------------------------------------------
@@ -398,7 +404,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def leading(self) -> list[ListBlocks]:
-        """Kinds whose last instance is among the cells of this kernel."""
+        """Kinds with a GLOBAL variable whose last instance is among the cells of this kernel."""
         return [kind for kind in self.lists if kind.last and self.leads]
 
     @property
@@ -419,20 +425,20 @@ class ListLoop:
 
     @property
     def opens(self) -> str:
-        """First step of the launch, which has no step before it to end."""
+        """First step of which this launch computes the begin; it may end the step before."""
         return "first_step - pending" if self.spec.ends_later else "first_step"
 
     @property
     def seen(self) -> str:
-        """All cells' voltages at the begin of a step, for pointers; other groups write them."""
+        """Expression of all voltages at the begin of a step; other work-groups write them."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property
     def passes(self) -> tuple[tuple[str, ...], ...]:
-        """Sections of a step, grouped by pass over the lists.
+        """Names of the sections of a step, grouped by pass over the lists.
 
         ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two passes the
-        nodes of a cell meet.
+        lanes of a cell meet at a barrier.
         """
         spec = self.spec
         assert spec.arena is not None
@@ -443,7 +449,7 @@ class ListLoop:
 
     @property
     def first_list(self) -> str:
-        """Expression of a warp's first list, relative to the cell's."""
+        """Expression of a warp's first list, counted from the cell's first."""
         return f"part + {self.spec.parts} * warp" if self.spec.parts > 1 else "warp"
 
     @property
@@ -459,7 +465,7 @@ class ListLoop:
         return tuple(ion for ion in unread if all(k.held for k in self.with_ions((ion,))))
 
     def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
-        """Return the kinds with currents of some ions."""
+        """Return the kinds that have currents of some ions."""
         names = {f"i{ion}" for ion in ions}
         return [
             kind for kind in self.spec.lists if kind.has("current") and any(
@@ -469,7 +475,7 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Return kinds by number that sum only the currents of these ions."""
+        """Return the kinds by number, each changed to sum only the currents of these ions."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
@@ -482,27 +488,34 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Kinds apart from lists whose instances with due events are processed together."""
+        """Kinds in no list whose instances with due events are processed together."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
-        """Return the offset of a step's slots: other work-groups may still read the last step's."""
+        """Return the offset of a step's slots, which alternate if a cell has several work-groups.
+
+        Other work-groups may still read the slots of the last step.
+        """
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Return the place of a number that other work-groups read once it has their turn."""
+        """Return the OpenCL expression of the bits of a number that work-groups exchange."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property
     def bits(self) -> str:
-        """Integer type of a number's bits; the last bit is the turn."""
+        """Integer type as wide as a real; the last bit, `phase`, flips at each write."""
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
+        """Return the expression of a number with `phase` as its last bit, for waiting readers."""
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
     def opening(self, kind: ListBlocks, known: int = 0) -> str:
-        """Return the begin of statements for an instance; `known`: the list's bits, if constant."""
+        """Return the statements that open the loop over a kind's instances in a list.
+
+        `known` has the list's bits if these are constant.
+        """
         space = " " * 12
         instance = f"{space}    const int j = {self.instance(kind)};\n"
         if kind.kind == "density":
@@ -530,12 +543,12 @@ class ListLoop:
 
     @property
     def old(self) -> CallValues:
-        """Values for calls that end the step before."""
+        """Expressions of voltage and times for calls that end the step before."""
         return self._values("old_begin", "old_end", "old_end")
 
     @property
     def new(self) -> CallValues:
-        """Values for calls that begin a step."""
+        """Expressions of voltage and times for calls that begin a step."""
         return self._values("t_begin", "t_mid", "t_end")
 
     def _values(self, begin: str, now: str, end: str) -> CallValues:
@@ -545,14 +558,14 @@ class ListLoop:
         return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
 
     def _time(self, name: str) -> str:
-        """Return a time of this step, or of the `old` one, in NEURON's sums of half steps."""
+        """Return the expression of a time, such as ``t_mid``, or ``old_mid`` of the step before."""
         prefix, at = name.split("_")
         old = f"max(step - 1, {self.opens})"
         step = old if prefix == "old" else "min(step, first_step + num_steps - 1)"
         return f"step_begin[{step} - first_time]" + HALVES[at]
 
     def times(self, prefix: str, *names: str) -> str:
-        """Return statements that set a step's begin and other times; prefix ``old`` or ``t``."""
+        """Return statements that declare a step's times; `prefix` is ``t``, or ``old`` before."""
         values = {"begin": self._time(f"{prefix}_begin")}
         values |= {name: f"{prefix}_begin{HALVES[name]}" for name in names}
         return " ".join(f"const instant {prefix}_{name} = {x};" for name, x in values.items())

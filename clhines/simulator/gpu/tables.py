@@ -1,4 +1,4 @@
-"""Tables of plans and values of nodes on the device, for epochs on GPUs."""
+"""Copy the tables of plans, and values of nodes, to the device for epochs on GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def put_tables(
 ) -> dict[str, Any]:
     """Copy the tables of a plan to the device; return them by the names of kernel arguments.
 
-    `base` is the plan's first place among the places of all plans.
+    `base` is the device index of the plan's first node.
     """
     table, units, num = plan.table, plan.units.copy(), np.int32
     units[:, 0] += base
@@ -81,7 +81,10 @@ def _of_lists(
 
 
 class PlacedValues:
-    """Values of nodes on the device, by place, in `arrays`; most are for plans at sites only."""
+    """Constants of nodes in device order, on the device, as `arrays` by the names of arguments.
+
+    Plans with lists of nodes need only ``all_tie``.
+    """
 
     def __init__(
         self, model: Model, cells: CellLaunches, places: NodePlaces, dtype: np.dtype
@@ -106,7 +109,7 @@ class PlacedValues:
         self.put_constants(model)
 
     def put_constants(self, model: Model) -> None:
-        """Put constant conductances and currents of nodes on the device, and factor."""
+        """Copy constants of nodes to the device; compute the factors that are constant."""
         queue, at_sites = self._cells.queue, self._cells.at_sites
         if not at_sites:
             return

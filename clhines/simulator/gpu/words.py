@@ -1,4 +1,4 @@
-"""Packed words and sizes that plans, tables and kernels of epochs on GPUs share."""
+"""Packed integers and sizes that plans, tables and kernels of epochs on GPUs share."""
 
 from __future__ import annotations
 

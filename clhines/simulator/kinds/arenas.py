@@ -1,4 +1,4 @@
-"""Fill arenas from a model's variables, and read them back."""
+"""Copy a model's variables to the arenas (``mem``, ``clock``, ``ints``), and read them back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 def base_diagonal(model: Model, layout: Layout) -> np.ndarray:
-    """Return each active node's constant part of the diagonal, (a,) float64, µS."""
+    """Return the constant part of the diagonal at each active node, (a,) float64, µS."""
     return (model.capacitance_over_dt + model.constant_d)[layout.nodes]
 
 
@@ -39,9 +39,9 @@ def fill_arenas(
     """Return the arenas ``mem``, ``clock`` and ``ints``, filled for a network.
 
     For identical copies, arrays by node and instance hold one copy, which `tiler` repeats on the
-    device; `Tiler.find_places` then finds the places of active nodes. ``mem`` has the type `dtype`,
-    ``clock`` the type `instant`. `place` has each node's place in the solver's order; None for
-    copies unless pointers need it.
+    device; `Tiler.find_places` then finds the device indices of active nodes. ``mem`` has the type
+    `dtype`, ``clock`` the type `instant`. `place` has each node's index in the solver's order; None
+    for copies unless pointers need it.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
     model, once = variables.model, variables.once
@@ -83,7 +83,7 @@ def fill_arenas(
 
 
 def add_turns(model: Model, mem: Arena, turns: int) -> None:
-    """Add regions for the states of last instances, a number for each of the `turns` steps."""
+    """Add regions for GLOBAL variables, which the last instance sets: `turns` steps of values."""
     for k in range(len(model.kinds)):
         for name in model.of_last(k):
             mem.room(f"turns_{k}_{name}", (turns,))
@@ -106,7 +106,7 @@ def _states_at(
 
 
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add tables for sums in states: for each, its place and the places of its terms.
+    """Add tables of the states that pointers write: the index of each state and of its terms.
 
     Terms are the values that several instances add to one state by POINTERs.
     """
@@ -178,7 +178,7 @@ def _add_kind(
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
-    """Add what kernels with vectors need: lists by active node, and room for v, d and b."""
+    """Add what kernels with vectors need: lists by active node, and regions for v, d and b."""
     layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
         arenas["mem"].add(name, np.zeros(layout.count))
@@ -186,7 +186,7 @@ def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
 
 
 def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) -> None:
-    """Add somas and detectors by node; with `numbers` the cells too, which do not ascend."""
+    """Add somas and detectors sorted by node; with `numbers` also the cell of each soma."""
     soma = layout.number(model.soma)
     order = np.argsort(soma, kind="stable")
     ints.add("first_cell", layout.first(soma[order]))
@@ -197,12 +197,15 @@ def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) 
 
 
 def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
-    """Return the detectors by node, the order of the arenas, (d,) int64."""
+    """Return the detectors sorted by active node, the order of the arenas, (d,) int64."""
     return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
-    """Add rings, connections and queues; artificial cells are `ahead` steps ahead."""
+    """Add event rings, connections and queues.
+
+    Artificial cells run `ahead` steps ahead of the others, so their rings are longer.
+    """
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model
     order, netcons, size = wires.order, model.netcons, wires.sizes_ahead(model, ahead)
@@ -258,7 +261,7 @@ def _of_queues(mem: Arena, clock: Arena, ints: Arena) -> list[tuple[str, Arena]]
 def read_back(
     variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of `Variables.save` with the present values on the device."""
+    """Read the device; return the arrays of `Variables.save`."""
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes

@@ -47,7 +47,7 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the kernels' spec, and offsets and counts for their argument ``at``.
+    """Return the kernels' spec, and their argument ``at``: offsets of regions, and counts.
 
     Kinds in `grouped` get no functions for vectors: their engine prints its own.
     """
@@ -148,7 +148,7 @@ def _of_events(model: Model, k: int) -> dict[str, Any]:
 
 
 def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:
-    """Whether a block has a version for vectors of instances; `outputs` are recorded variables."""
+    """Whether a block can be called for a vector of instances; `outputs` are recorded."""
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False

@@ -1,4 +1,4 @@
-"""States that diffuse along cells: their places in arenas, and the rows of their systems."""
+"""Diffusion of states along cells: where arenas have the states, and the rows of the matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clhines.solver.plan.by_segment.schedule import Contraction, contract
 
 
 class DiffusingRows:
-    """Rows of all diffusing states: cell after cell, in the rounds of their elimination.
+    """Matrix rows of all diffusing states: cell after cell, in the rounds of their elimination.
 
     The leaves are the first round, then come the rounds of `contract`, and the roots are the last:
 
@@ -31,7 +31,6 @@ class DiffusingRows:
     def __init__(
         self, diffusions: Sequence[Diffusion], cells: Sequence[np.ndarray], num_cells: int
     ) -> None:
-        """Order the diffusing states; `cells` has the cell of each instance, by diffusion."""
         each_state = [(one, cell) for one, cell in zip(diffusions, cells) for _ in one.names]
         none = np.zeros(0, np.int64)
         begin = starts(np.array([len(cell) for _, cell in each_state], np.int64))
@@ -67,7 +66,7 @@ def diffusing_places(
     offset: Mapping[str, int],
     instances: Callable[[Diffusion], np.ndarray],
 ) -> np.ndarray:
-    """Return where ``mem`` has state, volume and coefficient of `instances`, (3, n) int64.
+    """Return the indices in ``mem`` of state, volume and coefficient of `instances`, (3, n) int64.
 
     The states of a kind follow one another; `offset` has the regions' offsets.
     """
@@ -92,7 +91,7 @@ def diffusing_places(
 def add_diffusing_rows(
     model: Model, layout: Layout, mem: Arena, ints: Arena, order: np.ndarray
 ) -> DiffusingRows:
-    """Add the rows of diffusing states, with cells in an `order`, and room for their systems."""
+    """Add the rows of diffusing states, with cells in an `order`, and regions for their systems."""
     rank = inverse(order)
     nodes = [model.kinds[one.kind].node for one in model.diffusions]
     cells = [rank[stretch_of(model.forest.cell_offsets, node)] for node in nodes]

@@ -1,4 +1,4 @@
-"""`KindBlocks`: the facts of a mechanism in a network, and calls of its blocks in kernels."""
+"""`KindBlocks`: a mechanism and its instances in a network, and calls of its blocks in kernels."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def fields_of(spec: Any) -> dict[str, Any]:
 
 
 def call_of(function: str, passed: list[str], indent: int) -> str:
-    """Return the text of a call, wrapped; `passed` are the arguments."""
+    """Return the text of a call of `function` with the arguments `passed`, wrapped."""
     text = wrapped([*passed[:-1], passed[-1] + ");"], indent + len(function) + 1)
     return f"{' ' * indent}{function}({text}\n"
 
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """The facts of a mechanism in a network, for templates."""
+    """A mechanism and its instances in a network, as templates need them."""
 
     number: int
     name: str
@@ -76,7 +76,7 @@ class KindBlocks:
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
     def is_last(self, a: Argument) -> bool:
-        """Whether an argument is a state of which all instances read the value of the last one."""
+        """Whether an argument is a state that all instances read from the last instance."""
         return a.role == "state" and a.direction == "in" and a.name in self.last
 
     def sets_states(self, block: str) -> bool:
@@ -98,16 +98,16 @@ class KindBlocks:
 
     @property
     def places(self) -> ArenaPlaces:
-        """Where the arenas have the values of instance j."""
+        """OpenCL expressions of the values of instance j in the arenas."""
         named = self.singles, self.several, self.states, self.outputs, self.weights
         return ArenaPlaces(self.number, *named)
 
     def state(self, name: str) -> str:
-        """Return where a kernel has a state of instance j during a launch."""
+        """Return the OpenCL expression of a state of instance j during a launch."""
         return self.places.state(name)
 
     def bare_current(self, block: str) -> str:
-        """Return the place of a recorded current that is no mechanism variable, or nothing."""
+        """Return the expression of a recorded current that is no mechanism variable, or ""."""
         if block != "current" or CURRENT not in self.outputs:
             return ""
         return "" if CURRENT in self.asks(block, "output") else self.places.output(CURRENT)
@@ -116,7 +116,8 @@ class KindBlocks:
         """Return statements that call a block of instance j at active node a.
 
         `values` are expressions for ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``,
-        ``flag``, ``noise``. A result that is no variable stays in a local variable, ``ROLE_NAME``.
+        ``flag``, ``noise``. A result that is no variable of the arenas is left in a local variable,
+        ``ROLE_NAME``.
         """
         space = " " * indent
         before, passed, after = [], [*self.leading(block)], []
@@ -139,12 +140,12 @@ class KindBlocks:
         return "".join([*before, text, *after])
 
     def adds_current(self, a: Argument, block: str) -> bool:
-        """Whether a result adds to the current of an ion, or to its slope."""
+        """Whether a result is added to the current of an ion, or to the slope of that current."""
         is_own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
         return a.role == "ion_current" or (a.role == "ion" and is_own)
 
     def value(self, a: Argument, values: CallValues) -> str:
-        """Return the expression that is passed for an argument, see `call`."""
+        """Return the expression of an input of a block, see `call`."""
         places = self.places
         if a.role == "parameter":
             return places.parameter(a.name)
@@ -172,7 +173,7 @@ class KindBlocks:
         return values[a.role]
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return the statements that store a result, a `local` variable."""
+        """Return the statements that store a result of a block from the variable `local`."""
         places = self.places
         if a.role == "state":
             return [f"{self.state(a.name)} = {local};"]

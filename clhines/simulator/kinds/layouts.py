@@ -21,7 +21,7 @@ _ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKe
 
 @dataclass(frozen=True, eq=False)
 class KindColumns:
-    """Columns of a kind's values: all instances of one variable, then the next variable."""
+    """Order of a kind's values: all instances of one variable, then the next variable."""
 
     by_node: ClassVar[bool] = True
     count: int
@@ -66,7 +66,7 @@ class Layout:
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        """Return each node's index in the order of the arenas, -1 for no node."""
+        """Return the index of each node among the active nodes, -1 for no node."""
         once = self._model.once
         nodes, before = _active(once)
         n = once.forest.num_nodes
@@ -74,14 +74,14 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return the first entry of each node in ascending node numbers, and the end."""
+        """Return the first entry of each active node in ascending node numbers, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:
         return KindColumns(kind.count)
 
     def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
-        """Return the active node whose work-item writes each instance's records, (r,) int64.
+        """Return which active node's work-item writes the records of each instance, (r,) int64.
 
         Artificial cells have the next number, sums of pointers the numbers after it.
         """
@@ -133,9 +133,10 @@ def is_artificial(kind: Kind) -> bool:
 def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the states that pointers write, and the instances that write them.
 
-    First the sums, (3, s): kind, index of the state, instance. Then all that add, in NEURON's
-    order, (3, m): the sum, index of kind and pointer in `Model.written`, instance. Last the
-    instance that sets each sum before, (2, s): index in `Model.written` and instance, -1 for none.
+    First the states ("sums"), (3, s): kind, index of the state, instance. Then all additions, in
+    NEURON's order, (3, m): the sum, index of kind and pointer in `Model.written`, instance. Last
+    the instance that sets each sum before, (2, s): index in `Model.written` and instance, -1 for
+    none.
     """
     targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for number, ((k, name), to) in enumerate(model.written.items()):
@@ -165,7 +166,7 @@ def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def cells_of_sums(model: Model) -> np.ndarray:
-    """Return the cell of the instance whose state each sum is, (s,) int64."""
+    """Return for each sum of `sums_of` the cell of the instance with the state, (s,) int64."""
     kind, _, instance = sums_of(model)[0]
     nodes = [model.kinds[k].node[j] for k, j in zip(kind, instance, strict=True)]
     return stretch_of(model.forest.cell_offsets, np.array(nodes, np.int64))
@@ -181,7 +182,7 @@ def node_numbers(model: Model) -> np.ndarray:
 
 
 def loose_targets(model: Model, wires: Wires) -> np.ndarray:
-    """Return the targets without a node, (k,) int64."""
+    """Return the event targets that are artificial cells, which have no node, (k,) int64."""
     each = [
         first + np.arange(model.kinds[k].count)
         for k, first in wires.first_target.items()
@@ -193,7 +194,7 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
-    """Return the index of a parameter, in the region of its kind, for each instance."""
+    """Return the index of a parameter of each instance, in the region of the instance's kind."""
     singles = variables.singles[k]
     several = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])

@@ -1,4 +1,4 @@
-"""Places of recorded values in arenas, and the work-items that write them."""
+"""Indices of recorded values in arenas, and the work-items that write them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from clhines.simulator.state.variables import Variables
 
 
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
-    """Return the active node whose work-item writes each recorded value, (r,) int64.
+    """Return which active node's work-item writes each recorded value, (r,) int64.
 
-    Values at no node have the number of active nodes; sums of pointers follow. The setter's
-    work-item writes a state that another instance sets.
+    Values at no node have the number of active nodes; sums of pointers follow. If another instance
+    sets a state, the work-item of that instance writes it.
     """
     if record.kind < 0:
         return layout.number(record.index)
@@ -46,9 +46,9 @@ def locations(
     place: Callable[[], np.ndarray],
     layout: Layout,
 ) -> list[tuple[str, np.ndarray]]:
-    """Return the array (``v`` or ``mem``) and the indices in it of each record's values.
+    """Return for each record the array (``v`` or ``mem``) and the indices of its values.
 
-    `place` is called only if a record needs it.
+    `place`, the device index of each node, is called only if a record needs it.
     """
     mem, places = arenas["mem"], list[tuple[str, np.ndarray]]()
     for record in records:

@@ -1,4 +1,4 @@
-"""Played parameters: their regions in arenas, and the place to resume playing."""
+"""Played parameters: their regions in arenas, and the entries at which playing resumes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clhines.simulator.state.variables import Variables
 
 
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
-    """Add played values by active node; values at no node are last."""
+    """Add played values sorted by active node; those of artificial cells are last."""
     kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
     played = [variables.model.played[k] for k in order]
@@ -43,7 +43,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the owner of each played value, and their order in arenas."""
+    """Return each played value's active node (see `Layout.owner`), and the order in arenas."""
     at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")
@@ -59,7 +59,10 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """Return each played value's first entry after a time, ms, (played,) int32, arena order."""
+    """Return the index of each played value's first entry after time `t`, ms, (played,) int32.
+
+    Played values are in the order of the arenas.
+    """
     _, order = order_of_played(model, layout)
     played = [model.played[n] for n in order.tolist()]
     came = np.array([entries_until(p, t) for p in played], np.int32)

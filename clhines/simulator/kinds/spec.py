@@ -1,4 +1,4 @@
-"""`ArenaSpec`: the spec of kernels on arenas, and checks of numbers for them."""
+"""`ArenaSpec`: the spec of kernels on arenas, and checks that numbers fit a precision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
 
 
 def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
-    """Raise InputError if a node's constant, (m,) float64, uS or nA, overflows a precision."""
+    """Raise InputError if a constant of a node, (m,) float64, uS or nA, overflows a precision."""
     most = np.finfo(dtype).max
     for name, sums in values.items():
         bad = np.flatnonzero(~(np.abs(sums) <= most))
@@ -37,7 +37,7 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class ArenaSpec(TemplateSpec):
-    """``steps.mako`` on arenas: ``mem`` (reals), ``clock`` (times), ``ints``.
+    """``steps.mako``: kernels on the arenas ``mem`` (reals), ``clock`` (times) and ``ints``.
 
     With `calls` the compiler does not inline functions. Kernels of many mechanisms then build
     several times faster, and run as fast on CPUs.
@@ -122,7 +122,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """The spec itself, under the name by which specs of epochs hold their `ArenaSpec`."""
+        """The spec itself: specs of epochs hold an `ArenaSpec` under this name."""
         return self
 
     @property
@@ -151,7 +151,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def v_type(self) -> str:
-        """Type of the voltages, or of the pointer to one, that event functions get."""
+        """OpenCL type of the voltages that event functions get."""
         return f"{self.v_space} {'' if self.sets_v else 'const '}real *"
 
     @property
@@ -160,21 +160,24 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def wide(self) -> bool:
-        """Whether work-items have many nodes, and skip targets without due events."""
+        """Whether a work-item advances many nodes, and skips targets without due events."""
         return self.width > 1
 
     @property
     def soon(self) -> str:
-        """Until when a step looks for due events: a bin ends at about its middle."""
+        """Expression of the time until which a step looks for due events.
+
+        With bins, events of a whole bin act together, and it ends near the middle of the step.
+        """
         return "t_mid + (instant)0.01 * (t_mid - t_begin)" if self.bins else "t_mid"
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether each target keeps the time of its next due event."""
+        """Whether kernels store the time of the next due event of each target."""
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
-        """Return the event counter of a connection's source that its target may read."""
+        """Return the name of the event counter that the target of a connection may read."""
         short = self.sending.read("short", word) if self.bins else word
         return f"{short} ? event_live : event_count"
 
@@ -199,7 +202,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def summed_kinds(self) -> tuple[KindBlocks, ...]:
-        """Kinds that may receive sums of whole steps."""
+        """Kinds that may receive the summed weights of a step's events."""
         return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
 
     @property

@@ -18,10 +18,10 @@ def call_wide(
     keep: Callable[[Argument, str], str],
     indent: int,
 ) -> str:
-    """Return statements that call a block of several instances, in variables of type `real`.
+    """Return statements that call a block for several instances, in variables of type `real`.
 
     `value` prints the initial value of an argument. `keep` prints the statement that stores a
-    result, a local variable, or nothing.
+    result from a local variable, or nothing.
     """
     space = " " * indent
     before, passed, stores = list[str](), list[str](), list[str]()
@@ -49,7 +49,7 @@ class VectorCall:
     values: CallValues  # see `KindBlocks.call`
 
     def text(self, width: int, indent: int) -> str:
-        """Return the statements, for vectors of `width` numbers."""
+        """Return the statements of the call, for vectors of `width` numbers."""
         return call_wide(self.kind, self.block, f"real{width}", self._value, self._keep, indent)
 
     def _value(self, a: Argument) -> str:

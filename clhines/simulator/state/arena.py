@@ -1,4 +1,4 @@
-"""Arenas: named regions of one array on a device, so that a kernel takes few arguments."""
+"""Arenas: device arrays with named regions, so that a kernel takes few arguments."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeats arrays of one copy of a network for all copies, on a device.
+    """Repeat arrays of one copy of a network for all copies, on a device.
 
-    `gather` has the node, among all copies, at each place of the solver's order.
+    `gather` has the node, among all copies, at each index of the solver's order.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Tiler:
             )
 
     def pack(self, values: np.ndarray) -> cla.Array:
-        """Expand (n,) values of one copy, in natural order, to (places,) in the solver's order."""
+        """Expand (n,) values of one copy, in natural order, to all nodes in the solver's order."""
         on_device = cla.to_device(self.queue, np.ascontiguousarray(values, self.dtype))
         gather, places = self._gather, len(self._gather)
         packed = cla.empty(self.queue, places, self.dtype)
@@ -98,10 +98,10 @@ class Tiler:
         return packed
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
-        """Return the places of the neighbours of all copies' nodes, on the device.
+        """Return for the nodes of all copies the device indices of their neighbours.
 
-        `of_one` has, in k rows, neighbours of each node of one copy, or -1. The results are by
-        place of the solver's order, as those of `reference.placed_neighbours`.
+        `of_one` has, in k rows, neighbours of each node of one copy, or -1. The results, (places,)
+        on the device, are in the solver's order, as those of `reference.placed_neighbours`.
         """
         gather, places, n = self._gather, len(self._gather), of_one.shape[1]
         place = cla.empty(self.queue, n * self.copies, np.int32)
@@ -121,11 +121,11 @@ class Tiler:
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
-        """Find the places of active nodes in the solver's order.
+        """Find the device indices of active nodes, and the active node at each device index.
 
-        `number` has the number of each node of a copy among the copy's active nodes, or -1.
-        `active` gets the number of the active node at each place; `ints` gets, from entry `begin`
-        on, the place of each active node.
+        `number` has the index of each node of a copy among the copy's active nodes, or -1. `active`
+        gets the active node at each device index; `ints` gets, from entry `begin` on, the device
+        index of each active node.
         """
         numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
@@ -148,11 +148,11 @@ _FETCHED = 1 << 20  # numbers up to which one transfer beats one per region
 
 
 class Arena:
-    """Regions by name, one after another, in one array on a device.
+    """A device array of named regions, one after another.
 
     If `tiler` is given, it repeats regions of one copy for all copies.
 
-    | v | state m | state h | ... |      offset["state m"] = where it begins
+    | v | state m | state h | ... | offset["state m"] = where it begins
     """
 
     def __init__(self, dtype: np.dtype, tiler: Tiler | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Change a run on one device in place: parameters, constants, weights, and the kept start."""
+"""Change a run on one device in place: parameters, constants, weights, and the stored start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """The place in a device array where a run keeps a parameter of a kind."""
+    """Where a run stores a parameter of a kind: entries of a device array."""
 
     array: cla.Array
     offset: int
@@ -54,7 +54,7 @@ class Storage:
 
 
 class Spread:
-    """Writes new values of parameters into arrays on a device; caches its index tables."""
+    """Write new values of parameters into arrays on a device; cache the index tables."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
@@ -68,7 +68,8 @@ class Spread:
     def takes(self, storage: Storage, by: str) -> bool:
         """Whether `put` can write a value to a storage.
 
-        A storage without `places` has one number for all instances, so the value must be one, too.
+        A storage without `places` has one number for all instances, so it takes only values `by`
+        all.
         """
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 
@@ -133,7 +134,7 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return entries of the storage that hold a group's instances, and their index in it."""
+        """Return the storage's entries of a group's instances, and their indices in the group."""
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]
@@ -153,7 +154,7 @@ _SPARE_BITS = 8  # the present unit may waste so many of the largest sum's 62 bi
 
 
 class DeviceChanges:
-    """Changes parameters, constants and weights of a run on one device in place.
+    """Change parameters, constants and weights of a run on one device in place.
 
     A method returns False if it cannot do that; then a new run is needed.
     """
@@ -185,13 +186,13 @@ class DeviceChanges:
         return True
 
     def keep_start(self) -> None:
-        """Keep the present state, with its parameters, as the start."""
+        """Store the present state, with its parameters, as the start."""
         self._since_start.clear()
         if self.run.state.waiting is None:
             self.run.start.keep()
 
     def reset(self) -> bool:
-        """Return to the kept start, with the present parameters."""
+        """Return to the stored start, with the present parameters."""
         for (group, name), value in self._since_start.items():
             assert self._spread is not None
             for storage in self.run.state.storages(self.model.instances[group][0], name):
@@ -206,7 +207,7 @@ class DeviceChanges:
         return bool(self.run.set_constants(d, b, g))
 
     def set_weights(self, weight: np.ndarray) -> bool:
-        """Replace all weights, if their sums fit the integer unit that is in use."""
+        """Replace all weights; return False if their sums do not fit the present integer unit."""
         grid, connections = self.run.grid, self.model.connections
         if grid is None or grid.delivery is None or connections.rule is not None:
             return False
@@ -239,7 +240,7 @@ def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
 def with_other_events(
     saved: dict[str, np.ndarray], before: Model, model: Model, num_sources: int
 ) -> dict[str, np.ndarray]:
-    """Change a state of model `before` to one of `model`, which has other external events.
+    """Convert a state of model `before` to one of `model`, which has other external events.
 
     At exact times an external event is a source with one connection. These sources come after the
     first `num_sources`, and their connections after all others.

@@ -73,7 +73,7 @@ def by_step(
 
 
 def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
-    """Return the steps whose ends are nearest to times `t`, ms, int64; -1 for t = 0."""
+    """Return the step that ends nearest to each time `t`, ms, int64; -1 for t = 0."""
     return np.ceil(t / dt - 0.5).astype(np.int64) - 1
 
 
@@ -111,7 +111,7 @@ class UnderWay:
         self._cell = np.append(self._cell[old], chunk.spike_cell[new:])
 
     def forget(self, step: int) -> None:
-        """Start at a step before which spikes are unknown."""
+        """Drop all spikes, and treat those before `step` as unknown."""
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
 
     def copies(self, sources: np.ndarray) -> UnderWay:
@@ -120,7 +120,7 @@ class UnderWay:
         return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
-        """Raise InputError if pending sums at the beginning of `step` may have unknown spikes."""
+        """Raise InputError if events are pending when `step` begins whose spikes are unknown."""
         last = self.since + model.connections.max_delay
         if self.since >= 0 and step <= last and incoming.any():
             raise InputError(

@@ -22,7 +22,7 @@ def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Return a saved state whose plastic connections are advanced to `step`, without an event.
+    """Advance the plastic connections of a saved state to `step`, at which no event acts.
 
     Weights with ``dw/dt`` are otherwise as of the last event.
     """
@@ -43,7 +43,7 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
 
 
 class HostGrid:
-    """Delivers events in whole steps, in NumPy, as `Grid` does on a device.
+    """Deliver events in whole steps, in NumPy, as `Grid` does on a device.
 
     `incoming`, (slots, num_targets) int64, has sums of integer weights; step s uses slot s % slots.
     """
@@ -83,7 +83,7 @@ class HostGrid:
         slot[:] = 0
 
     def send(self, step: int, sources: np.ndarray) -> None:
-        """Deliver the spikes of all `sources` that spike in a step, and change plastic weights."""
+        """Deliver the spikes of a step, from `sources`, and change plastic weights."""
         connections = self.model.connections
         sent = self.connections_of(sources)
         rule = connections.rule

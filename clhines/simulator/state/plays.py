@@ -19,8 +19,8 @@ from clhines.simulator.model.model import Model, Played
 def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, float], ...]:
     """Return pairs (k, share): the value at `t`, ms, is the sum of ``share * played.y[k]``.
 
-    `number` entries have been delivered; without pairs there is no value yet. An interpolated value
-    is, as NEURON's, on the line through the last delivered entry and the next one.
+    `number` entries have been delivered; before the first one there are no pairs. As in NEURON, an
+    interpolated value is on the line through the last delivered entry and the next one.
     """
     times = played.t
     if not played.continuous:
@@ -34,7 +34,7 @@ def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, floa
 
 
 def value_after(played: Played, number: int, t: float) -> float:
-    """Return the value at time `t`, ms, when `number` entries are delivered; NaN: none yet."""
+    """Return the value at `t`, ms, after `number` entries were delivered; NaN before the first."""
     parts = [float(share * played.y[k]) for k, share in shares_after(played, number, t)]
     return sum(parts[1:], parts[0]) if parts else float("nan")
 
@@ -63,27 +63,27 @@ class PlayedValues:
                 self._set(played, number, played.t[number - 1])
 
     def begin(self, t: float) -> None:
-        """Count the entries up to time `t`, ms, as delivered; set no values."""
+        """Count the entries up to time `t`, ms, as delivered, without setting values."""
         self._came = [entries_until(played, t) for played in self._played]
 
     def at(self, t: float, middle: float) -> None:
-        """Set values in the middle of a step; interpolated values are those of its end, `t`, ms."""
+        """Set values at the `middle` of a step, ms, and interpolated values at its end, `t`."""
         self.begin(middle)
         for played, number in zip(self._played, self._came, strict=True):
             if played.continuous or t <= middle:  # others are queued, and follow the states
                 self._set(played, number, t)
 
     def has(self, k: int) -> bool:
-        """Whether values are played into kind `k` in the order of the event queue."""
+        """Whether Vectors play into kind `k`, in the order of the event queue."""
         return k in self._of_kind
 
     def before(
         self, k: int, here: np.ndarray, until: float, due: np.ndarray, sent: np.ndarray
     ) -> None:
-        """Set played values of kind `k` that are due by `until`, ms, and precede its next events.
+        """Set the values of kind `k` that are played before the next event of each instance.
 
-        `here`, (count,) bool, selects instances. `due` and `sent`, (count,), ms, are the times at
-        which the next event of each is due and was sent.
+        These entries are due by `until`, ms. `here`, (count,) bool, selects instances. `due` and
+        `sent`, (count,), ms, are the times at which each instance's next event is due and was sent.
         """
         for number in self._of_kind.get(k, ()):
             played = self._played[number]
@@ -105,4 +105,4 @@ class PlayedValues:
             self._parameters[played.kind][played.parameter][played.instance] = value
 
     def note(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Do nothing; gradients override it, to note how a value is computed from ``played.y``."""
+        """Do nothing; gradients override it, to record how a value follows from ``played.y``."""

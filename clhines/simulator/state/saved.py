@@ -212,7 +212,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
-    """Return the bounds of pending sums: no sum exceeds all weights to its target together."""
+    """Return the bounds of pending sums: no sum exceeds the sum of all weights to its target."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)

@@ -31,14 +31,14 @@ MOST_STEPS = 2**13  # of delay for which a ring has room; a longer one may overf
 class Wires:
     """Tables of sources, connections and targets for events at exact times.
 
-    Targets are the instances of all `kinds` with NET_RECEIVE; the targets of kind k begin at
-    ``first_target[k]``. `target`, (m,), is the target of each connection. `order` sorts connections
-    by target, stably; the connections to a target are between two entries of `first`, (num_targets
-    + 1,). Source s has the entries of `ring` from ``ring_first[s]`` on, ``ring_size[s]`` of them;
-    at the start they hold the times of spike trains, ms, and `count` is the number of these times.
-    `layers`: targets of a layer depend, within a step, only on earlier layers. `apart`: all events
-    of a step precede the currents of all nodes. `tight`: a ring has less room than its longest
-    delay needs.
+    Targets are the instances of all `kinds` (indices of mechanisms) with NET_RECEIVE; the targets
+    of kind k begin at ``first_target[k]``. `target`, (m,), is the target of each connection.
+    `order` sorts connections by target, stably; the connections to a target are between two entries
+    of `first`, (num_targets + 1,). Source s has the entries of `ring` from ``ring_first[s]`` on,
+    ``ring_size[s]`` of them; at the start they hold the times of spike trains, ms, and `count` is
+    the number of these times. `layers`: targets of a layer depend, within a step, only on earlier
+    layers. `apart`: all events of a step precede the currents of all nodes. `tight`: a ring is
+    shorter than its longest delay needs.
     """
 
     kinds: tuple[int, ...]
@@ -56,15 +56,15 @@ class Wires:
     tight: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """Return ring sizes, (num_sources,) int64, for a run that simulates artificial cells ahead.
+        """Return ring sizes, (num_sources,) int64, if artificial cells run `steps` steps ahead.
 
-        Their rings also have room for the events of `steps` further steps.
+        Their rings also have room for the events of these steps.
         """
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
 
 
 def steps_between(model: Model, chosen: np.ndarray) -> int | None:
-    """Return how many steps a launch may take before an event that is sent in it is due.
+    """Return how many steps a launch may have before an event that is sent in it is due.
 
     `chosen`, (m,) bool, are the connections that count. None: no limit. 0: an event may be due in
     the step that sends it. An event that an instance sends just after the middle of a step may be
@@ -96,9 +96,10 @@ def steps_of_cells(model: Model) -> int | None:
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:
-    """Copy the latest entries of all rings, which have `sizes`, to rings of sizes `others`.
+    """Copy the latest entries of all rings to rings of other sizes.
 
-    `count` is the number of events that each source has sent.
+    `sizes` are the old sizes, `others` the new ones; `count` is how many events each source has
+    sent.
     """
     if np.array_equal(sizes, others):
         return ring

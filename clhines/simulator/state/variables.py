@@ -93,7 +93,7 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 
 
 class Variables:
-    """All values that change in a network, or in a part of one.
+    """All values that change in a network, or in one rank's part of it.
 
     A part needs the `decisions` of the whole network. `once` is the model whose nodes and instances
     have values here: `model`, or one of its equal copies. `remote_v`, mV: voltages of nodes on
@@ -219,7 +219,11 @@ class Variables:
                 outputs.setdefault(name, np.zeros(kind.count))
 
     def declared(self, k: int) -> tuple[str, ...]:
-        """Return the recorded outputs that the mechanism declares, unlike a text's current."""
+        """Return the recorded outputs of kind `k` that its mechanism declares.
+
+        The current ``i`` of a mechanism that is written as equations is recorded without a
+        declaration.
+        """
         if not self.wanted[k]:
             return ()
         declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}
@@ -250,7 +254,7 @@ class Variables:
         return results
 
     def _are_alike(self, k: int, read: Sequence[Argument], values: Sequence[Any]) -> bool:
-        """Return whether INITIAL of several instances reads the same numbers, to the last bit."""
+        """Whether INITIAL of several instances reads the same numbers, to the last bit."""
         used = self.model.kinds[k].mechanism.compiled.free("initial")
         has_outputs = bool(self.declared(k))  # which may read any parameter
         for a, x in zip(read, values, strict=True):
@@ -270,7 +274,7 @@ class Variables:
     def note_call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall, values: list[object]
     ) -> None:
-        """Do nothing; gradients override it, to note the values that a block reads."""
+        """Do nothing; gradients override it, to record the values that a block reads."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
         """Return the arguments that a block reads, those that it sets, and its NumPy function.
@@ -335,10 +339,10 @@ class Variables:
         return np.where(place < 0, 0.0, padded[place])
 
     def place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
-        """Return the indices in `NetCons.weight` of weight `name`, for r events, (r,) int64.
+        """Return the index in `NetCons.weight` of the weight `name` for each event, (r,) int64.
 
-        With role ``weight`` this is a weight of the event's own connection, else of the connection
-        that FOR_NETCONS visits. The index is -1 without a connection.
+        With role ``weight`` it belongs to the connection of the event, else to the connection that
+        FOR_NETCONS visits. The index is -1 without a connection.
         """
         at = call.weight_at if role == "weight" else call.other_at
         net = self.model.kinds[k].mechanism.program.net
@@ -384,7 +388,7 @@ class Variables:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
 
     def _add_current(self, kind: Kind, name: str, value: np.ndarray, instances: np.ndarray) -> None:
-        """Add the currents of instances, or their slopes, to an ion's variable, per area."""
+        """Add currents of instances, or their slopes, to an ion's variable, per area."""
         node, per_area = kind.node[instances], 1.0
         if kind.mechanism.kind == "point":
             per_area = 1.0 / (DENSITY * self.model.area[node])
@@ -499,7 +503,7 @@ def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> C
 
 
 class Copies:
-    """Maps the indices of one copy of a network to indices in the network of all copies.
+    """Map indices of nodes, sources and so on in one copy to the network of all copies.
 
     `sources` and `connections`, (copies, n) int64, have the numbers of a copy's sources and
     connections.
@@ -521,10 +525,9 @@ class Copies:
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
     def places(self, field: Field) -> np.ndarray | None:
-        """Return the indices that the entries of a field have in the state of all copies.
+        """Return where the entries of a field are in the state of all copies, (copies, m) int64.
 
-        They are (copies, m) int64, or None if the entries of each copy follow those of the copy
-        before.
+        None means that the entries of each copy follow those of the copy before.
         """
         key = field.per, field.kind
         if key not in self._known:
@@ -578,7 +581,7 @@ class Copies:
 
 
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return the indices of the entries of ranges in the state of all copies, (copies, m) int64.
+    """Return where the entries of some ranges are in the state of all copies, (copies, m) int64.
 
     `first` has the bounds of the ranges in one copy. `begin`, (copies, ranges), has the first entry
     of each range in each copy.
