@@ -1,4 +1,4 @@
-"""`ArenaRun`: a run on a device; its variables are in arenas, see `engines.device_state`."""
+"""`ArenaRun`: a run on a device, with its variables in arenas, see `engines.device_state`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _follows = ContextVar("_follows", default=False)
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Do not put the start of runs on the device: a state is loaded before they advance."""
+    """Make runs whose start is not copied to the device, as a saved state is loaded next."""
     token = _follows.set(True)
     try:
         yield
@@ -61,7 +61,7 @@ def state_follows() -> Iterator[None]:
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
-    """Wait; return values of a device's array, (1, r); only the range between them is read."""
+    """Wait; return entries of a device array, (1, r); only the range around them is read."""
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
@@ -69,7 +69,7 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
 
 
 def _usual_spikes(model: Model, chunk: int) -> int:
-    """Return the default room for events of a chunk."""
+    """Return the default capacity for the events of a chunk."""
     detectors = len(model.sources.detector_node)
     often = min(detectors * (chunk // 2 + 1) * model.on_grid, MOST_SPIKES)
     usual = max(_SPIKES, often)
@@ -115,17 +115,17 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def put_matrix(self) -> None:
-        """Put constant arrays on the device, and set `place`."""
+        """Copy constant arrays to the device, and set `place`."""
 
     @abstractmethod
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Put the voltages on the device, and return the arenas, still on the host."""
+        """Copy the voltages to the device; return the arenas, which are still on the host."""
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
         """Replace the values of the model `before`; return False if another run is needed.
 
-        `fill` follows.
+        `fill` is called next.
         """
 
     def renew_constants(self) -> bool:
@@ -133,26 +133,26 @@ class ArenaKernels(ABC):
         return False
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return all places where the kernels keep a parameter; empty if it cannot change.
+        """Return all device arrays where the kernels keep a parameter; empty if it cannot change.
 
-        `in_arenas` are the places in the arenas.
+        `in_arenas` are its storages in the arenas.
         """
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Note that a parameter of kind `k` has new values in its `storage`."""
+        """Learn that a parameter of kind `k` has new values in its `storage`."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""
         return [self.v[0]]
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:  # noqa: B027 - most keep all
-        """Set the arrays of a saved state that the kernels do not keep."""
+        """Set the arrays of a saved state that the kernels do not compute."""
 
     # -- kernels -------------------------------------------------------------------------------
 
     def suit(self, variables: Variables) -> bool:
-        """Return whether the kernels stay the same for these values, if the arenas do."""
+        """Return whether the kernels can also use these values, in arenas of the same shape."""
         return False
 
     @abstractmethod
@@ -161,7 +161,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def bind(self) -> None:
-        """Set the arrays on the device as arguments of the kernels."""
+        """Pass the arrays on the device to the kernels as arguments."""
 
     @abstractmethod
     def advance(self, first: int, count: int, row: int) -> None:
@@ -169,7 +169,7 @@ class ArenaKernels(ABC):
 
 
 class ArenaRun:
-    """Advance a model whose variables are in arenas on a device, with its `kernels`.
+    """Advance a model on a device with `kernels`, its variables in arenas.
 
     INITIAL blocks run on the host, in NumPy: a device's `exp` has other bits, and all engines start
     from the same state. If the start depends on a changed value, `restart` runs the blocks and
@@ -239,7 +239,7 @@ class ArenaRun:
 
     @property
     def in_place(self) -> bool:
-        """Whether parameters change where they are stored; parameters of copies do not."""
+        """Whether parameters can change where they are stored; not in identical copies."""
         return self.model.copies == 1
 
     # -- the start -----------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class ArenaRun:
         self.rows.take_model(model)
 
     def reset(self) -> bool:
-        """Return to the copies of the start on the device; False if there are none."""
+        """Go back to the start if the device has a copy of it, and return whether it has."""
         plastic = self.grid is not None and self.grid.plasticity is not None
         waits = _follows.get() or self.state.waiting is not None
         if waits or plastic or not self.start.restore():
@@ -283,14 +283,14 @@ class ArenaRun:
         return [*arenas, *self.kernels.voltage_arrays(), *grid]
 
     def _begin(self, model: Model, host: Reference) -> None:
-        """Go to t = 0 of a model; `host` is there, with one copy of the model."""
+        """Go to t = 0 of a model; `host` has run the INITIAL blocks of one copy."""
         self.model = model
         self.events.early = early = chunk_of_all(host.end(), model)
         self.start.begin(host, early)
         self._use(host.variables)
 
     def _use(self, variables: Variables) -> None:
-        """Continue from these variables; `ready` copies them to the device, for copies later."""
+        """Continue from these variables, which `ready` copies to the device; later for copies."""
         self.state.next_step, self.state.waiting = -1, variables
         if self.model.copies == 1 and not _follows.get():
             self.ready()
@@ -352,7 +352,7 @@ class ArenaRun:
         self.ready()
 
     def _room_for(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Make room for rows of samples, and return each source's view."""
+        """Allocate rows for the records of `sources`, and return each source's `View`."""
         self.want(sources)
         self.kernels.is_bound, state = False, self.state
         owners = [owner_of(s, state.variables, state.layout) for s in sources if s.kind != VOLTAGE]
@@ -407,7 +407,7 @@ class ArenaRun:
         return self.ending.mark()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, also for arrays that `end` reads; return when the queue reached marks, s."""
+        """Wait, also for arrays that `end` reads; return when the queue reached each mark, s."""
         arrays = self.state.failed, *self.detected.counts, *self.rows.arrays
         return self.ending.seconds(marks, arrays)
 
@@ -423,7 +423,7 @@ class ArenaRun:
     # -- records -------------------------------------------------------------------------------
 
     def want(self, sources: Sequence[Record]) -> None:
-        """Build other kernels if these do not compute all recorded outputs."""
+        """Build other kernels if the present ones do not compute all recorded outputs."""
         if wanted_outputs(self.model, sources) != self.start.wanted:
             waiting, saved = self.state.waiting, None
             if self.start.is_left:
@@ -486,7 +486,7 @@ class ArenaRun:
         return values_of(self.kernels.v[0], self.queue)[places]
 
     def weights(self) -> np.ndarray:
-        """Return the present weights of connections on the grid, then at exact times, (w,)."""
+        """Return the weights of connections in whole steps, then of those at exact times, (w,)."""
         self.ready()
         on_grid = np.zeros(0) if self.grid is None else self.grid.weights()
         return np.append(on_grid, self.state.arenas["mem"].get("weight").astype(np.float64))

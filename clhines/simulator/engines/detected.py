@@ -1,4 +1,4 @@
-"""Events of a chunk, as its end reads them from the device: at exact times, or in whole steps."""
+"""The events of a chunk of steps, read from the device: at exact times, or in whole steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clhines.simulator.state.sources import Wires
 
 
 class TimedEvents:
-    """Events that kernels list with their times."""
+    """Read events that kernels list with their times."""
 
     def __init__(self, events: EventList, state: DeviceState, wires: Wires) -> None:
         self._events, self._state, self._wires = events, state, wires
@@ -29,7 +29,7 @@ class TimedEvents:
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, ending: Ending, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return a chunk with the events since `empty`. InputError if one was lost."""
+        """Wait; return a chunk with the events since `empty`. InputError if an event was lost."""
         events, model = self._events, self._state.variables.model
         if self._wires.num_targets:
             check_events(model, int(ending.values_of(self._state.error)[0]))
@@ -54,7 +54,10 @@ class TimedEvents:
 
 
 class StepSpikes:
-    """Spikes in whole steps, in the list of the `grid`; `split`: each rank keeps its own."""
+    """Read spikes in whole steps from the list of the `grid`.
+
+    With `split`, ranks exchange spikes and each has its own already.
+    """
 
     def __init__(self, events: EventList, grid: Grid, split: bool) -> None:
         self._events, self._grid, self._split = events, grid, split
@@ -69,7 +72,7 @@ class StepSpikes:
         return [self._grid.spikes.count]
 
     def chunk(self, ending: Ending, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return a chunk with the spikes since `Grid.empty`, first those of the start."""
+        """Wait; return a chunk with the spikes of the start and of the steps since `Grid.empty`."""
         spikes, dt = self._grid.spikes, self._grid.model.dt
         count = int(ending.values_of(spikes.count)[0])
         spikes.known_empty = not count

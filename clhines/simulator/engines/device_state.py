@@ -64,7 +64,7 @@ class DeviceState:
     def put(
         self, variables: Variables, arenas: dict[str, Arena], layout: Layout, same: bool
     ) -> None:
-        """Copy variables to the device; with the `same` regions as before, to the same arrays."""
+        """Copy variables to the device; reuse arrays if their regions are the `same` as before."""
         before = self.arenas if same else {}
         self.variables, self.arenas, self.layout = variables, arenas, layout
         for name, arena in arenas.items():
@@ -85,9 +85,9 @@ class DeviceState:
     def places_of(
         self, records: Sequence[Record], place: Callable[[], np.ndarray]
     ) -> list[tuple[str, np.ndarray]]:
-        """Return the array (``v`` or ``mem``) and the indices in it of each record's values.
+        """Return for each record the array (``v`` or ``mem``) and the indices of its values.
 
-        `place` returns the place of each node among the voltages.
+        `place` returns the index of each node among the voltages.
         """
         return locations(records, self.variables, self.arenas, place, self.layout)
 
@@ -120,7 +120,7 @@ class DeviceState:
     # -- events --------------------------------------------------------------------------------
 
     def play_from(self, step: int, dt: float) -> None:
-        """Set how many entries of each played value precede a step, if events read one."""
+        """Set how many entries of each played value precede a step, if events read any."""
         ints = self.arenas["ints"]
         if "played_next" not in ints.offset:
             return
@@ -136,6 +136,6 @@ class DeviceState:
 
 
 def shape_of(variables: Variables, arenas: dict[str, Arena]) -> tuple[object, ...]:
-    """Return a key: kernels that were compiled for equal keys can use the same arrays."""
+    """Return a key; kernels that were compiled for an equal key can use the same arrays."""
     regions = {name: arena.offset for name, arena in arenas.items()}
     return regions, variables.singles, variables.wanted, has_constants(variables.once)

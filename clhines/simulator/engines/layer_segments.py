@@ -1,7 +1,8 @@
-"""Solve layers by segments: each lane solves for the potentials of a segment of columns.
+"""Solve extracellular layers by segments: a lane solves for the potentials of some columns.
 
-A cell's columns are a tree (`simulator.model.layers`). It is cut into segments of its branches,
-which are contracted in rounds as in `solver.plan.by_segment.schedule`.
+A *column* is a node with its extracellular layers. A cell's columns are a tree
+(`simulator.model.layers`). It is cut into segments of its branches, which are contracted in rounds
+as in `solver.plan.by_segment.schedule`.
 
 1. A lane eliminates the columns of its segment except the last one, star to mesh. The last column
 keeps its sums, and conductances from each of its potentials to each of the parent's last column. A
@@ -13,8 +14,8 @@ a column needs few factors, which stay in registers.
     parent's last column  o===[o  o  o  o]   step 1: conductances (=) from each column to it
                               1  2  3  last
 
-Nothing is subtracted. v changes in place. A cell's places are row by row: in a row all lanes' first
-columns, then their second ones, and so on.
+Nothing is subtracted. v changes in place. Device arrays are row by row: a row has the first columns
+of all lanes of a cell, the next row their second columns, and so on.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class LayerSegmentsSpec(TemplateSpec):
 
 
 def segments_of(model: Model, dtype: np.dtype, limits: Limits) -> LayerSegments | None:
-    """Return a model's layers by segments; None if its cells do not fit a device."""
+    """Plan a model's extracellular layers by segments; None if its cells do not fit a device."""
     layers = model.once.layers
     assert layers is not None
     forest = Forest(layers.parent, layers.of_cells)
@@ -106,9 +107,9 @@ def segments_of(model: Model, dtype: np.dtype, limits: Limits) -> LayerSegments 
 
 
 class LayerSegments:
-    """A model's layers by segments; `size`: columns per segment, lanes per cell.
+    """A model's layers by segments; `size` is (columns per segment, lanes per cell).
 
-    `gather`, (places,), has the node at each place, -1 for none.
+    `gather`, (places,), has the node at each device index, -1 for none.
     """
 
     def __init__(
@@ -146,9 +147,9 @@ class LayerSegments:
         self.gather = np.where(node < 0, -1, node + n).reshape(-1)
 
     def _columns(self, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-        """Return the column at each place of each tree, and the column whose `axial` ties it on.
+        """Return the column at each index of each tree, and which column's `axial` connects to it.
 
-        Ties have one more row, from segments to their parents; -1 for none.
+        The second array has one more row, from segments to their parents; -1 for none.
         """
         lanes, trees, spec = self._lanes, forest.trees, self.spec
         length, tree = lanes.length, lanes.template
@@ -162,7 +163,7 @@ class LayerSegments:
         return column, tie
 
     def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each cell's kind, and a cell of each: with equal shape and conductances."""
+        """Group cells of equal shape and conductances; return cells' groups, and a cell of each."""
         layers, numbers, kind = self._layers, dict[tuple[Any, ...], int](), list[int]()
         first = list[int]()
         for cell, (begin, end) in enumerate(

@@ -1,4 +1,4 @@
-"""The reference engine: NumPy in float64, the oracle of engines on devices."""
+"""The engine `reference`: NumPy in float64, the oracle of the engines on devices."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
 def refusal_flags(
     mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
 ) -> list[tuple[int, np.ndarray]]:
-    """Return the number of each refused condition, and where it holds: once or by instance."""
+    """Return (number, condition) for each refusal: the condition once, or by instance."""
     arguments = mechanism.calls(block)
     inputs = [a.name for a in arguments if a.direction == "in"]
     reasons = [int(a.name) for a in arguments if a.direction == "out"]
@@ -195,7 +195,7 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def neighbours(parents: np.ndarray) -> np.ndarray:
-    """Return parent, first child and parent's next child of each node or -1, (3, n) int64.
+    """Return parent, first child and next sibling of each node, -1 for none, (3, n) int64.
 
     The children of a node ascend.
     """
@@ -212,9 +212,10 @@ def neighbours(parents: np.ndarray) -> np.ndarray:
 
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the three `neighbours` of the node at each place, as places, (3, places) int32.
+    """Return the three `neighbours` of each node as device indices, (3, places) int32.
 
-    `place` numbers each node, `gather` has the node at each place. -1 stands for no neighbour.
+    `place` has the device index of each node, `gather` the node at each device index. -1 stands for
+    no neighbour.
     """
     nodes = neighbours(forest.parent)
     placed = np.where(nodes < 0, -1, place[nodes])
@@ -241,7 +242,7 @@ Wanted = Sequence[tuple[str, ...]]  # outputs to compute, by kind
 
 
 class Clock:
-    """NEURON's time, ms: each step adds two half steps."""
+    """NEURON's time, ms, rounded as there: each step adds two half steps."""
 
     def __init__(self, dt: float) -> None:
         self._dt, self._step, self._t = dt, 0, 0.0
@@ -259,7 +260,7 @@ class Clock:
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the recorded outputs of each kind, in its order, and the current last."""
+    """Return the recorded outputs of each kind, in the kind's order, and the current last."""
     recorded = {(r.kind, r.name) for r in records}
     current = {r.kind for r in records if is_current(r, model)}
     return tuple(
@@ -274,7 +275,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 def without_outputs(
     model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Return samples at t = 0 after a load: NaN for outputs, which steps set and no state keeps."""
+    """Replace samples of outputs by NaN at t = 0 after a load, as no state keeps them."""
     remaining = list(samples)
     for k, r in enumerate(records):
         if r.kind < 0:
@@ -288,7 +289,7 @@ def without_outputs(
 class Reference(PartRun):
     """Advance a model in NumPy.
 
-    If the model is the share of a rank, `decisions` are the choices made for the whole network.
+    If the model is one rank's part, `decisions` are the choices made for the whole network.
     """
 
     def __init__(
@@ -320,7 +321,7 @@ class Reference(PartRun):
         return start_model(self.model, self._wires, wanted, self._decisions)
 
     def want(self, records: Sequence[Record]) -> None:
-        """Compute the recorded outputs from now on; before the first step, at t = 0 too."""
+        """Compute recorded outputs from now on; before the first step also at t = 0."""
         wanted = wanted_outputs(self.model, records)
         if wanted == tuple(self.variables.wanted):
             return
@@ -421,7 +422,7 @@ class Reference(PartRun):
         return dv
 
     def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
-        """Note diagonal, voltages and their change, for gradients."""
+        """Do nothing; gradients override it, to record diagonal, voltages and their change."""
 
     # -- other ranks ---------------------------------------------------------------------------
 

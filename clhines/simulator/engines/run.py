@@ -74,11 +74,11 @@ class Run(Protocol):
         """Advance steps `first` to ``first + count - 1``; record the first of them in row `row`."""
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver the spikes of steps `first` to ``first + count - 1``, the last ones advanced."""
+        """Deliver the spikes of the steps, `count` from `first` on, that were advanced last."""
         return
 
     def mark(self) -> Mark:
-        """Return a mark of the present end of the queue, for `seconds`."""
+        """Mark the present end of the queue; `seconds` tells when the queue reached it."""
         return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
@@ -123,10 +123,10 @@ class Restarts(Protocol):
 
 
 class PartRun(Run, Protocol):
-    """A run of a rank's share, which exchanges events with other ranks."""
+    """A run of one rank's part of a network, which exchanges events with other ranks."""
 
     def early_sources(self) -> np.ndarray:
-        """Return the sources of the share that are above their thresholds at t = 0, (k,).
+        """Return the sources of this rank that are above their thresholds at t = 0, (k,).
 
         A second call returns none.
         """
@@ -134,7 +134,7 @@ class PartRun(Run, Protocol):
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far.
 
-        The function returns cells and steps of their new spikes.
+        The function returns cells and steps of the spikes since the last such call.
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
@@ -149,7 +149,7 @@ class PartRun(Run, Protocol):
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far.
 
-        The function returns sources and times, ms, of their new events.
+        The function returns sources and times, ms, of the events since the last such call.
         """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
@@ -164,7 +164,7 @@ MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user
 
 @dataclass(eq=False)
 class Job:
-    """The argument of engines: a model, or a rank's share of one, and how to advance it."""
+    """The argument of engines: a model, or one rank's part of it, and how to advance it."""
 
     model: Model
     request: Request
@@ -188,12 +188,12 @@ class Job:
         return self.model.apart
 
     def check(self, family: str) -> None:
-        """Refuse an engine that ``auto`` tries if the device fails its self-test."""
+        """Raise InputError if ``auto`` tries an engine whose self-test fails on the device."""
         if not self.requested and not trust.is_right(self.queue.device, family, self.request.dtype):
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
     def of_user(self) -> Run:
-        """Return the run of a user's engine, such as an `ArenaRun`."""
+        """Make the run of a user's engine, and check that it has all methods of `Run`."""
         assert callable(self.request.engine)
         run: object = self.request.engine(self)
         missing = [name for name in _METHODS if not callable(getattr(run, name, None))]
@@ -240,7 +240,7 @@ def take_chunk(
 
 @contextmanager
 def naming_memory(what: object, steps: int) -> Iterator[None]:
-    """Turn OpenCL's memory errors into one that names the purpose."""
+    """Convert OpenCL's memory errors into an error that says what the memory was for."""
     try:
         yield
     except (cl.MemoryError, cl.LogicError) as error:
@@ -256,7 +256,7 @@ MOST_SPIKES = 1 << 24  # most events in the list of a chunk
 
 
 class Ending:
-    """The end of a chunk: one wait for its times and for all small arrays that the host reads."""
+    """Wait once at the end of a chunk, for its times and all small arrays that the host reads."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False
@@ -271,7 +271,7 @@ class Ending:
         return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
-        """Wait; return the times of marks, s; `values_of` then has the small ones of `arrays`."""
+        """Wait; return the times of marks, s. `values_of` then has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:
             return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]

@@ -40,7 +40,7 @@ class Start:
         self._changed.clear()
 
     def leave(self) -> None:
-        """Note that a state replaces the start, on the host too."""
+        """Note that a loaded state replaces the start, also on the host."""
         self.is_left = self.host.has_advanced = True
 
     @property
@@ -84,10 +84,10 @@ class Start:
         return bool(self._copies)
 
     def copy_of(self, array: cla.Array) -> cla.Array | None:
-        """Return the copy of an array on the device, None if there is none."""
+        """Return the device's copy of an array, or None if there is none."""
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         return next((copy for changing, copy in pairs if changing is array), None)
 
     def forget(self) -> None:
-        """Drop the copies, because the arrays are others now."""
+        """Drop the copies, because the run has new arrays."""
         self._copies = []

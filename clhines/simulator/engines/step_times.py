@@ -12,11 +12,11 @@ MOST_STEPS = 1024  # times on the device at once
 
 
 class StepTimes:
-    """A device's step counter, and the begins of `MOST_STEPS` steps.
+    """A device's step counter, and when each of `MOST_STEPS` steps begins.
 
     `begin` has the times of `steps`, ms, as `instant`. `state`, (4,) int32, has the first step on
-    the device, its row, and the next step's offset, twice: kernels before the solve read the first
-    and set the second, a step's last kernel does the reverse.
+    the device, its row of records, and the offset of the next step, twice: kernels before the solve
+    read the first offset and set the second, a step's last kernel does the reverse.
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
@@ -26,7 +26,7 @@ class StepTimes:
         self.forget()
 
     def forget(self) -> None:
-        """Write everything to the device again the next time."""
+        """Assume that the device has no times, so that the next call writes them."""
         self.steps, self._counted = range(0), (-1, -1, -1)
 
     def put(self, first: int, count: int) -> None:
@@ -39,7 +39,7 @@ class StepTimes:
         self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
 
     def count_from(self, first: int, row: int, count: int) -> None:
-        """Let the device count steps from `first`, which is recorded in `row`."""
+        """Let the device count steps from step `first` on, which is recorded in `row`."""
         self.put(first, count)
         begin = self.steps.start
         now = begin, row - (first - begin), first - begin

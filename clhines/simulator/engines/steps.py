@@ -1,4 +1,7 @@
-"""Steps: a few kernels per step around the solve; cells of any size, any method of the solver."""
+"""The engine `steps`: a few kernels per step around the solve, for cells of any size.
+
+Any method of the solver can be used.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,7 @@ class DiffusionSpec(TemplateSpec):
 
 
 class Diffusing:
-    """Solves for states that diffuse along cells; the trees of all states are one batch."""
+    """Solve for states that diffuse along cells; the trees of all states are one batch."""
 
     def __init__(self, run: ArenaRun) -> None:
         self._run = run
@@ -167,7 +170,7 @@ class Diffusing:
 class LayersSpec(TemplateSpec):
     """Parameters of ``layers.mako``.
 
-    A column is a node with its extracellular layers, and has `rows` potentials. The arrays of
+    A *column* is a node with its extracellular layers, and has `rows` potentials. The arrays of
     `lanes` cells are interleaved.
     """
 
@@ -188,7 +191,7 @@ class LayersSpec(TemplateSpec):
 
 
 def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the argument `code` of ``layers.mako``: each column's parent and waiting sums.
+    """Return the packed argument `code` of ``layers.mako``: each column's parent and waiting sums.
 
     `numbers` are the indices of the columns in their cells.
     """
@@ -204,9 +207,9 @@ def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 class Surrounded:
-    """Solves for cells with extracellular layers, a cell per work-item.
+    """Solve for cells with extracellular layers, a cell per work-item.
 
-    On GPUs the columns of 32 cells are side by side.
+    On GPUs the columns of 32 cells are interleaved.
     """
 
     def __init__(self, run: ArenaRun, place: np.ndarray) -> None:
@@ -267,7 +270,7 @@ def _check_bins(model: Model) -> None:
 
 
 def _segments_of(run: ArenaRun) -> LayerSegments | None:
-    """Return a model's layers by segments; None if `Surrounded` has to solve for them."""
+    """Plan extracellular layers by segments; None if `Surrounded` has to solve for them."""
     once, least = run.model.once, BY_SEGMENT[devices.is_cpu(run.device)]
     assert once.layers is not None
     if least is None or int(np.diff(once.layers.of_cells).max()) < least:
@@ -343,7 +346,7 @@ class Steps(ArenaKernels):
 
     @property
     def _num_places(self) -> int:
-        """Number of places; with segments, of active nodes: a step begins with a work-item each."""
+        """Number of work-items that begin a step: per node, with segments per active node."""
         return self.places if self._segments is None else self.layout.count
 
     @property
@@ -352,7 +355,7 @@ class Steps(ArenaKernels):
         return self._to_device_order if self._tiler is None else self._tiler.pack
 
     def _to_device_order(self, values: np.ndarray) -> cla.Array:
-        """Return values of all nodes in the order of `gather`, 0 at places without a node."""
+        """Copy values of all nodes to the device in the order of `gather`, 0 for padding."""
         if self._segments is None:
             return self.solver.to_device_order(values)
         packed = np.where(self.gather < 0, 0, values[self.gather])
@@ -370,13 +373,13 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """Whether the kernels stay the same; not with copies, whose places `compile` finds."""
+        """Whether the kernels stay the same; not with copies, as `compile` finds their nodes."""
         return self._tiler is None
 
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Return voltages on the device: `v` in the order of places, then those of other ranks."""
+        """Copy voltages to the device: `v` in device order, then voltages of other ranks."""
         packed = pack(v)
         if not len(remote):
             return packed
@@ -424,7 +427,7 @@ class Steps(ArenaKernels):
         self._launches = [self._launches_of(shared, *pair, diffusion) for pair in voltages]
 
     def _ending_nodes(self) -> np.ndarray:
-        """Return the numbers of active nodes with anything to do at the end of a step."""
+        """Return the active nodes, as numbers, that have work at the end of a step."""
         model, once = self.model, self.model.once
         if int(self.run.rows.arguments["num_mem"]) or model.played:
             return np.arange(self.layout.count)

@@ -55,7 +55,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait; return sources and times of events `begin` to `end`, and of the events at t = 0."""
+        """Wait; return sources and times of the events at t = 0, and of events `begin` to `end`."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
@@ -124,7 +124,7 @@ class EventList:
 
 @dataclass(frozen=True)
 class TakenSpec(TemplateSpec):
-    """``taken.mako``: its kernels use these `regions` of the arenas ``clock`` and ``ints``."""
+    """``taken.mako``, whose kernels use these `regions` of the arenas ``clock`` and ``ints``."""
 
     template: ClassVar[str] = "simulator/taken"
     regions: ClassVar[tuple[str, ...]] = (
@@ -140,9 +140,9 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Puts events of other ranks into the rings of their sources on a device.
+    """Put events of other ranks into the rings of their sources on a device.
 
-    It takes one copy, one kernel and no wait. The copy has times, float64, then sources and the
+    It needs one copy, one kernel and no wait. The copy has times, float64, then sources and the
     index of each source's first time, int32. `most` is the device's largest work-group.
     """
 

@@ -28,7 +28,7 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
 
 class HostEvents:
-    """Delivers events at exact times; `emitted` collects sources and times of the events sent."""
+    """Deliver events at exact times in NumPy; `emitted` collects the events that are sent."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables, self.emitted = variables, Emitted()
@@ -206,8 +206,8 @@ class HostEvents:
     ) -> bool:
         """Deliver to each instance of kind k its next event, if it is due by `until`.
 
-        `next_events` are the connections with a due event, and the times at which it is due and was
-        sent. Return whether any instance received an event.
+        `next_events` are the connections with a due event, and the times at which the event is due
+        and was sent. Return whether any instance received an event.
         """
         variables, wires = self.variables, self.variables.wires
         count, queue = variables.model.kinds[k].count, variables.queues[k]
@@ -266,7 +266,7 @@ class HostEvents:
     def _steer(
         self, k: int, name: str, instances: np.ndarray, t: np.ndarray, call: BlockCall
     ) -> None:
-        """Set the weights to which a pointer points, and keep the times of the changes."""
+        """Set the weights to which a pointer points, and store the times of the changes."""
         model, weight = self.variables.model, self.variables.exact.weight
         to, new = model.steered[k, name], call.results["steer", name]
         place = to.places(model)[instances]
@@ -391,7 +391,7 @@ class HostEvents:
         return fired
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
-        """Deliver the events of conditions that `_fired` returned and that were not armed again."""
+        """Deliver the events of the conditions `fired`, unless their instance was armed again."""
         for k, instances, fire in fired:
             none = np.full(len(instances), -1)
             for w, flag in enumerate(self.net(k).watch_flags):

@@ -42,8 +42,8 @@ NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, number of 
 class Tables:
     """The arrays of connections on a device, each made when it is used first.
 
-    Weights are in the order of `GridConnections`' rows, or, if `place` is not None, at the places
-    that it has for the rows' positions.
+    Weights are in the order of the rows of `GridConnections`; if `place` is not None, the weight at
+    row position i is at ``place[i]`` in memory.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Tables:
         return values
 
     def where(self, rows: np.ndarray) -> np.ndarray:
-        """Return the places in memory of the weights at these positions in the rows."""
+        """Return where in memory the weights at these row positions are."""
         return rows if self.place is None else self.place[rows]
 
     @cached_property
@@ -78,7 +78,7 @@ class Tables:
 
     @cached_property
     def offset(self) -> cla.Array:
-        """The place of each connection's sum in the ring buffer, relative to the current slot."""
+        """Index of each connection's sum in the ring buffer, relative to the current slot."""
         c = self.connections
         offset = each(lambda delay: delay * np.int32(self.num_targets), c.delay) + c.target
         return to_device(self.queue, c.by_rows(offset), np.int32)
@@ -110,7 +110,7 @@ class Tables:
     def pulled(self) -> list[cla.Array]:
         """The tables of the backward rows, by which targets find their connections.
 
-        The first connection of each target; the source, the delay and the weight's place of each
+        The first connection of each target; source, delay and index of the weight of each
         connection.
         """
         c = self.connections
@@ -122,7 +122,7 @@ class Tables:
 
 
 def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sources and steps of `count` different random spikes in some steps from 0 on."""
+    """Return the sources and steps of `count` different random spikes in steps 0 to `steps` - 1."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
     return pick % max(1, sources), pick // max(1, sources)
 
@@ -176,7 +176,7 @@ class DeliverSpec(TemplateSpec):
 
     @property
     def placed(self) -> bool:
-        """Whether the kernel reads where the sum of each connection is in the ring buffer."""
+        """Whether the kernel reads the ring buffer index of each connection's sum."""
         return not self.staged
 
 
@@ -189,7 +189,7 @@ _TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 
 
 class Delivery:
-    """Adds the weights of connections whose source has spiked to the sums of their targets.
+    """Add the weights of connections whose source has spiked to the sums of their targets.
 
     `enqueue` reads a list of spikes on the device, to which the kernels of a step append:
     `spike_source` and `spike_step`, (capacity,) int32, and `spike_count`, (1,) int32, in any order.
@@ -200,7 +200,7 @@ class Delivery:
     is one of `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest
     (see `tune`); devices without 64-bit atomics support ``pull`` only. `external` and `largest` are
     arguments of `GridConnections.scale`; `scale` replaces the unit that it returns. `columns` and
-    `work_group` replace the defaults of `DeliverSpec`. `place`, (k,), has the place in memory of
+    `work_group` replace the defaults of `DeliverSpec`. `place`, (k,), has the index in memory of
     the weight at each position of the rows (`simulator.events.weight_order`).
 
     A sum times `incoming_scale`, a power of two, is a weight. `seconds` has the measured time of
@@ -304,9 +304,9 @@ class Delivery:
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """The marks in the list of spikes, on the device, and which mark is in use.
+        """The array of marks in the list of spikes, and which mark, 0 or 1, is in use.
 
-        Mark 0 or 1 has the index of the first new spike.
+        A mark has the index of the first new spike.
         """
         return self._marks, self._turn
 

@@ -33,7 +33,7 @@ class EventsSpec(TemplateSpec):
 
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum events from outside; return step, target and weight, int64 in units of `scale`."""
+    """Sum external events; return step, target and weight, int64 in units of `scale`."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     weight = np.zeros(len(key), np.int64)
@@ -110,7 +110,7 @@ class Grid:
             )
 
     def add_events(self, first: int, count: int) -> None:
-        """Enqueue the addition of events from outside due in steps `first` to `first + count`."""
+        """Enqueue the addition of external events due in steps `first` to ``first + count - 1``."""
         if not len(self._event_steps):
             return
         begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
@@ -141,8 +141,7 @@ class Grid:
     def tables(self) -> dict[str, cla.Array]:
         """The tables by which kernels find connections.
 
-        The first connection of each source; the weight of each connection, and the place of its
-        sum.
+        The first connection of each source; the weight and the sum's index of each connection.
         """
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables

@@ -105,22 +105,21 @@ class PlasticSpec(TemplateSpec):
         return [t for t in self.traces if t.side == side]
 
     def read(self, event: str) -> list[Trace]:
-        """Return the traces of cells, ``pre`` or ``post``, that connections read at an event."""
+        """Return the traces of cells that connections read at an event, ``pre`` or ``post``."""
         used = self.about.uses(event, "synapse")
         return [t for t in self.traces if t.name in used and t.side != "synapse"]
 
     def apart(self, event: str) -> bool:
         """Return whether connections read traces of the cell whose spike is the event.
 
-        A kernel of its own must then change these traces afterwards.
+        Another kernel must then change these traces afterwards.
         """
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
-        """Return the traces of connections that an event must update.
+        """Return the traces of connections that an event must update: all or none.
 
-        These are all of them if the event uses one, or if the weight changes between events; else
-        none.
+        It must if the event uses one, or if the weight changes between events.
         """
         used = self.about.uses(event, "synapse")
         traces = self.of_side("synapse")
@@ -134,12 +133,12 @@ class PlasticSpec(TemplateSpec):
 
 
 class Plasticity:
-    """Connections whose weights change with the spikes of both ends, on a device with float64.
+    """Plastic connections, whose weights change with the spikes of both ends, on a device.
 
-    Make `delivery` with ``largest=rule.max_weight(connections, plastic)``; otherwise its unit is
-    too fine. `cell_of_target` has the number as a source of each target's cell, or -1. `plastic`
-    selects the connections that the rule changes, in the order of the arguments of
-    `GridConnections`.
+    The device needs float64. Make `delivery` with ``largest=rule.max_weight(connections,
+    plastic)``; otherwise its unit is too fine. `cell_of_target` has the number as a source of each
+    target's cell, or -1. `plastic` selects the connections that the rule changes, in the order of
+    the arguments of `GridConnections`.
     """
 
     def __init__(
@@ -226,7 +225,7 @@ class Plasticity:
     ) -> list[tuple[launches.BoundKernel, int, int]]:
         """Return the kernels for spikes of sources or of targets, as `event` says.
 
-        With each: the work-groups for a row, and how many rows are handled at once.
+        With each come the number of work-groups for a row, and of rows handled at once.
         """
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
@@ -271,7 +270,7 @@ class Plasticity:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weights after the last events, (k,) float64, in the order of the calls."""
+        """Weights after the last events, (k,) float64, as `GridConnections` is given them."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:

@@ -45,7 +45,7 @@ class SpikeList:
 
 
 class Received:
-    """The spikes that a rank's device detects, and the spikes of all ranks to deliver there."""
+    """A rank's list of spikes, and the list of all ranks' spikes that its device delivers."""
 
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
         self.spikes, self.queue = spikes, queue
@@ -69,7 +69,10 @@ class Received:
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:
-        """Enqueue a read of new spikes; return a function that waits for them, one at a time."""
+        """Enqueue a read of new spikes; return a function that waits for them.
+
+        Only one such read may be pending.
+        """
         count, source = np.zeros(1, np.int32), self.spikes.count
         if self._side is not None:
             size = source.nbytes

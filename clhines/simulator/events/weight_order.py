@@ -18,28 +18,28 @@ CHUNK = 16  # weights of 8 bytes per GPU memory transaction (128 bytes)
 
 
 def group_numbers(*keys: np.ndarray) -> np.ndarray:
-    """Return the number of each synapse's group: synapses that agree in all keys, (k,) each."""
+    """Return the group of each synapse: synapses that agree in all keys, (k,) each."""
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
-    """Return the number of chunks that each group touches, summed over the groups.
+    """Return the number of chunks of memory that each group touches, summed over the groups.
 
-    `place` and `group` have the place and the group's number of each synapse, (k,).
+    `place` and `group` have the memory index and the group of each synapse, (k,).
     """
     return np.unique(np.stack([place // chunk, group]), axis=1).shape[1]
 
 
 def sorted_places(*keys: np.ndarray) -> np.ndarray:
-    """Return the place of each synapse after sorting by the keys, the first key first."""
+    """Return the index of each synapse after sorting by the keys, the first key first."""
     return inverse(np.lexsort(keys[::-1]))
 
 
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
-    """Return the places of synapses' weights in memory by the graph cut, (k,) int64.
+    """Return the memory index of each synapse's weight by the graph cut, (k,) int64.
 
     `forward` and `backward` have the number of each synapse's group: the synapses of a group are
-    read together by a spike of the source or of the target. Places fill chunks of `chunk` weights.
+    read together by a spike of the source or of the target. Chunks have `chunk` weights.
     """
     ends = np.stack([forward, backward + int(forward.max(initial=-1)) + 1]).astype(np.int64)
     count, vertices = len(forward), int(ends.max(initial=-1)) + 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RecordColumns:
-    """The nodes, instances or rows that a record's columns stand for; makes names on demand."""
+    """The nodes, instances or matrix rows of a record's columns; their names are made on demand."""
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # node in its cell, row, or instance

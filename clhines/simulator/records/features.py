@@ -84,7 +84,7 @@ class FeatureWindows:
 
 
 class HostFeatures:
-    """Computes features on the host, as `DeviceFeatures` does; it keeps all rows."""
+    """Compute features on the host, as `DeviceFeatures` does; all rows stay in memory."""
 
     def __init__(self, windows: FeatureWindows) -> None:
         self._windows, self._rows = windows, list[np.ndarray]()
@@ -104,7 +104,7 @@ class HostFeatures:
 
 
 class DeviceFeatures:
-    """Computes features on a device, from one chunk of rows after another."""
+    """Compute features on a device, from one chunk of rows after another."""
 
     def __init__(self, windows: FeatureWindows, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self._windows, self._queue, self._dtype = windows, queue, np.dtype(dtype)
@@ -121,7 +121,7 @@ class DeviceFeatures:
         self._make_room(_ROOM)
 
     def _empty_state(self) -> tuple[cla.Array, cla.Array]:
-        """Return memory for each trace's open segment and the trace's last three samples."""
+        """Allocate each trace's open segment and the trace's last three samples."""
         integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
 

@@ -1,4 +1,4 @@
-"""i_membrane: the current through a node's membrane.
+"""`i_membrane`: the current through a node's membrane.
 
 Current that flows into a node along the cell and out of electrodes leaves through its membrane:
 through capacitance, channels and synapses together. So it follows from the voltages at the node and
@@ -29,7 +29,7 @@ class Clamps:
 
 
 class Membrane:
-    """Computes membrane currents, nA and outward, from rows of voltages.
+    """Compute membrane currents, nA and outward, from rows of voltages.
 
     A row has the voltages of the `sampled` nodes. The axial connections of recorded node j are
     entries ``begin[j]:begin[j + 1]`` of `node_column` and `neighbour_column`, columns of both
@@ -87,11 +87,10 @@ class Membrane:
     def joints(
         self, order: np.ndarray, index: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the tables of connections and electrodes for recorded nodes in another order.
+        """Return the tables of axial connections and electrodes, for recorded nodes in an `order`.
 
-        They are `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and `clamp`.
-        Recorded nodes are in this `order`. If there is an `index`, column k of the voltages is
-        column ``index[k]``.
+        They are `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and `clamp`. If
+        there is an `index`, column k of the voltages is column ``index[k]``.
         """
         columns = self.neighbour_column, self.node_column
         neighbour, node = (a if index is None else index[a] for a in columns)
@@ -103,7 +102,7 @@ class Membrane:
         return begin, neighbour[at], node[at], self.g[at], clamp_begin, self.clamp[of_clamp]
 
     def _output(self, k: int) -> str:
-        """Return the variable by which an engine records an electrode's current.
+        """Return the variable with which an engine records an electrode's current.
 
         The result is empty if `_current` computes the current. InputError if neither is possible.
         """
@@ -150,9 +149,9 @@ class Membrane:
 
 
 def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return all axial connections, each from both of its nodes.
+    """Return all axial connections of all nodes, so each of them twice.
 
-    Of each: the node, the nodes with the voltages at its two ends, and its conductance, µS. In
+    For each: the node, the nodes with the voltages at its two ends, and its conductance, µS. In
     layers, current also flows from the enclosing nodes of both ends.
     """
     layers = model.layers

@@ -55,12 +55,12 @@ class Record:
 
     @property
     def values_per_step(self) -> int:
-        """Most values on the device per step of a chunk, approximately."""
+        """Approximate number of values on the device per step of a chunk."""
         per_place = 2 if self.kind == MEMBRANE else 1
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
-        """Return, for each row that a run from `begin` to `end` records, the steps before it."""
+        """Return for each row of a run from `begin` to `end` how many steps precede it."""
         first = begin + 1 if begin else 0
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
@@ -90,7 +90,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether a record is of the current of a mechanism that has no variable for it."""
+    """Whether a record is of a mechanism's current that is not one of its variables."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)

@@ -82,10 +82,10 @@ class ReducedSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Rows of a record on a device: columns of a (rows, stride) array, from `column` on.
+    """A record's rows on a device: columns of a (rows, stride) array, from `column` on.
 
-    `places` are the positions of the recorded nodes in the engine's order of nodes; None: the
-    engine does not tell. If the rows are `whole`, they have all nodes in that order.
+    `places` are the device indices of the recorded nodes; None: the engine does not tell. If the
+    rows are `whole`, they have all nodes in device order.
     """
 
     array: cla.Array
@@ -99,7 +99,7 @@ class View:
 
 
 class Reducer:
-    """Reduces the rows of one record.
+    """Reduce the rows of one record.
 
     Engines sample its `sources`, which are records, too: the record itself or, for a membrane
     current, voltages and currents of electrodes. If it is `plain`, it returns the rows as sampled.
@@ -121,7 +121,7 @@ class Reducer:
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """Return the record's values at the beginning of a step, (1, width), from `samples`.
 
-        Crossings in the step are found by comparison with them.
+        Crossings in the step are found by comparison with these values.
         """
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ class Reducer:
 
 
 def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: float) -> np.ndarray:
-    """Return the values of each column in a table, (most, width), ascending, then `fill`.
+    """Sort values into a table by column, (most, width), ascending; fill up with `fill`.
 
     `column` has the column of each value; `most` is the largest number of values in a column.
     """
@@ -241,7 +241,7 @@ class DeviceReducer(Reducer):
     def _of_places(self, view: View) -> tuple[list[cla.Array], cla.Array | None]:
         """Return the tables of `Membrane.joints`, and the matrix, for the columns of a view.
 
-        Before a linear combination, nodes are sorted by their places, so that neighbours in a whole
+        Before a linear combination, nodes are sorted by device index, so that neighbours in a whole
         row are read together. Rows that are not whole keep this order, so that sums have the same
         bits.
         """
@@ -337,7 +337,7 @@ class DeviceReducer(Reducer):
         recorded_rows: tuple[int, int, int],
         outputs: Sequence[np.ndarray],
     ) -> tuple[View, bool]:
-        """Compute membrane currents and linear combinations from sampled rows, if there are any.
+        """Compute membrane currents and linear combinations from sampled rows, if any are recorded.
 
         `recorded_rows` are the first, the interval and the number of recorded rows. Return the rows
         and whether they were computed.
@@ -429,7 +429,7 @@ _Kind = TypeVar("_Kind", bound=Reducer)
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers of a run's records. A record keeps its reducer from chunk to chunk."""
+    """The reducers of a run's records; a record has the same reducer in all chunks."""
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:
         self._make = make

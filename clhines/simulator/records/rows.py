@@ -22,7 +22,7 @@ Locations: TypeAlias = "list[tuple[str, np.ndarray]]"
 
 
 class RecordedRows:
-    """Memory for the rows of a run's records; kept while records are the same and rows fit.
+    """Memory for the rows of a run's records, reused while records are the same and rows fit.
 
     `whole_width` is the length of a row with all voltages; 0 if the kernels cannot write such rows.
     `arguments` are the kernels' arguments for the rows.
@@ -44,7 +44,7 @@ class RecordedRows:
         self.forget_room()
 
     def forget_room(self) -> None:
-        """Allocate memory again for the next chunk, because variables may lie elsewhere."""
+        """Allocate memory again for the next chunk, because variables may have moved."""
         self._begun = -1, list[Record]()  # allocated rows, and their records
         self._room, self._views = list[View](), list[View]()
         self._rows = -1
@@ -73,10 +73,10 @@ class RecordedRows:
     def allocate(
         self, rows: int, locations: Locations, owner: np.ndarray, num_owners: int
     ) -> list[View]:
-        """Set `arguments` for rows with the values of all sources, and return each source's view.
+        """Allocate rows for the values of all sources, set `arguments`, return each source's view.
 
         The work-items of `owner`, (m,), write the values in ``mem``. If most voltages are recorded,
-        for membrane currents alone, the rows have all voltages, in the order of places.
+        for membrane currents alone, the rows have all voltages, in device order.
         """
         index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
         columns = []
@@ -122,10 +122,7 @@ class RecordedRows:
 
     @property
     def _every(self) -> int:
-        """Interval in steps of the rows that the records need.
-
-        Engines need not write the rows between.
-        """
+        """Interval of the rows that the records need, steps; engines may omit rows between."""
         each = [reducer.record for reducer in self.reducers.each]
         return gcd(*(1 if r.reduce else r.every for r in each)) or 1
 
