@@ -83,7 +83,7 @@ class RunCourse:
         return result
 
     def _advance(self, count: int) -> None:
-        """Advance by `count` steps, and keep the results.
+        """Advance by `count` steps, and store the results.
 
         If this raises an error, the simulation has no valid state any more.
         """

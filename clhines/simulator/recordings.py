@@ -89,7 +89,7 @@ class Recordings:
     def first_values(self, records: list[Record], step: int) -> list[Chunk]:
         """Return a chunk with the records' values at t = 0, before the first step; else none.
 
-        Before any run, crossings take the values from which they start.
+        Before any run, crossings remember the values from which they start.
         """
         if step and not any(r.follows for r in records):
             return []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Refusal(NamedTuple):
-    """A sentence with fields in braces, and an alternative for the user; empty if there is none."""
+    """A sentence with fields in braces, and a way out for the user, empty if there is none."""
 
     sentence: str
     way_out: str = ""
@@ -49,7 +49,7 @@ def id_of(text: str) -> str:
 
 
 def sentence_of(error: Exception) -> Sentence:
-    """Return the sentence of the catalogue with which an error was raised, or its message."""
+    """Return the catalogue's sentence that an error was raised with, or the error's message."""
     first = error.args[0] if error.args else ""
     return first if isinstance(first, Sentence) else refusal("network.message", message=error)
 

@@ -193,7 +193,7 @@ class Result:
         ]
 
     def _short(self, k: int) -> str:
-        """Return a record's name for messages, with its number if it is not unique."""
+        """Return a record's name for messages, with its number if the name is not unique."""
         name = f"{k} {self.names[k]}" if self.names.count(self.names[k]) > 1 else self.names[k]
         return f"{name} (features)" if k in self.features else name
 
@@ -247,7 +247,7 @@ def joined_result(
     num_cells: int,
     dtype: np.dtype,
 ) -> Result:
-    """Join a run's chunks to a result; if the run has `failed`, leave out the steps after that.
+    """Join a run's chunks to a result; if the run has `failed`, drop the steps after the failure.
 
     `steps` counts steps before the run, until its failure or end, and until its requested end.
     Records have this `dtype`.

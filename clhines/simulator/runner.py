@@ -41,7 +41,7 @@ _changing: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_changing", defa
 
 @contextmanager
 def with_memory_for(mechanism: str, name: str) -> Iterator[None]:
-    """Give simulations that are made in this block memory for a parameter's value per instance.
+    """Make simulations in this block with memory for one value of a parameter per instance.
 
     Otherwise they would be planned again when the parameter is first set to several values.
     """
@@ -144,7 +144,7 @@ class Progress:
 
 @dataclass
 class PendingChanges:
-    """Changes of values that the run in use, or its model, does not have yet."""
+    """Changes of values that have not reached the run in use, or its model."""
 
     without_memory: list[str] = field(default_factory=list)  # parameters that need a new run
     initial_states: set[tuple[int, str]] = field(default_factory=set)  # group, state
@@ -155,7 +155,7 @@ class PendingChanges:
 
 
 class Runner:
-    """Holds the run of a simulation; `moved`: the run has left the start that it was made with."""
+    """The run of a simulation; `moved` says whether it has left its start."""
 
     def __init__(self, model: CurrentModel, ranks: Ranks, request: Request, overlap: bool) -> None:
         self.model, self.ranks, self.request, self.overlap = model, ranks, request, overlap
@@ -191,7 +191,7 @@ class Runner:
         self.model.replace(model)
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Let the run start again with a model that has other values; see `Restarts`.
+        """Start the run again with a model that has other values, see `Restarts`.
 
         Return False if the run cannot do this.
         """
@@ -205,9 +205,9 @@ class Runner:
         return True
 
     def reset(self) -> bool:
-        """Return to the start of the simulation, if the run has kept it; else return False.
+        """Return to the start of the simulation; return False if the run has not stored it.
 
-        A run that is still at its start keeps it now, for the next reset.
+        A run that is still at its start stores it now, for the next reset.
         """
         if not self.moved:
             if self.on_device is not None:

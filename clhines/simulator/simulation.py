@@ -599,9 +599,9 @@ def take_state(
     unit: float,
     spikes: UnderWay | None = None,
 ) -> None:
-    """Let a simulation continue at a step from a state of another run's `save`.
+    """Continue a simulation at a step from a state of another run's `save`.
 
-    `unit` is that of its pending events; `spikes` are those whose events may be pending.
+    `unit` is the unit of its pending events; `spikes` are the spikes whose events may be pending.
     """
     simulation._take_state(step, saved, unit, spikes)
 

@@ -33,7 +33,7 @@ _NAMES = "v_init", "weight", "events"  # of values that are not a group's
 
 
 class Updates:
-    """Sets new values in a simulation; see `Simulation.set` and `reset`."""
+    """Set new values in a simulation; see `Simulation.set` and `reset`."""
 
     def __init__(self, runner: Runner, progress: Progress, recordings: Recordings) -> None:
         self._runner, self._model = runner, runner.model
@@ -195,7 +195,7 @@ class Updates:
             raise
 
     def _put_weights(self, weight: np.ndarray) -> bool:
-        """Change weights and pending events on the device; False if it cannot."""
+        """Change weights and pending events on the device; return False if that is not possible."""
         run, device = self._runner.run, self._runner.on_device
         if device is None or weight.shape != self._model.compiled.connections.weight.shape:
             return False
@@ -262,7 +262,7 @@ class Updates:
     def settle(self, first_currents: bool = True) -> None:
         """Bring all changes to the run, before it is used.
 
-        With `first_currents`, renew also initial values that the first step sets again, such as
+        With `first_currents`, compute also initial values again that the first step sets, such as
         currents.
         """
         self._settle_values()
@@ -296,9 +296,9 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
 
 
 def _group_here(network: Network, group: object) -> Group:
-    """Return the group of `network` for a group of the user's.
+    """Return the group of `network` that stands for a user's group.
 
-    This may be a group of the network itself, or of a network from which it was branched.
+    The user's group belongs to the network itself, or to one from which it was branched.
     """
     if not isinstance(group, Group):
         raise InputError(

@@ -28,7 +28,7 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """What features need of m traces: times, stimuli, spikes, and sums in windows.
+    """Input of features for m traces: times, stimuli, spikes, and sums in windows.
 
     `t`, ms, are the times of all samples, ascending. For each trace, `peaks` has the samples of its
     spikes, and `minima` the sample of the minimum after each. A feature may need sums in windows of
@@ -67,7 +67,7 @@ class Traces:
         return np.where(begin < end, self._window(begin, end).largest, np.nan)
 
     def of(self, feature: Callable[[Traces], _Value]) -> _Value:
-        """Return a feature of these traces, which is computed once and then kept."""
+        """Return a feature of these traces, computed once."""
         if feature not in self.done:
             self.done[feature] = feature(self)
         return cast("_Value", self.done[feature])

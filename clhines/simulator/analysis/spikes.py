@@ -30,7 +30,7 @@ def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) 
 
 
 def summed(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the sum of ``v[k, begin[k]:end[k]]`` for each trace k, added in a kernel's order."""
+    """Sum ``v[k, begin[k]:end[k]]`` for each trace k, in the order in which a kernel adds."""
     sums, size = np.full(len(v), np.nan), v.shape[1] + 1
     windows, which = np.unique(begin * size + end, return_inverse=True)
     for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):

@@ -570,8 +570,7 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
     """Return the section to which each section is connected, and the position on it, 0 to 1.
 
-    If a section is connected to the beginning of another one, this is where the other one is
-    connected.
+    A section at the beginning of another one is connected where the other one is.
     """
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 
 def once(values: np.ndarray) -> np.ndarray:
-    """Return the first value, (1,), of a broadcast array, which stores only that; else all."""
+    """Return the only stored value, (1,), of a broadcast array, else the array itself."""
     return values[:1] if not values.strides[0] else values
 
 
@@ -30,9 +30,9 @@ def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
 
 
 def least_tied(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the smallest number in the component of each number, (count,) int64.
+    """Return the smallest number in each number's connected component, (count,) int64.
 
-    Pairs ``a[k], b[k]`` connect numbers 0 to count - 1 to components.
+    Pairs ``a[k], b[k]`` are the edges between the numbers 0 to count - 1.
     """
     least = np.arange(count)
     while True:

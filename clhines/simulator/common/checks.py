@@ -98,7 +98,7 @@ def spread(
 def broadcast(
     values_by_name: Mapping[str, object], units: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
-    """Broadcast arrays by name to 1-D arrays of equal length; `units` has those of texts."""
+    """Broadcast arrays by name to equal length, 1-D; `units` are for values that are texts."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
         for name, values in values_by_name.items()

@@ -1,4 +1,4 @@
-"""Objects that make attributes on demand, and values that copies repeat."""
+"""Objects whose attributes are made on demand, and arrays that repeat for copies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
 
 
 class Repeated:
-    """Repeats an array of one copy, or arrays by name, for `count` copies, when it is called.
+    """An array of one copy, or arrays by name, which a call repeats for `count` copies.
 
     From copy to copy `step` is added to an array of integers; single numbers stay.
     """
@@ -59,7 +59,7 @@ class Repeated:
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return the place of each item of each copy, (copies, m) int64.
+    """Return the index of each item of each copy, (copies, m) int64.
 
     The m items of a copy are in blocks of `sizes`; all copies of a block follow each other:
     ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``.

@@ -43,7 +43,7 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An open ``.npz`` file whose members are checked; `what` is expected, for messages."""
+    """An open ``.npz`` file whose members are checked; messages say that `what` was expected."""
 
     def __init__(self, path: PathLike, what: str) -> None:
         self.name, self._what = path_text(path), what

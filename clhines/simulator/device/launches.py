@@ -18,7 +18,7 @@ _WHOLE = int, np.integer
 
 
 class BoundKernel:
-    """A kernel with all its arguments; between launches, `change` sets those at `changing`."""
+    """A kernel with all its arguments; between launches, `change` sets the ones at `changing`."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ def bind(
     arguments: Mapping[str, KernelArgument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
-    """Bind arguments by the names in a spec; `changes` names the ones that `change` sets."""
+    """Bind arguments by the names in a spec; `change` can set those named in `changes`."""
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
     return BoundKernel(built, name, [arguments[n] for n in names], changing)

@@ -77,7 +77,7 @@ def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.
 
 
 class Reads:
-    """Copies small arrays to the host with one wait; arrays from `zeros` share a buffer."""
+    """Copy small arrays to the host with one wait; arrays from `zeros` share a buffer."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device

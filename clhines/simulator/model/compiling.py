@@ -248,7 +248,7 @@ def _second_order(value: object, exact: bool) -> bool:
 
 
 class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
-    """`Model.instances` of all copies of a network, in which each kind has one group."""
+    """`Model.instances` for identical copies of a network in which each kind has one group."""
 
     def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
         pairs = zip(once.instances, groups, strict=True)
@@ -495,7 +495,7 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
-    """Return the number as a source of each instance that sends events, an array for each kind.
+    """Return for each kind the source number of each instance that sends events.
 
     The number is -1 for instances that are no source.
     """

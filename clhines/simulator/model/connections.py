@@ -21,7 +21,7 @@ _KEYS = 1 << 16  # sort keys that NumPy counts instead of comparing: uint16
 
 
 class GridConnections:
-    """Connections from sources (cells) to targets (instances of mechanisms that receive events).
+    """Connections in whole steps, from sources (cells) to targets (instances that receive events).
 
     Engines store connections as compressed rows, one row for each source: sorted by source, then
     delay, then target, and equal ones in the order of the calls. So a spike reads the weights of
@@ -103,7 +103,7 @@ class GridConnections:
         )
 
     def _by_delay(self) -> np.ndarray:
-        """Return `order` for `_grouped` connections: sort by delay, some sources at a time."""
+        """Return `order` for `_grouped` connections: sort by delay, a few sources at a time."""
         order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):
@@ -151,7 +151,7 @@ class GridConnections:
         )
 
     def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
-        """Return the unit of integer weights: the finest in which the sum at no target overflows.
+        """Return the unit of integer weights: the smallest with which no target's sum overflows.
 
         It is a power of two. `external` is the largest sum of other events' magnitudes at each
         target in one step. `largest`, (k,), is the largest magnitude that each weight can reach, by
@@ -171,7 +171,7 @@ class GridConnections:
 
 
 def unit_of(total: float, most: float, target: int) -> float:
-    """Return the unit of `GridConnections.scale`; arguments are the results of its `most`."""
+    """Return the unit of `GridConnections.scale`; its arguments are the results of `most`."""
     if total == 0:
         return 2.0**-_LEAST_BITS
     if not math.isfinite(total):
@@ -189,7 +189,7 @@ def unit_of(total: float, most: float, target: int) -> float:
 
 
 def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:
-    """Return NumPy's bincount, (count,) float64 or int64, without copies of large arrays."""
+    """Compute `numpy.bincount`, (count,) float64 or int64, without copies of large arrays."""
     # values that are all the same are counted and multiplied: a sum has one rounding error
     if values is not None and len(key) and not values.strides[0]:
         return sums_of(key, None, count) * float(values[0])
@@ -202,7 +202,7 @@ def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarra
 
 
 def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
-    """Return the begin of each key's entries after sorting by key, (count + 1,) int64."""
+    """Return where each key's entries begin after sorting by key, (count + 1,) int64."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sums_of(key, None, count), out=offsets[1:])
     return offsets

@@ -66,9 +66,9 @@ def number_connections(
     """Return the indices of connections in `Simulation.weights`, and all weights.
 
     The first result are the indices of `connections`, the second one the weights of all
-    connections, the third one the indices of weights at exact times. `numbers` are the places of
-    `connections` among all connections in whole steps. `on_grid` has the indices of these, or is
-    None if all connections act in whole steps.
+    connections, the third one the indices of weights at exact times. `numbers` are the indices of
+    `connections` among all connections in whole steps. `on_grid` has the indices of the latter
+    among all connections, or is None if all act in whole steps.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.calls)
@@ -143,7 +143,7 @@ def _on_grid(
 ) -> np.ndarray:
     """Return which connections to a mechanism may act as sums of whole steps, (c,) bool.
 
-    `sent` marks connections from instances that send events, `short` delays below a step. A
+    `sent` selects connections from instances that send events, `short` delays below a step. A
     `plastic` connection that cannot act as sums is refused.
     """
     sums = _sums(mechanism) and num_weights == 1
@@ -182,7 +182,7 @@ def compile_connections(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> tuple[GridConnections, np.ndarray]:
-    """Return the connections of cells and detectors, and the place of each in the wiring.
+    """Return the connections of cells and detectors, and the index of each in the wiring.
 
     Connections from trains of event times are left out.
     """

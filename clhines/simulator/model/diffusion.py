@@ -24,7 +24,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """The diffusing states of a kind, each of which diffuses along the same trees of instances."""
+    """The diffusing states of a kind, and the trees of instances along which they diffuse."""
 
     kind: int
     names: tuple[str, ...]  # states, or concentrations of ions
@@ -50,7 +50,7 @@ class Diffusion:
     def solve(
         self, values: np.ndarray, volume: np.ndarray, diffusion: np.ndarray, dt: float
     ) -> np.ndarray:
-        """Return a state after a step, (count,) float64; `values` has it before the step."""
+        """Advance a state, (count,) float64 `values`, by one step."""
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         mean = (diffusion[child] + diffusion[above]) / 2
@@ -64,7 +64,7 @@ class Diffusion:
         return solution
 
     def part(self, instances: slice) -> Diffusion:
-        """Return the diffusion in a range of instances, all instances of whole cells."""
+        """Return the diffusion in a range of instances that has whole cells."""
         parent = self.parent[instances]
         parent = np.where(parent < 0, -1, parent - instances.start)
         return replace(self, parent=parent, up=self.up[instances], down=self.down[instances])

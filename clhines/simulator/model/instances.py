@@ -31,7 +31,7 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
-    """Refuse a kind with a parameter celsius other than the one that the network sets."""
+    """Refuse a kind whose parameter `celsius` differs from the temperature of the network."""
     for kind in kinds:
         temperature = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
@@ -39,7 +39,7 @@ def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
 
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
-    """Raise InputError for several instances of a mechanism that may only have one."""
+    """Refuse several instances of a mechanism that may only have one."""
     drawing = {k.mechanism.name: k.count for k in kinds if GENERATOR in k.mechanism.program.random}
     if sum(drawing.values()) > 1:
         which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
@@ -113,7 +113,7 @@ def is_electrode(mechanism: Mechanism) -> bool:
 
 
 def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
-    """Return groups in which electrodes are at the extracellular node around their node."""
+    """Return groups whose electrodes are moved to the extracellular node around their node."""
     if around is None or len(around.rows) == 1:
         return [*groups]
     inner, layers, moved_groups = around.rows[0], around.rows[1:-1], list[Group]()
@@ -152,7 +152,7 @@ def _check_moved(mechanism: Mechanism, node: int) -> None:
 def set_spike_thresholds(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Return kinds and thresholds of cells, mV, after applying texts with ``spike:``."""
+    """Apply texts with ``spike:``; return kinds and the thresholds of cells, mV."""
     changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
@@ -193,7 +193,7 @@ def set_spike_thresholds(
 def held_steps(
     program: Program, values: Mapping[str, float | np.ndarray], dt: float
 ) -> dict[str, float | np.ndarray]:
-    """Return the steps of a text's refractory time, by the name of the parameter.
+    """Return a text's refractory time in steps, by the name of the parameter.
 
     The result is empty if the text has no refractory time.
     """
@@ -235,7 +235,7 @@ def replace_values(
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Sort the instances of groups by node.
 
-    Return the sorted nodes, the order, and, for each group, the new places of its instances.
+    Return the sorted nodes, the order, and, for each group, the new indices of its instances.
     """
     if len(groups) == 1 and ascending(groups[0].nodes):
         order = np.arange(len(groups[0]))
@@ -324,7 +324,7 @@ def at_0_mv(
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
-    """Return the values of a parameter in several groups, as one number if all are equal.
+    """Merge the values of a parameter in several groups, to one number if all are equal.
 
     Otherwise, or with `each`, return an array with a value for each instance, in the new `order`.
     """
@@ -336,7 +336,7 @@ def _merged(
 
 
 class ConstantSums:
-    """Sums of the constant mechanisms, bit for bit as `constant_sums`, for changed parameters."""
+    """Sums of the constant mechanisms for changed parameters, bit for bit as `constant_sums`."""
 
     def __init__(
         self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
@@ -392,7 +392,7 @@ class ConstantSums:
         )
 
     def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return `sums` if cells are the same except for values: one product for each cell."""
+        """Return `sums` if cells differ in parameters only, from one product for each cell."""
         assert self._of_one_cell is not None
         cells = self._forest.num_cells
         g_total, *factors = self._of_one_cell
@@ -406,7 +406,7 @@ class ConstantSums:
         return d.reshape(-1), b.reshape(-1)
 
     def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return conductance and current of each instance; compute them only if a value changed."""
+        """Return conductance and current of each instance; compute them if a value changed."""
         values = [changes.value_of(group, name) for name in group.mechanism.parameters]
         place = self._products.get(group.number)
         if place and all(a is b for a, b in zip(place[0], values, strict=True)):

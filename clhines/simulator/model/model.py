@@ -93,7 +93,7 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """The state of another kind to which a pointer of a kind points."""
+    """The states to which a pointer of some mechanism leads, one for each of its instances."""
 
     kind: int  # the other kind
     state: str
@@ -102,7 +102,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Steered:
-    """The weights of connections to which a pointer of a kind points, one for each instance."""
+    """The weights of connections to which a pointer leads, one for each instance."""
 
     connection: np.ndarray  # (count,) int64
     element: np.ndarray  # (count,) int64: number of the weight in the connection
@@ -157,7 +157,7 @@ class IonNodes(Deferred):
 
 
 def promote(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
-    """Return the styles of an ion at nodes after one more mechanism, as NEURON's nrn_promote.
+    """Return the styles of an ion after one more mechanism uses it, as NEURON's nrn_promote.
 
     `concentration` and `reversal` say what the mechanism does: 3: it writes, 1: it reads, 0:
     neither.
@@ -201,7 +201,7 @@ class Kind(Deferred):
 
     @property
     def varying(self) -> dict[str, np.ndarray]:
-        """Parameters that differ among instances, but not values before INITIAL."""
+        """Parameters that differ among instances; values before INITIAL are left out."""
         values = ((name, self.parameters[name]) for name in self.mechanism.parameters)
         return {name: value for name, value in values if isinstance(value, np.ndarray)}
 
@@ -292,7 +292,7 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the states of kind `k` for which all instances use the last instance's value.
+        """Return the GLOBAL states of kind `k` that all instances read from the last instance.
 
         Empty for k = -1.
         """
@@ -301,7 +301,7 @@ class Model:
 
     @property
     def leading_cells(self) -> np.ndarray:
-        """Cells that contain the last instance of a kind with `of_last` states; ascending.
+        """Cells with the last instance of a kind with `of_last` states; ascending.
 
         All other cells read values of these cells.
         """
@@ -367,7 +367,7 @@ class Model:
 
     @cached_property
     def connection_ranks(self) -> np.ndarray:
-        """Rank of each connection, (m,) int64: of simultaneous events the highest comes first.
+        """Rank of each connection, (m,) int64: of simultaneous events the highest rank comes first.
 
         Trains send first, then threshold detectors, then instances, each in the order of their
         numbers. A source sends along its connections in their order, so the last one comes first.
@@ -477,7 +477,7 @@ class Alike:
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Events from outside in whole steps, each due at the begin of its step."""
+    """External events in whole steps, each due at the begin of its step."""
 
     target: np.ndarray
     step: np.ndarray

@@ -68,7 +68,7 @@ _SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
 def phrases(words: Iterable[str], last: str = "or") -> str:
-    """Return a list of needs in words, in the order of `NEEDS`."""
+    """Join the phrases of needs to a list in words, in the order of `NEEDS`."""
     needs = {*words}
     return listed([phrase for need, phrase in NEEDS.items() if need in needs], last)
 
@@ -82,7 +82,7 @@ def listed(names: Sequence[str], last: str = "or") -> str:
 def of_program(program: Program) -> set[str]:
     """Return the needs of a mechanism, which an engine must support.
 
-    A mechanism without needs has nothing that a text cannot have, and events that can be summed.
+    A mechanism that a text could describe, with events that can be summed, has none.
     """
     net, sends = program.net, () if program.net is None else program.net.sends
     words = {

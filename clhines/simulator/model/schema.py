@@ -1,4 +1,4 @@
-"""The schema of a saved state: every array that a run changes, and the meaning of its axes.
+"""The arrays of a saved state: every array that a run changes, and the meaning of its axes.
 
 Files, checks, MPI ranks, copies, the start and the importer use the fields of `Model.schema`. So a
 new array of the state only needs a new field.

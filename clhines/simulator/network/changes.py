@@ -37,7 +37,7 @@ class ParameterValue:
 
 @dataclass(eq=False)
 class Changes:
-    """A simulation's new parameters, weights and events; None: those of the network.
+    """New parameters, weights and events of one simulation; None: the values of the network.
 
     `parameters` are by group number and name. `stored` has the mechanism and name of parameters for
     which a run needs memory for one value per instance.

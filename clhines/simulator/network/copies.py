@@ -85,10 +85,9 @@ def changed_copies(
 
 
 def source_sizes(network: Network) -> list[int]:
-    """Return the number of cells, then the sizes of all further sets of sources.
+    """Return the number of cells, and how many sources each call added that adds sources.
 
-    A set is the result of one call that adds sources; sets are in the order of the sources'
-    numbers.
+    The calls are in the order of the sources' numbers.
     """
     added = inside(network).added
     sets = [(s.first, len(s)) for s in added.sources]
@@ -97,7 +96,7 @@ def source_sizes(network: Network) -> list[int]:
 
 
 def step_of(mechanism: Mechanism, num_nodes: int) -> int:
-    """Return the difference of node numbers between one copy of a network and the next.
+    """Return by how much node numbers grow from one copy of a network to the next.
 
     It is `num_nodes`, but 0 for artificial cells, which have no nodes.
     """
@@ -106,7 +105,7 @@ def step_of(mechanism: Mechanism, num_nodes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Copier:
-    """Copies everything besides cells from network `once` to `network`, `count` times.
+    """Copy everything but cells from the network `once` to `network`, `count` times.
 
     `groups` are those of `once`, or parts of them with these `instances`.
     """
@@ -118,7 +117,7 @@ class _Copier:
     instances: Sequence[np.ndarray] | None = None
 
     def copy(self, wiring: Wiring, streams: Sequence[Stream], turns: np.ndarray) -> None:
-        """Copy everything besides cells.
+        """Copy everything but cells.
 
         `turns` has the numbers of the copies, in rows. The new connections come row by row; in a
         row, call by call of `connect`; for a call, copy by copy.
@@ -143,10 +142,10 @@ class _Copier:
     def _parts(
         self, groups: Sequence[Group], number: int, instance: np.ndarray
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
-        """Yield each of the copies' `groups` that has instances of group `number` of the network.
+        """Yield the copies' groups that have some of the instances of group `number`.
 
-        With it: positions in `instance` of the instances that it has, and the numbers of all their
-        copies.
+        With each: the positions in `instance` of the instances that it has, and their numbers in
+        all copies.
         """
         for k, (once, copied) in enumerate(zip(self.groups, groups, strict=True)):
             if once.number == number:
@@ -219,7 +218,7 @@ class _Copier:
         def targeted(
             turn: np.ndarray, number: np.ndarray, index: np.ndarray, *rest: np.ndarray
         ) -> tuple[np.ndarray, ...]:
-            """Return columns of group, instance and others for the copies in `turn`."""
+            """Return columns of group, instance and others for the copies numbered `turn`."""
             if len(number):
                 group = copied[int(number[0])]
                 index = (index + len(group) // self.count * turn[:, None]).reshape(-1)

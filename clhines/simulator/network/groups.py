@@ -23,7 +23,7 @@ ABSOLUTE_ZERO = -273.15  # °C
 
 
 class Parameters(dict[str, "float | np.ndarray"]):
-    """Parameters of a group; read-only in a frozen network."""
+    """Parameters of a group by name; read-only in a frozen network."""
 
     def __init__(
         self,
@@ -141,14 +141,14 @@ class Group(Deferred):
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
     def freeze(self) -> None:
-        """Make parameter values read-only; values that are made later are so already."""
+        """Make parameter values read-only; arrays that are made later always are."""
         for array in vars(self).get("parameters", {}).values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
 
 class Inside:
-    """A network's parts, for other modules of the package."""
+    """The parts of a network, for other modules of the package."""
 
     added: Any  # an `Additions`; its module imports this one
     wiring: Any  # a `Wiring`, likewise

@@ -1,8 +1,8 @@
 """Pairs of sources and targets by a rule, and random values for each pair.
 
-Rows are sources, or targets for a fixed in-degree. Each block of rows has a random stream of its
-own, and its size depends only on the rule, so threads may make blocks in any order. Random values
-are a hash of seed and pair: the same wherever and whenever they are made.
+Rows of a matrix of pairs are sources, or targets for a fixed in-degree. Each block of rows has a
+random stream of its own, and its size depends only on the rule, so threads may make blocks in any
+order. Random values are a hash of seed and pair: the same wherever and whenever they are made.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Pairs:
     @classmethod
     @names_parameters
     def one_to_one(cls) -> Pairs:
-        """Connect source k to target k; their numbers must be equal."""
+        """Connect source k to target k; there must be as many sources as targets."""
         return cls("one_to_one")
 
     @classmethod
@@ -263,8 +263,8 @@ def connected(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sources and targets of a rule's pairs, (m,) int32, sorted by source, then target.
 
-    `call`, the number of the call of `connect`, selects random numbers. Other arguments: the cell
-    of each source and of each target.
+    `call`, the number of the call of `connect`, selects random numbers. `source_cell` and
+    `target_cell` have the cell of each source and target.
     """
     if pairs.rule == "one_to_one":
         if len(source_cell) != len(target_cell):
@@ -319,7 +319,7 @@ def _by_source(
 
 @dataclass(frozen=True, eq=False)
 class _PairRows:
-    """Makes the pairs of a rule row by row.
+    """Make the pairs of a rule row by row.
 
     Rows are sources and columns targets; for a fixed in-degree, rows are targets and columns
     sources. `row_cell` and `column_cell` are the numbers of their cells.

@@ -230,7 +230,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Advances weights and traces, named as in `RuleText`, by a rule in steps of `dt`, ms."""
+    """Advance weights and traces, named as in `RuleText`, by a rule in steps of `dt`, ms."""
 
     rule: Rule
     dt: float
@@ -259,7 +259,7 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    """Return the length of a table of decays by step, from 1 until the trace counts as 0."""
+    """Return how many steps a trace decays until it counts as 0; the length of its table."""
     steps = -math.log(_FORGOTTEN) * tau / dt
     if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt

@@ -336,7 +336,7 @@ def put_group(
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the number that all entries of a saved column have; InputError if they differ."""
+    """Return the group number in all entries of a saved column; InputError if they differ."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

@@ -1,4 +1,4 @@
-"""Structure: the compartments of all cells in a network, from cables or from arrays.
+"""The compartments of all cells in a network, from cables or from arrays.
 
 Cells repeat a few cables in turn: cell k is turn k. One pass through the cables is a round;
 `NodeValues` stores one round's values. `Places` finds nodes by cell and region, and expands values
@@ -68,7 +68,7 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """Return an array of the first cell of each cable, joined to (m,).
+        """Return the values of the first cell of each cable, joined to one array, (m,).
 
         If there are fewer cells than cables, the array is that of all cells.
         """
@@ -76,7 +76,7 @@ class Structure:
 
     @cached_property
     def in_round(self) -> int:
-        """Number of nodes of the first cell of each cable, together; 0 if no cell repeats one."""
+        """How many nodes the first cells of all cables have together; 0 if no cable is repeated."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
@@ -220,7 +220,7 @@ class NodeValues:
         return once[nodes % len(once)]
 
     def once(self, name: str) -> np.ndarray:
-        """Return the stored values, (m,), which all further nodes repeat; read-only."""
+        """Return the stored values, (m,), which repeat to the last node; read-only."""
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
@@ -240,7 +240,7 @@ class NodeValues:
 
 @dataclass(frozen=True, eq=False)
 class PerCell:
-    """A value for each cell, which a group can take as a parameter; see `Network.per_cell`."""
+    """A value for each cell, to be a parameter of a group; see `Network.per_cell`."""
 
     values: np.ndarray
 
@@ -296,7 +296,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many of `nodes` lie in the first cell of each cable, all cables together.
+        """Return how many of `nodes` lie in the first cells of the cables, all cables together.
 
         The result is 0 unless `at` is the name of a region, which selects the same nodes in cells
         with the same cable.
@@ -327,7 +327,7 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Expand a parameter, if it is not one number for all nodes, to one value per node.
+        """Expand a parameter to one value per node; a single number stays.
 
         It may have values by cell or node, or be a function of the distance, µm.
         """

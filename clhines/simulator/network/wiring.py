@@ -62,7 +62,7 @@ class Connections:
 
     @property
     def where(self) -> slice:
-        """Slice of `Simulation.weights`, which returns current values, for these connections."""
+        """Slice of `Simulation.weights`, the current values, that belongs to these connections."""
         sizes = [rows.size for _, _, _, rows, *_ in self._wiring.calls[: self._number + 1]]
         return slice(sum(sizes[:-1]), sum(sizes))
 

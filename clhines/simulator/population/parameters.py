@@ -1,4 +1,4 @@
-"""Divide the groups of a population's model into pieces with the same parameters."""
+"""Divide the groups of a population's model so that each parameter sets whole groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class ParameterGroups:
-    """The groups of a model, cut into pieces, so that a parameter sets all instances of a piece."""
+    """The groups of a model, divided into pieces; a parameter sets all instances of a piece."""
 
     groups: list[Group]  # the pieces
     instances: list[np.ndarray]  # of each piece, by their numbers in the model's group
@@ -27,7 +27,7 @@ class ParameterGroups:
 
 @dataclass(frozen=True, eq=False)
 class _Setting:
-    """A population's parameter, by number, that sets a variable of instances of a group."""
+    """Which variable, of which instances of a group, a parameter of the population sets."""
 
     parameter: int
     variable: str
@@ -35,7 +35,7 @@ class _Setting:
 
 
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
-    """Cut each group of a model so that the instances of a piece have the same parameters.
+    """Divide each group of a model into pieces whose instances have the same parameters.
 
     `parameters` are the population's; each sets some instances of some groups.
     """

@@ -30,14 +30,14 @@ NO_VOLTAGES = np.zeros(0)
 
 
 class ErrorGuard:
-    """Calls functions on this rank, and keeps an error until all ranks can raise it together."""
+    """Call functions on this rank, and hold back an error until all ranks can raise it together."""
 
     def __init__(self, ranks: Ranks, run: PartRun) -> None:
         self.ranks, self.run = ranks, run
         self._error: Exception | None = None
 
     def do(self, do: Callable[..., _Result], *arguments: object) -> _Result | None:
-        """Call a function, and keep its error.
+        """Call a function, and hold back its error.
 
         After an error, of this or of an earlier call, return None; later functions are not called.
         """
@@ -50,18 +50,18 @@ class ErrorGuard:
             return None
 
     def call(self, do: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call a function on all ranks; if one has an error, all raise."""
+        """Call a function on all ranks; if a rank has an error, all raise."""
         result = self.do(do, *arguments)
         self._settle()
         return cast("_Result", result)  # an error of this rank has been raised
 
     def exchange(self, words: np.ndarray) -> list[np.ndarray]:
-        """Return the words of all ranks; if one has an error, all raise."""
+        """Return the messages of all ranks, arrays of words; if a rank has an error, all raise."""
         error, self._error = self._error, None
         return self.ranks.exchange(words, error)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
-        """Return the numbers of all ranks, (size, k) int64; if one has an error, all raise."""
+        """Return the numbers of all ranks, (size, k) int64; if a rank has an error, all raise."""
         gathered = self.ranks.gather_numbers([self._error is not None, *numbers])
         if gathered[:, 0].any():
             self._settle()
@@ -96,12 +96,12 @@ class Exchange(ABC):
 
     @abstractmethod
     def note_steps(self, first: int, count: int) -> None:
-        """Note steps that the run has advanced, or that its device is advancing."""
+        """Take note of steps that the run has advanced, or that its device is advancing."""
 
     def deliver(self) -> None:
         """Exchange the events of the steps that were noted.
 
-        This base class does it later, and nothing here.
+        This base class does nothing here: it exchanges them later.
         """
         return
 
@@ -114,12 +114,12 @@ class Exchange(ABC):
         return Chunk.of(time, source, self._dt, failed, values)
 
     def load(self) -> None:
-        """Note that all ranks have loaded another state."""
+        """Prepare for a run from another state, which all ranks have loaded."""
         self._started = True
 
 
 class StepExchange(Exchange):
-    """Exchanges spikes after each epoch of `max_steps` steps, or during the next epoch."""
+    """Exchange spikes after each epoch of `max_steps` steps, or during the next epoch."""
 
     def __init__(self, guard: ErrorGuard, sources: list[np.ndarray], decisions: Decisions) -> None:
         super().__init__(guard, decisions.network.dt)
@@ -145,10 +145,7 @@ class StepExchange(Exchange):
         self._started = True
 
     def note_steps(self, first: int, count: int) -> None:
-        """Note steps, whose spikes are exchanged at the next call.
-
-        First exchange the spikes of the steps that the call before has noted.
-        """
+        """Exchange the spikes of the previous call's steps, then take note of these steps."""
         self.end()
         self._waiting = self.guard.do(self.run.note_spikes), first, count
 
@@ -203,7 +200,7 @@ def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions
 
 
 class PointedVoltages:
-    """The voltages to which pointers of other ranks point; exchanges send them with the events.
+    """Voltages that pointers of other ranks read; exchanges send them with the events.
 
     `nodes` has the numbers of each rank's nodes, `pointed` the numbers of nodes of other ranks to
     which each rank's pointers point. `here` are the nodes of this rank whose voltages it sends.
@@ -226,7 +223,7 @@ class PointedVoltages:
 
 
 class TimeExchange(Exchange):
-    """Exchanges events at exact times, and voltages to which pointers point, after each epoch."""
+    """Exchange events at exact times, and voltages to which pointers point, after each epoch."""
 
     def __init__(self, guard: ErrorGuard, shares: Sequence[Share], epoch: int) -> None:
         mine = shares[guard.ranks.rank]
@@ -281,7 +278,7 @@ class TimeExchange(Exchange):
 
 
 def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return sources, then times and voltages in two words each, as a message: (w,) uint32."""
+    """Pack sources, then times and voltages in two words each, into a message, (w,) uint32."""
     reals = np.append(time, v).astype(np.float64)
     return np.append(source.astype(np.uint32), reals.view(np.uint32))
 
@@ -289,7 +286,7 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return sources, times and voltages of all ranks' messages; `pointed` counts voltages."""
+    """Unpack sources, times and voltages of all ranks' messages; `pointed` counts voltages."""
     parts = []
     for values, number in zip(words, pointed, strict=True):
         count = (len(values) - 2 * number) // 3

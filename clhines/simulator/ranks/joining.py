@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The sources and nodes of one process's network that other processes can name by numbers."""
+    """The sources and nodes of one process's network that other processes know by numbers."""
 
     sources: np.ndarray  # sources of the process that have numbers
     sent: np.ndarray  # the numbers of `sources`
@@ -111,7 +111,7 @@ def _structure(parts: Sequence[Structure], first: np.ndarray) -> Structure:
 
 
 class _Builder:
-    """The joined network while it is built, and the new indices of all parts."""
+    """The joined network while it is built, and the new indices of each network's parts."""
 
     def __init__(self, networks: Sequence[Network], ends: Sequence[Ends]) -> None:
         self.networks, self.ends = networks, ends
@@ -174,7 +174,7 @@ class _Builder:
         self.sources[k][first : first + len(numbers)] = numbers
 
     def put_sources(self) -> None:
-        """Add all detectors and trains; give trains that stand for sources the sources' indices."""
+        """Add all detectors and trains; number a train that stands for a source as that source."""
         self.is_remote = [np.zeros(len(numbers), bool) for numbers in self.sources]
         for k, part in enumerate(self.parts):
             for one in part.added.sources:

@@ -1,4 +1,4 @@
-"""Join the networks of MPI ranks by numbered sources, as NEURON does by gids.
+"""Connect the networks of MPI ranks by numbered sources, as NEURON does by gids.
 
 Each rank simulates and records its own network. `Joints` has the numbers of sources; a
 `JoinedExchange` sends the events of numbered sources to all ranks.
@@ -47,7 +47,7 @@ class EventExchange(Protocol):
         """Exchange all events until now; all ranks call this at the end of a run."""
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events at `time`, ms, of sources whose events the run does not detect."""
+        """Send events at `time`, ms, of sources whose events the run does not detect."""
 
 
 class Joints:
@@ -73,7 +73,7 @@ class Joints:
         self.sources, self.sent, self.trains, self.heard = columns
 
     def point(self, nodes: range, pointed: np.ndarray) -> None:
-        """Set the numbers of nodes, see `Ends`."""
+        """Set `nodes` and `pointed`, the numbers of nodes, see `Ends`."""
         self.nodes, self.pointed = nodes, pointed
 
     @property
@@ -103,7 +103,7 @@ class Joints:
 
 
 class Outbox:
-    """The events of this rank's numbered sources that other ranks have not received."""
+    """Events of this rank's numbered sources that other ranks have not received yet."""
 
     def __init__(self, joints: Joints, model: Model) -> None:
         number = np.full(model.sources.count, -1)
@@ -195,7 +195,7 @@ def agreed_epoch(
 
 
 class JoinedExchange(Exchange):
-    """Exchanges events between joined networks; call `exchange` once at the end of a run.
+    """Exchange events between joined networks; call `exchange` once at the end of a run.
 
     Epochs, the steps between exchanges, begin at the same steps on all ranks, whatever chunks of
     steps a rank advances. On GPUs (see `overlap`) the events of half an epoch are exchanged during

@@ -49,7 +49,7 @@ def world() -> MPI.Comm:
 
 
 class Ranks:
-    """A communicator: one collective per epoch, and errors that all ranks raise.
+    """A communicator of MPI ranks: one collective per epoch, and errors that all ranks raise.
 
     It duplicates `comm`, so that no other message interferes. `local_rank` and `local_size` count
     the ranks of this machine. `seconds` is the time in exchanges, waiting included, `received` the

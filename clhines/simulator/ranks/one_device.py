@@ -39,7 +39,7 @@ _MakeRequest = Callable[..., object]
 
 
 class WholeRun:
-    """The run of the cells of all ranks, on rank 0, and the ranks' parts of its model."""
+    """The run, on rank 0, of the cells of all ranks, and which parts of its model they have."""
 
     def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
         self.run, self._model, self._parts = run, model, parts
@@ -86,7 +86,7 @@ class WholeRun:
 
 
 class OneDeviceRun(Run):
-    """The run, see `Run`, of a rank whose cells rank 0 advances; only rank 0 has `whole`.
+    """The run of a rank whose cells rank 0 advances, see `Run`; only rank 0 has `whole`.
 
     All ranks call `now`, `advance` and `exchange` together; `exchange` ends a run.
     """
@@ -183,11 +183,11 @@ class OneDeviceRun(Run):
         return Chunk.of(t, cell, self._dt, failed, values)
 
     def exchange(self) -> None:
-        """Take the state of this rank after the last step from rank 0."""
+        """Get the state of this rank after the last step from rank 0."""
         self._arrays = self._meet([], lambda: None, self._whole.save if self._whole else list)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Note that the rings of these sources have new events.
+        """Remember that the rings of these sources have new events.
 
         Other ranks have not received these events yet.
         """

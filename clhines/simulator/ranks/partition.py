@@ -42,10 +42,7 @@ class RankRecords:
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localise(self, records: Sequence[Record]) -> list[Record]:
-        """Return this rank's parts of records.
-
-        For records that were passed before, return the same objects.
-        """
+        """Return this rank's parts of records; the same object for the same record."""
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]
@@ -154,7 +151,7 @@ def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dic
 
 
 class Share:
-    """The share of one rank in a network: consecutive cells, and everything at their nodes.
+    """One rank's part of a network: consecutive cells, and everything at their nodes.
 
     All ranks have all artificial cells, and compute the same for them. A rank has all kinds of the
     network, even without instances: the bits of a cell may depend on the number of kinds. Its cells
@@ -190,7 +187,7 @@ class Share:
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """The targets on the rank, (k,) int64."""
+        """The event targets on the rank, (k,) int64."""
         targets = [np.zeros(0, np.int64)]
         for kind, here in zip(self.whole.kinds, self.instances, strict=True):
             first = kind.first_target
@@ -346,10 +343,7 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The entries of the network's arrays that this rank has, by the name `Field.per`.
-
-        The rank has all entries of arrays by other names.
-        """
+        """The rank's entries of the network's arrays, by `Field.per`; it has all others whole."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,
@@ -367,7 +361,7 @@ class Share:
         return self._entries.get(field.per, slice(None))
 
     def numbers(self, per: str) -> np.ndarray:
-        """Return the network's indices of the rank's part of an axis, (k,) int64."""
+        """Return the indices in the network of the rank's entries of an axis, (k,) int64."""
         return np.arange(length(self.whole, per))[self._entries[per]]
 
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -382,7 +376,7 @@ class Share:
         return arrays | {"remote_v": saved["v"][self.remote]}
 
     def record(self, record: Record) -> tuple[Record, np.ndarray]:
-        """Return the rank's entries of a record as a record, and their columns in the whole one."""
+        """Return the rank's part of a record, and which columns of the whole record it has."""
         low, high = self.low, self.high
         if record.kind >= 0:
             low, high = self.instances[record.kind].start, self.instances[record.kind].stop

@@ -19,7 +19,7 @@ from clhines.simulator.state.chunk import Chunk
 
 
 class RankedRun:
-    """A run that advances the cells of a rank and exchanges events; results are of these cells."""
+    """Advance the cells of a rank and exchange events; results are of these cells only."""
 
     device: Any  # device of its run
 
@@ -99,7 +99,7 @@ class RankedRun:
 
 
 class SharedRun(RankedRun):
-    """A run that advances a rank's share of a network; results are of the whole network."""
+    """Advance a rank's part of a network; results are of the whole network."""
 
     def __init__(self, exchange: Exchange, shares: Sequence[Share]) -> None:
         super().__init__(exchange)
@@ -120,7 +120,7 @@ class SharedRun(RankedRun):
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the failures and the recorded values of a chunk, of all ranks.
 
-        Of the failures each rank reports the first one only.
+        Each rank reports only its first failure.
         """
         here, numbers = np.zeros(0, int) if chunk is None else chunk.failed, []
         for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):
