@@ -145,7 +145,7 @@ _GENERATED = {
 
 
 def name_of(a: Argument) -> str:
-    """Return the name that an argument's value has in source."""
+    """Return the name of an argument in generated source."""
     if a.symbol:
         return safe(a.symbol)
     if a.role in ("v", "t", "dt"):
@@ -417,11 +417,10 @@ def numpy_function(
 
 
 class _StatementWriter:
-    """Prints the statements of one function: assignments and loops.
+    """Print the statements of one function: assignments and loops.
 
-    A phase is a stretch of the function between borders of loops: before the first loop, in a turn
-    of it, after it, and so on. Each expression is computed in the phase with its number in
-    `phases`.
+    A phase is a part of the function: before the first loop, in a turn of it, after it, and so on.
+    Each expression is computed in the phase with its number in `phases`.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class Loop:
         return replace(self, starts=starts, values=values, go_on=go_on, entered=entered)
 
     def without_unneeded(self, free: Set[str]) -> Loop:
-        """Drop variables that no iteration needs and whose values after the loop nothing uses.
+        """Drop variables that no turn needs and whose values after the loop nothing uses.
 
         `free` has the names of the values after the loop that are used.
         """
@@ -141,7 +141,7 @@ class Compiled:
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return the source that is kept under a key; the first call makes it.
+        """Return the cached source of a key; the first call makes it.
 
         InputError if an expression is too large.
         """

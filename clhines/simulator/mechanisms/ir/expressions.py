@@ -271,7 +271,7 @@ class Graph:
         return self._make(name, args)
 
     def lookup(self, table: str, column: int, columns: int, n: int, place: Node) -> Node:
-        """Return a column of a table with n + 1 rows, interpolated at a place from 0 to n."""
+        """Return a column of a table, interpolated at `place`, from 0 to n, the last row."""
         numbers = [self.number(k) for k in (column, columns, n)]
         return self._make("lookup", (place, self.symbol(table), *numbers))
 

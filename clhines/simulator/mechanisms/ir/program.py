@@ -144,7 +144,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Spike:
-    """A text's threshold and reset [mV] and refractory time [ms]: numbers or parameters' names."""
+    """Threshold and reset, mV, and refractory time, ms, of a text: numbers or parameters' names."""
 
     threshold: str | float
     reset: str | float

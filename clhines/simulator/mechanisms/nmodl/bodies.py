@@ -45,7 +45,7 @@ BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SO
 
 @dataclass
 class Bodies:
-    """The bodies of a file's blocks, and what their execution found out about the file."""
+    """The bodies of a file's blocks, and facts about the file that their execution has found."""
 
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class Bodies:
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Execute a part of the file by `work`, and keep the refusals that this raises.
+        """Execute a part of the file, by calling `work`, and collect the refusals that it raises.
 
-        If the part has VERBATIM that is not supported, keep the refusals of VERBATIM only. The
-        other refusals may be consequences of the skipped C.
+        If the part has VERBATIM that is not supported, collect only the refusals of VERBATIM: the
+        others may be consequences of the skipped C.
         """
         refusals = list[Refused]()
         try:
@@ -94,7 +94,7 @@ def executed(
 
 
 class _Work:
-    """Executes the blocks of a file, and adds their bodies to `bodies`.
+    """Execute the blocks of a file, and add their bodies to `bodies`.
 
     Each public method executes one part of the file.
     """

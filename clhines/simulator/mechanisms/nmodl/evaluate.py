@@ -61,7 +61,7 @@ _DRAWING_BLOCKS = (
 
 
 class Evaluation(BlockValues):
-    """Evaluates the expressions of a block; its subclass `Execution` executes the statements."""
+    """Evaluate the expressions of a block; the subclass `Execution` executes its statements."""
 
     body: Callable[[Sequence[Statement]], None]
     inlined: Callable[[Block, Sequence[Node], int], Node]
@@ -127,10 +127,7 @@ class Evaluation(BlockValues):
         return value
 
     def _changed(self, before: Mapping[str, Node]) -> dict[str, Node]:
-        """Return the variables and places in streams whose values differ from those in `before`.
-
-        The result has the old value of each.
-        """
+        """Return the old values of variables and stream positions that differ from `before`."""
         old = {k: before.get(k) or ("\0" not in k and self.graph.symbol(k)) for k in self.values}
         return {k: x for k, x in old.items() if isinstance(x, Node) and x is not self.values[k]}
 

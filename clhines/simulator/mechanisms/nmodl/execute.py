@@ -47,7 +47,7 @@ _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KIN
 
 
 class Execution(Evaluation):
-    """Executes the statements of one block once; `BlockValues` has the variables."""
+    """Execute the statements of one block once; `BlockValues` has the variables."""
 
     @property
     def is_in_call(self) -> bool:

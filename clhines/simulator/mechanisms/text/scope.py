@@ -32,7 +32,7 @@ class Scope:
         return self._replaced(e, values)
 
     def assign(self, name: str) -> None:
-        """Evaluate a name at this place of the text, and keep the value."""
+        """Evaluate a name at this place of the text, and store the value."""
         self.values.pop(name, None)
         self.values[name] = self.named(name, self.expression(self.eq.written[name], keep=False))
 

@@ -62,7 +62,7 @@ def _value(eq: Equations, value: str | float) -> Node:
 
 
 def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
-    """Return whether v is above the threshold, and the states, after a reset if it is."""
+    """Return whether v is above the threshold, and the states, which are reset if it is."""
     assert eq.spike is not None
     graph, v = eq.graph, eq.graph.symbol("v")
     now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}
@@ -76,7 +76,7 @@ def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node
 
 
 def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return the initial states, after a reset if v is above the threshold."""
+    """Return the initial states, which are reset if v is above the threshold."""
     if eq.spike is None:
         return values
     fired, after = _fired(eq, values)
@@ -84,7 +84,7 @@ def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return the states after a step, reset if v spikes; `values` are those without a spike."""
+    """Return the states after a step, reset if v spikes; `values` holds without a spike."""
     if eq.spike is None:
         return values
     graph, one, zero = eq.graph, eq.graph.one, eq.graph.zero

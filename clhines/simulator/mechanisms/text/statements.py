@@ -75,7 +75,7 @@ class TextStatements:
     graph: Graph = field(default_factory=Graph)
 
     def of_sort(self, sort: str) -> dict[str, Line]:
-        """Return the lines that define names of a sort, by name."""
+        """Return the lines of one sort, such as ``parameter``, by the names that they define."""
         return {name: line for name, line in self.defined.items() if line.sort == sort}
 
     @property
@@ -97,7 +97,7 @@ class TextStatements:
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 
     def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
-        """Read each statement by the function of its pattern; refuse one that fits none."""
+        """Read each statement by the function of its pattern; refuse one without a pattern."""
         for line in _lines(self.text):
             if not self.kind:
                 self._header(line)

@@ -3,7 +3,7 @@
 - when a mechanism is read: `remove_singularities`, of ``x / (exp(x) - 1)`` and its like
 - for gradients: `pull_back`
 - for functions for lanes of a GPU: `relax` removes quotients, `few_terms` shortens series,
-  `name_places` names places in tables
+  `name_places` names the places where tables are looked up
 - for all functions: `hoist` moves constants out, then `SIMPLIFY`: `share_bernoullis`,
   `share_exponentials`, `share_arguments` (common factors and terms), `split_long`
 """

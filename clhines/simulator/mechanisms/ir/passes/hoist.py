@@ -95,7 +95,7 @@ class Constants:
         return self.graph.symbol(_marked(self.names[e]))
 
     def _combined(self, e: Node) -> Node:
-        """Return a constant that `inline` has dropped in terms of other constants."""
+        """Return a constant that `inline` has dropped, in terms of other constants."""
         done = {part: self._constant(part) for part in self._parts(e)}
         return self.graph.replaced([e.definition], done)[0]
 

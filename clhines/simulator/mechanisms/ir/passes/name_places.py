@@ -1,6 +1,7 @@
-"""Name places: make each place in a table a local variable.
+"""Name places: make each index into a table a local variable.
 
-Where the variable is printed, the rows of the table at that place are loaded, too.
+A table is looked up at a place: a row number with a fraction. Where the variable is printed, the
+rows on both sides of the place are loaded, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find turns: variables that all instances share and that instances set one after the other."""
+"""Find turns: find variables that all instances share and that they set one after another."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
     """Return the shared states to which instances give different values.
 
-    Also return the states among them that a block both reads and sets.
+    Return also which of them some block both reads and sets.
     """
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}

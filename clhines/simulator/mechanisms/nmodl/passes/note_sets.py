@@ -1,4 +1,4 @@
-"""Note sets: if an event sets v, outputs keep v, the time, and the other variables set."""
+"""Note sets: if an event sets v, let outputs record v, the time, and the other variables set."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class _Open(Exception):  # noqa: N818
 
 @dataclass
 class Surroundings:
-    """Names that a VERBATIM block sees."""
+    """The names that a VERBATIM block can use."""
 
     function: str  # the FUNCTION around it, else empty
     nmodl: frozenset[str]  # LOCALs and arguments of the block around it, and LOCALs of the file
@@ -79,8 +79,8 @@ class Surroundings:
 def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> dict[int, str]:
     """Translate the VERBATIM blocks among a file's tokens, `parts`.
 
-    Return the NMODL of each block by the block's place in the text. `statics` has the values of the
-    static variables of the file's C.
+    Return the NMODL of each block by the block's position in the text. `statics` has the values of
+    the static variables of the file's C.
     """
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
     depths = [*accumulate({"{": 1, "}": -1}.get(word, 0) for word in words)]  # 0 outside blocks
@@ -155,7 +155,7 @@ def _locals(words: Sequence[str]) -> Iterator[str]:
 
 
 def _listed(words: Sequence[str], at: int) -> Iterator[str]:
-    """Yield the names in a list with commas from place `at` on; one may have a length, ``x[3]``."""
+    """Yield the names in a list with commas from token `at` on; one may have a length, ``x[3]``."""
     while at < len(words):
         yield words[at]
         at += 4 if words[at + 1 : at + 2] == ["["] else 1
@@ -165,7 +165,7 @@ def _listed(words: Sequence[str], at: int) -> Iterator[str]:
 
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
-    """Return the translations of VERBATIM by place; of blocks that share braces, all or none."""
+    """Return the translations of VERBATIM by position; of blocks that share braces, all or none."""
     translated, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
     for start, one in blocks:
         if one is None:

@@ -1,4 +1,4 @@
-"""`Cursor`: a place in the tokens of an NMODL file, from which it reads words, numbers, lists."""
+"""`Cursor`: a position in the tokens of an NMODL file, where it reads words, numbers and lists."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import Refused, not_neuron,
 
 
 class Cursor:
-    """A place in a list of tokens, and notes on the names read so far.
+    """A position in a list of tokens, and notes on the names read so far.
 
-    Its methods read at the place and move it on; they raise Refused if they find something else.
+    Its methods read at the position and move it on; they raise Refused if they find something else.
     """
 
     def __init__(self, tokens: list[Token]) -> None:

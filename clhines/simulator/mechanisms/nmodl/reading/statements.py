@@ -1,4 +1,4 @@
-"""Parser of the statements and expressions of NMODL; functions read at the place of a `Cursor`."""
+"""Parse the statements and expressions of NMODL; functions read where a `Cursor` is."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def read_integer(p: Cursor) -> Expression:
 
 
 def read_block(p: Cursor, sort: str = "", arguments: Sequence[str] = ()) -> list[Statement]:
-    """Read the statements of a block in braces; `sort` is given for a block of the file."""
+    """Read the statements of a block in braces; a block of the file has a `sort`, its keyword."""
     p.sort = sort or p.sort
     p.scopes.append(dict.fromkeys(arguments, 0))
     _deeper(p)

@@ -1,6 +1,6 @@
 """The tree of an NMODL file: blocks, statements and expressions; and refusals of constructs.
 
-An expression is a tuple that begins with its sort::
+An expression is a tuple that begins with its kind::
 
     ("number", Fraction)   ("name", name, index or None)   ("text", str)
     ("call", name, (arguments ...), line)
@@ -140,7 +140,7 @@ def set_by(
 
 @dataclass
 class Block:
-    """A block of a file: its sort, as ``PROCEDURE``, name, arguments and statements."""
+    """A block of a file: its keyword, as ``PROCEDURE``, name, arguments and statements."""
 
     sort: str
     name: str
