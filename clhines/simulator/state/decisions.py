@@ -1,4 +1,4 @@
-"""Choices for a whole network, which its parts share, and shapes of its state's arrays."""
+"""Choices for a whole network, which all ranks share, and shapes of its state's arrays."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def ring_slots(model: Model) -> int:
 
 
 def external_sums(model: Model) -> np.ndarray:
-    """Return the largest sum of external events of each target in one step, (num_targets,)."""
+    """Return the largest sum of external events in one step for each target, (num_targets,)."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     each = np.bincount(where.reshape(-1), np.abs(events.weight), len(key))
@@ -86,7 +86,7 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Return how many entries an axis has, one for each `per`, such as ``node``; see `Field`."""
+    """Return the length of an axis with one entry for each `per`, such as ``node``; see `Field`."""
     if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net
         assert net is not None
