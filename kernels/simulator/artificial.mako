@@ -1,13 +1,13 @@
 <%page args="spec"/>\
 // Advance artificial cells over the steps of a launch, before the other cells, which then find all events
 // of artificial cells that are due.
-// spec: ${spec.real}, ${len(spec.kinds)} kinds${", in one work-group" if spec.together else ""}
+// spec: ${spec.real}, ${len(spec.kinds)} mechanisms${", in one work-group" if spec.together else ""}
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 typedef ${spec.real} real;
 ${part("simulator/common/arena_functions")}\
 % if spec.together:
-// One work-group. In each step layer follows layer: targets send events to later layers within the step.
+// One work-group. Events due in the step that sends them go to targets of later layers: layer follows layer.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int first = get_local_id(0), stride = get_local_size(0);
@@ -37,7 +37,7 @@ ${part("simulator/common/at_target", 16, kinds=spec.net_kinds)}\
     }
 }
 % else:
-// One work-item per target; events between them are due after the launch.
+// One work-item per artificial cell; events between these are due after the launch.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int n = get_global_id(0);

@@ -9,7 +9,7 @@
     events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
 %>\
 <%def name="lead(block)">\
-## Store values that the last instances of some kinds have set: all cells read them in this step.
+## Store GLOBAL variables as the last instance of their mechanism has set them; all cells read them in this step.
 % for kind, name in spec.read_last(block):
     if (block == 0) {
         const int j = last_${kind.number};
@@ -73,14 +73,14 @@ ${kind.call_group("events", {**here, "sum": "weights"}, always, 16)}\
         }
 </%def>\
 // Many steps of a network on a CPU. A work-item has a block of whole cells, which it advances until an
-// event from another block may be due. Nodes are numbered by place: cells of one shape are side by side in
-// tiles, in the order of elimination. A group has instances of a kind, ordered by place: ${"`run`"} is its
-// first place if its places are consecutive, else minus the number of instances.
+// event from another block may be due. The place of a node is its index in all arrays by node: nodes are in
+// the order of elimination, and cells of one shape side by side in tiles. A group has some instances of one
+// mechanism, sorted by place: ${"`run`"} is their first place if the places are consecutive, else minus their number.
 //
 //     tile of 4 cells:  place 0..3 node 0 of cells A B C D, place 4..7 node 1 of A B C D, ...
 //
 // A step: events, currents (begin_block), solve, states, thresholds, records (finish_block).
-// spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
+// spec: ${spec.real}, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -97,8 +97,8 @@ typedef long${w} __attribute__((aligned(sizeof(long)))) loose_long${w};
 % endif
 % endfor
 
-// Return the index of an instance's number: a group stores its numbers in lines, one for each number, with
-// `width` instances side by side
+// Return the index of variable `line` of an instance: groups of `width` instances follow each other, and each
+// stores a vector for each of its `lines` variables. `position` is group * width + lane.
 static inline int in_group(const int position, const uint width, const uint lines, const uint line)
 {
     const uint p = position;
@@ -117,7 +117,7 @@ static inline real${w} at_${w}(__global const real *a, __global const int *place
     return (real${w})(${", ".join(f"a[place[{lane}]]" for lane in range(w))});
 }
 
-// These are separate functions, so that numbers stay in registers if places are consecutive
+// For places that are not consecutive: separate functions, so that otherwise numbers stay in registers
 static __attribute__((noinline)) void keep_apart_${w}(const real${w} x, __global real *a,
     __global const int *place, const int count)
 {
@@ -173,8 +173,8 @@ __kernel void publish(${signature(spec, "publish")})
     }
 }
 
-// Deliver events due until the middle of the step to a block's targets at no node, or to all of its targets
-// if they send each other events within a step.
+// Deliver events due until the middle of the step to a block's artificial cells, or to all of its targets if
+// they send each other events within a step.
 static __attribute__((noinline)) void block_events(
     const int block, const instant t_begin, const instant t_mid, const real dt, const int capacity,
     ${spec.v_type}v, __global int *spike_count, __global int *spike_source,
@@ -188,7 +188,7 @@ ${part("simulator/common/at_target", 8, kinds=spec.net_kinds if spec.layered els
 }
 
 // Deliver events until the middle of the step, then add the currents there to d and b. ${"`ahead`"}: some
-// kinds have done both at the end of the step before.
+// mechanisms have done both at the end of the step before.
 static __attribute__((noinline)) void begin_block(
     const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -299,7 +299,7 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
 
 ${part("simulator/common/block_solve")}\
 // End the step after the solve: states, spikes, recorded states. With ${"`ahead`"} also deliver events and add
-// currents of some kinds for the next step, which begins at t_next and needs no sums of ions' currents.
+// currents of some mechanisms for the next step, which begins at t_next and needs no sums of ions' currents.
 static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const int ahead, const int tame,
     const instant t_begin, const instant t_next, const instant half_dt, const int done, const size_t row,
@@ -418,7 +418,7 @@ ${kind.call_constants()}
     for (int s = 0; s < num_steps; s++) {
         const instant t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
-        // add up currents of ions if somebody may read them
+        // add up currents of ions if they may be read
         const int sums = keeps_ions || s == num_steps - 1, begun = ahead;
         ahead = !keeps_ions && !keeps_states && s + 2 < num_steps;
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## Steps of whole cells, mechanisms instance by instance. First all lanes of the group advance instances, and store
 ## conductance and current in slots; then a lane per segment adds up the slots of its nodes, eliminates d and b, and
-## solves. Voltages and constants of all nodes are in local memory, in the order of places.
+## solves. Voltages and constants of all nodes are in local memory, segments side by side (segment_places.mako).
 <% M = spec.segment %>\
 ${part("simulator/common/epoch_title")}\
 % if spec.sites:

@@ -47,8 +47,8 @@ ${part("simulator/common/epoch_local")}\
 % for j in range(M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
-    // s0 and s1: where equal cells find their common matrix entries u, by place and by lane; s2 and s3: first list and end of
-    // lists; s4: first line of states (a line has a number for each lane of a warp); s5 and s6: first active node, and end
+    // s0 and s1: where the matrix entries u begin, by node and by lane, which equal cells share; s2 and s3: first list
+    // and end of lists; s4: first line of states (a number for each lane of a warp); s5 and s6: first active node, end
     const int8 home = present ? vload8(number, homes) : (int8)(0);
     __global const real *restrict tie_of = all_tie + home.s0;
 % if spec.local_lines:
@@ -100,7 +100,8 @@ ${part("simulator/common/arena_states")}\
 % endfor
 % endif
 % if spec.parts > 1:
-    // Readers wait for numbers with the last bit of their turn (see `turn` below): begin with 1, of neither turn.
+    // Readers wait until the last bit of a number is the `phase` of their step (see below). It is 0 in the first two
+    // steps, so numbers begin with a 1.
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
         for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
 % for k in [kind.number for kind in spec.loop.apart if kind.has("current")]:
@@ -129,8 +130,8 @@ ${part("simulator/common/epoch_meeting", 4)}\
 ${part("simulator/common/arena_points_end")}\
 % endif
 % if spec.parts > 1:
-        // Two sets of d and b of the lists' nodes are used in turn: no work-group is two steps ahead. The last bit of a
-        // number is its turn, for which readers wait: a fence would wait for all writes of the step.
+        // Steps alternate between two sets of d and b, as no work-group is two steps ahead. The last bit of a number is
+        // the phase, which flips each time a set is written: readers wait for it, as a fence would wait for all writes.
         const int turn = step - first_step;
         const ${bits} phase = turn / 2 % 2;
         volatile __global ${bits} *shared_rows = ${rows} + turn % 2 * ${2 * spec.most_lists * spec.warp};

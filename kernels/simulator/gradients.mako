@@ -76,16 +76,17 @@ ${caller.body()}\
 // solver's order.
 //
 // A launch ends the step from t_0 to t_1 and begins the step from t_1 to t_3, with the middle t_2; `step` is
-// the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run is for its
-// rows and spikes and keeps no history: states stay in one slot, and voltages alternate between two, as neighbours
-// read them. ``by_x`` is the derivative of the loss by x; `slopes` has those by voltages and states from launch to
-// launch. A detector sends a spike if its `held` is 0. Then `held` counts down from `hold`, and stays at least 1 while the voltage is above the threshold.
+// the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run is only for
+// its records and spikes, without a history: states stay in one slot, and voltages alternate between two, as neighbours
+// read them. ``by_x`` is the derivative of the loss by x; `slopes` has the derivatives by voltages and states, from
+// launch to launch. A detector sends a spike if its `held` is 0. Then `held` counts down from `hold`, and stays at
+// least 1 while the voltage is above the threshold.
 % if spec.tile > 1:
 //
 // In forward steps ${spec.tile} nodes that are neighbours in the solver's order have neighbouring work-items, so that
 // both orders are read and written in whole sectors. Back, more copies side by side are faster.
 % endif
-// spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
+// spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
 ${part("solver/common/precision")}\
 % if w > 1:
 typedef ${spec.real}${w} real${w};

@@ -217,9 +217,9 @@ ${part("solver/common/precision")}\
 #define ABOVE(k, lane) lost[unit * ${S} * LANES + (k) * INNER + (lane)]
 #define TIE(x, q, lane) ties[unit * ${K * K} * INNER + ((x) * ${K} + (q)) * INNER + (lane)]
 
-// Cells of a kind share tables of lanes and conductances. `axial` has the conductance from a column to the next
-// one in the order of elimination, and last from the segment to its parent; `g` and `over` (g and C/dt) from a
-// node to the node around it; `all_around` has a bit for each column with layers.
+// Cells of one `kind` have equal shapes and conductances, and share tables. `axial` has the conductance from a
+// column to the next one in the order of elimination, and last from the segment to its parent; `g` and `over` (g
+// and C/dt) from a node to the node around it; `all_around` has a bit for each column with layers.
 // The sums of a column are its right-hand sides r, conductances to ground e, and conductances b between its
 // potentials.
 __kernel __attribute__((reqd_work_group_size(LANES * UNITS, 1, 1)))

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// Write new values into an array: one value everywhere, or one for each place.
+// Write new values into entries of an array: one value for all, or one for each.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 

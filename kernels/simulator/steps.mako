@@ -1,7 +1,9 @@
 <%page args="spec"/>\
 // A step of a network: the kernels events, begin_step, the solver's, advance, finish_step, add_up.
-// Numbers are in three arenas, mem, clock and ints; `at` has the begins of their regions, see below.
-// spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
+// Values are in three arenas, arrays with named regions: mem (reals), clock (times) and ints. `at` has the
+// regions' offsets. Active nodes, numbered a, have mechanisms, ions or detectors. The place of a node is its
+// index in the solver's order.
+// spec: ${spec.real}, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -29,9 +31,9 @@ ${kind.call(block, values, 12)}\
 </%def>\
 % if spec.width == 1:
 // Deliver events until the middle of the step, then compute currents there: d and b of the system for the
-// change of v. A work-item per place of the solver's order, then one per target at no node. `active` has
-// the number of the active node at each place, else -1; `above`, `below` and `beside` have the places of
-// a node's parent, first child and next sibling, -1 for none.
+// change of v. A work-item per place, then one per artificial cell. `active` has the number of the active
+// node at each place, else -1; `above`, `below` and `beside` have the places of a node's parent, first child
+// and next sibling, -1 for none.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
@@ -126,7 +128,7 @@ ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 % if W > 1:
 
 ${part("simulator/common/arena_vectors")}\
-// One work-item per block of places, nodes and targets at no node.
+// One work-item per range of places, active nodes and artificial cells.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0), now = step_state[2];
@@ -148,7 +150,7 @@ ${part("simulator/common/at_target", 8, kinds=spec.loose_kinds)}\
 }
 
 % if spec.diffuses:
-// One work-item per block of places and nodes, before states diffuse along cells.
+// One work-item per range of places and active nodes, before states diffuse along cells.
 __kernel void advance(${signature(spec, "advance")})
 {
     const int i = get_global_id(0);
@@ -160,7 +162,7 @@ __kernel void advance(${signature(spec, "advance")})
 }
 
 % endif
-// One work-item per block of places and nodes, and of other records and senders.
+// One work-item per range of places and active nodes, and of other records and senders.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 // Put events of other ranks, sorted by source and time, into the rings of their sources; targets look
 // for them in the next step. A work-group has a source; its work-items share the targets. The buffer
-// `time` has the times, then the sources, then the first event of each source. Other arguments are begins
-// of regions of `clock` and `ints`.
+// `time` has the times, then the sources, then the first event of each source. Other arguments are offsets
+// of regions in the arenas `clock` and `ints`.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 __kernel void take_events(${signature(spec, "take_events")})

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// Repeat arrays of one copy of a network for all copies, and find the places of nodes.
+// Repeat arrays of one copy of a network for all copies, and find nodes in the solver's order.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
@@ -10,7 +10,7 @@ __kernel void tile_values(${signature(spec, "tile_values")})
     for (int j = get_global_id(0); j < n; j += get_global_size(0)) to[j] = values[once + j];
 }
 
-// Repeat values in the solver's order; 0 at places without a node.
+// Repeat values in the solver's order; padding is 0.
 __kernel void pack_values(${signature(spec, "pack_values")})
 {
     const int i = get_global_id(0);
@@ -37,7 +37,7 @@ __kernel void invert_places(${signature(spec, "invert_places")})
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
-// Find the places of other nodes: other[node] is the other node, -1 for none.
+// For each place of the solver's order: the place of other[node], another node, or -1 for none.
 __kernel void place_others(${signature(spec, "place_others")})
 {
     const int i = get_global_id(0);
@@ -47,7 +47,7 @@ __kernel void place_others(${signature(spec, "place_others")})
     placed[i] = named < 0 ? -1 : place[node - own + named];
 }
 
-// Find the active node at each place of the solver's order, -1 for none, and the place of each active node.
+// Find the active node, which has mechanisms, at each place of the solver's order, -1 for none, and its place.
 __kernel void find_places(${signature(spec, "find_places")})
 {
     const int i = get_global_id(0);

@@ -1,6 +1,7 @@
 <%page args="spec"/>\
 ## Part of steps.mako, blocks.mako, artificial.mako and epoch_functions.mako: functions of mechanisms, played vectors
-## and events, for networks whose values are in the arenas mem, clock and ints.
+## and events, for networks whose values are in three arenas, arrays with named regions: mem (reals), clock (times) and
+## ints.
 <%
     e = spec.arena
     values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]"}

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 ## Part of epoch_by_node.mako: go through the lists of nodes. First end the step before (phases 6 to 9: states,
 ## thresholds, records), unless this is the first one (`opens`). Then begin this step (phases 1 to 3: events, played
-## values, currents), unless only the end was left (`closes`). d and b of a node go to W and A, or to shared_rows if
-## several work-groups share a cell.
+## values, currents), unless only the end was left (`closes`). d and b of a node go to W and A, arrays on the chip, or
+## to shared_rows in global memory if several work-groups share a cell.
 <%
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
@@ -163,7 +163,7 @@ ${copied(kind, ends)}\
         // lists of nodes: end the step before, then begin this one; after the last step there is only an end
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % if spec.turns:
-        // where instances read values of the last instance of their kind: of this step, and of the step before
+        // where GLOBAL variables of this step and of the step before are: the last instance has set them, all read them
         const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
 % endif
 % for sections in spec.loop.passes:
@@ -187,14 +187,14 @@ ${part("simulator/common/arena_between", sections=sections)}\
             const int own = node_bits[q * ${W} + in_warp];   // mechanisms of the lane's node
 % endif
 % if e.ions:
-            const bool shown = num_mem || step == first_step + num_steps - 1;   // somebody may read currents of ions
+            const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions may be read
 % endif
 % if reads_a:
             const int word = node_active[q * ${W} + in_warp];
 % else:
             const int word = list[0] < 0 || ${"shown" if e.ions else "num_mem"} ? node_active[q * ${W} + in_warp] : -1;
 % endif
-            const int a = home.s5 + (word & ${hex(spec.special - 1)});   // number of the active node
+            const int a = home.s5 + (word & ${hex(spec.special - 1)});   // index among active nodes (which have mechanisms)
             const bool is_active = word >= 0, special = is_active && (word & ${hex(spec.special)});
             const real v = V(place);
             ${own_row if spec.crowded else ""}

@@ -1,6 +1,7 @@
 <%page args="spec"/>\
-## Part of arena_points.mako, or of epoch_by_node.mako if several work-groups share a cell: the lane of a node adds
-## the slots of its instances to W and A. Each work-group does so for all nodes of the cell.
+## Part of arena_points.mako, or of epoch_by_node.mako if several work-groups share a cell: the lane of a node adds the
+## currents and conductances that its instances have left in slots to W and A. Each work-group does so for all nodes of
+## the cell.
 <%
     W = spec.warp
     def slot(name, k): return spec.loop.turned("mem", f"{name}_{k} + {spec.loop.slot(k)}j")

@@ -6,8 +6,9 @@
     right = f"passive({{0}}, above, below, beside, u, {constants}v)"
 %>\
 ## Part of steps.mako, with vectors.
-// A step for a block of places and nodes: ${W} instances of a kind at consecutive nodes advance together. The
-// last vector of a block is filled with copies of the last instance, which are not stored.
+// A step for a range of entries of the solver's order and a range of active nodes, which have mechanisms. ${W}
+// instances of a mechanism at consecutive nodes advance together. The last vector of a range is filled with copies
+// of the last instance, which are not stored.
 
 // Read n < ${W} numbers
 ${spec.static} ${V} few(__global const real *a, const int n)
@@ -107,7 +108,7 @@ ${spec.static} void to_nernsts_${ion}(const int a, const int n, __global real *m
 
 % endfor
 // Current into a node from neighbours and constant conductances; `above`, `below` and `beside` are the
-// places of its parent, first child and next sibling, -1 for none.
+// indices of its parent, first child and next sibling in the solver's order, -1 for none.
 static real passive(
     const int i, __global const int *above, __global const int *below, __global const int *beside,
     __global const real *u, ${"__global const real *constant_g, __global const real *constant_b, " if spec.constant else ""}__global const real *v)
@@ -120,7 +121,7 @@ static real passive(
 }
 
 // Deliver events until the middle of the step, then compute currents there: d and b of the system for the
-// change of v, for a range of nodes; places without instances only need b.
+// change of v, for a range of active nodes; other nodes only need b.
 static void begin_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -273,7 +274,7 @@ ${kind.call(block, values, 8)}\
 <%def name="to_states()">\
     // phase 5: voltages
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
-    for (int a = from; a < to; a++) {  // the place of a node may belong to another work-item
+    for (int a = from; a < to; a++) {  // the v of a node may belong to another work-item
         const int p = ints[place_of + a];
         mem[here_v + a] = ${new.format("p")};
     }

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Part of gradients.mako: read and write a node's values for row q of the copies of a network, in arrays in the
-## solver's order. A row is one copy per lane of a vector.
+## Part of gradients.mako: read and write a node's values in arrays in the solver's order, for row q of the copies of a
+## network. A row has one copy per lane of a vector.
 % if spec.stride:
-// Place of a node in a copy: places in consecutive copies are ${spec.stride} apart.
+// Index of a node in the solver's order; from copy to copy it grows by ${spec.stride}.
 #define PLACE(node, lane) (place[node] + q * ${spec.stride})
 % else:
 #define PLACE(node, lane) place[((node) * num_rows + q) * ${spec.width} + (lane)]

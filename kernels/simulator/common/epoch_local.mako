@@ -3,10 +3,10 @@
     M, I = spec.segment, spec.dense   # nodes of a segment; of the tree's last part, solved by its inverse
     held, tree = len(spec.chip.held), 4 if spec.chip.eliminates else 2
 %>\
-## Part of the epoch_*.mako templates: declare and read the values that stay on the chip during a launch: values of
-## cells by place (`held`; in global memory if a cell is too large), rows of segments, and values of the tree of
-## segments by lane. With `dense`, the lanes of the tree's last part get ranks and the inverse of their matrix. Ends
-## with a barrier.
+## Part of the epoch_*.mako templates: declare and read the values that stay on the chip during a launch: arrays by node
+## of each cell (`held`; in global memory if a cell is too large), where the j-th nodes of all segments begin in them
+## (row_start), and arrays by lane for the tree of segments. With `dense`, the lanes of the tree's last rounds get ranks
+## and the inverse of their matrix. Ends with a barrier.
     // values that stay on chip
 % if not spec.far:
     __local real all_held[UNITS * ${held} * CAPACITY];

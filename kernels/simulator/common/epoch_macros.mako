@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of the epoch_*.mako templates: sizes of a work-group, arrays of a cell by place (`held`, CAPACITY values each),
-## and barriers, which all lanes of a cell (MEET) or of the work-group (GATHER) must reach.
+## Part of the epoch_*.mako templates: sizes of a work-group; arrays by node of a cell (`held`, CAPACITY values each),
+## in which the place of a node is its index; barriers for all lanes of a cell (MEET) or of the work-group (GATHER).
 #define WORK_GROUP ${spec.work_group}
 #define LANES ${spec.lanes}             // lanes of a cell
 #define UNITS ${spec.units}             // cells of a work-group

@@ -1,7 +1,8 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako and epoch_constant.mako: values of mechanisms' instances during a launch: slots for
-## conductance and current, side by side for each node; the place of each instance (`site`), the events of the first
-## step, and states in local memory. Lanes with `active` >= 0 have instances: every step_of_active-th of a kind.
+## Part of epoch_by_instance.mako and epoch_constant.mako: local memory for mechanisms' instances during a launch:
+## slots, which take the conductance and current of an instance, side by side for each node; each instance's node, cell
+## and slot, packed (`site`); the events of the first step; states. Lanes with `active` >= 0 have instances: every
+## step_of_active-th of a mechanism.
     // instances of the work-group
     const int active = lid${f" - {spec.lanes * spec.units}" if spec.chip.apart else ""}, step_of_active = ${spec.chip.step_of_active};
     // conductance, and current into the node${" at v = 0" if spec.constant else ""}; the last slot is 0

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 ## Part of epoch_by_instance.mako and epoch_constant.mako: a step of mechanisms, instance by instance. States advance
-## over the step before, events act, and conductance and current go to the instance's slot. Only v at the step's begin
+## over the step before, events act, and conductance and current go to the instance's slot. Only v at a step's begin
 ## is read from a node.
 % for kind in spec.sites:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {

@@ -5,8 +5,8 @@
     nets = [k for k in spec.loop.in_lists if k.takes_events]
 %>\
         // phase 1: events
-        // A lane per target of a layer. Events that these send are due within the step only at targets of later
-        // layers, which look for them in each step, after all lanes have met.
+        // A lane per target of a layer. Within the step, these send events only to targets of later layers, which look
+        // for events in each step, after all lanes have met.
         for (int layer = 0; layer < ${spec.layers}; layer++) {
             ${spec.loop.times("t", "mid")}
             const int first = mine.s6 * ${spec.layers} + layer;

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of arena_functions.mako and epoch_functions.mako: functions of mechanisms; then macros for the begins of arenas'
-## regions, whose names mechanisms may use, too.
+## Part of arena_functions.mako and epoch_functions.mako: functions of mechanisms; then macros for the offsets of
+## regions in the arenas mem, clock and ints. The macros are last, as mechanisms may have variables of the same names.
 <% e = spec.arena %>\
 typedef ${e.instant} instant;   // ms
 % if e.calls:
@@ -13,11 +13,11 @@ static __attribute__((noinline)) real called_exp(const real x) { return exp(x); 
 ${e.noise}
 % endif
 % for kind in e.kinds:
-// ---- kind ${kind.number}: ${kind.name}
+// ---- mechanism ${kind.number}: ${kind.name}
 
 ${e.functions(kind)}
 % endfor
-// begins of regions, and counts
+// offsets of regions in the arenas, and counts
 % if e.by_cell:
 typedef struct { int ${", ".join(e.regions)}; } regions_;
 % endif

@@ -4,7 +4,7 @@
 typedef ${spec.real}2 real2;
 typedef ${spec.real}4 real4;
 
-// a place in a table: the row before it, and the fraction of the way to the next row; NaN stays NaN
+// where a table is looked up: the row before, and the fraction of the way to the next row; NaN stays NaN
 typedef struct { int row; real share; } node_row_;
 
 static node_row_ node_row_of_(const real xi, const int n)

@@ -147,7 +147,7 @@ ${part("solver/common/branch_rows", 16)}\
             }
         }
 </%def>\
-// Fine-grained Hines solver (Huber 2018): a work-group per block of cells, a work-item per
+// Fine-grained Hines solver (Huber 2018): a work-group per block (some cells), a work-item per
 // branch, a barrier after each level.
 // spec: ${spec}
 // layout: level-strided; node j of branch k on a level of w branches is at

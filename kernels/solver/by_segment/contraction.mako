@@ -37,7 +37,7 @@
 % endif
 % if spec.makes:
 //
-// Only the inverse pivots are written, each at the place of its node.
+// Only the inverse pivots are written, each at the index of its node.
 % elif spec.uses:
 //
 // d has the inverse pivots.
