@@ -35,7 +35,7 @@ _ChainSolve = Callable[[np.ndarray], np.ndarray]  # b, (n,) or (k, n), to the so
 class Corners:
     """Periodic matrices A = T + p q' with tridiagonal T, one per system, see the module.
 
-    Of the vectors, `p` is (n,); of `q` only the last entry of each system is kept, (m,). `low`,
+    `p` is (n,); `q`, (m,), has only the last entry of each q, whose others are 1, 0, ..., 0. `low`,
     `main` and `up`, (n,) each, are the diagonals of A.
     """
 

@@ -22,7 +22,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 class Matrix(NamedTuple):
-    """A Hines matrix of chains, (n,) each; `sign`: factors 1 or -1 of rows, None if all are 1."""
+    """Chains as a Hines matrix, (n,) each; rows were multiplied by `sign` (-1 or 1) if given."""
 
     l: Array
     d: Array
@@ -51,7 +51,10 @@ def sizes_of(sizes: object) -> np.ndarray:
 
 
 class Chains:
-    """The chains of m tridiagonal systems with n rows in all; `grid`: (m, n / m) of equal ones."""
+    """The m tridiagonal systems of a batch, n rows in all, as chains of nodes.
+
+    `grid` is (m, n / m) if all systems have the same size.
+    """
 
     def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
         self.rows, self.dtype = rows, dtype

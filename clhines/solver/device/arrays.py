@@ -148,7 +148,7 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 def writable(a: object) -> TypeGuard[Array]:
-    """Whether a solution can be written to an array: not read-only, no two values in one place."""
+    """Whether a solution can be written to an array: not read-only, no two values share memory."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     if not isinstance(a, np.ndarray) or not a.flags.writeable:

@@ -60,7 +60,7 @@ def _is_pocl(device: cl.Device) -> bool:
 
 
 def fine_grained(device: cl.Device) -> bool:
-    """Whether host and kernels may access memory of `shared` in turn, without commands."""
+    """Whether host and kernels may both access memory of `shared` without commands between."""
     fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
     return lends_all(device) and bool(device.svm_capabilities & fine)
 
@@ -230,7 +230,10 @@ class PinnedCopies:
         return piece
 
     def send(self, arrays: Sequence[Target]) -> cl.Event:
-        """Copy rows to buffers; return the event of the copies. The rows may change at once."""
+        """Copy rows to buffers; return the event of the copies.
+
+        The rows may then change at once.
+        """
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             busy = self._busy[t]
@@ -302,10 +305,7 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
 
 
 def _chunks(arrays: Sequence[Target], size: int) -> Iterator[RowPart]:
-    """Yield the rows in chunks of at most `size` bytes, each with its buffer and its place there.
-
-    The place is an offset in bytes.
-    """
+    """Yield the rows in chunks of at most `size` bytes, each with its buffer and offset, bytes."""
     for rows, buffer in arrays:
         place = 0
         for row in rows:

@@ -299,7 +299,7 @@ def given_queue(
 
 
 def context_of(device: cl.Device) -> cl.Context:
-    """Return the one context that clhines keeps for a device: each new one takes several MiB."""
+    """Return the one context of a device that clhines uses: each new one takes several MiB."""
     check_process()
     if whole_device(device) != device and device not in _PARTS.values():
         return cl.Context([device])

@@ -85,7 +85,7 @@ class Holder:
 
 
 class ClosedProxy:
-    """Takes the place of the engine of a closed solver; every use raises InputError."""
+    """Stands in for the engine of a closed solver; every use raises InputError."""
 
     def __init__(self, owner: object) -> None:
         self.owner = type(owner).__name__

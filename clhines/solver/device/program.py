@@ -59,7 +59,7 @@ def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) ->
 
 
 def kept(context: cl.Context) -> list[cl.Program]:
-    """Return the programs that are kept for a context, the last used at the end."""
+    """Return the programs that are cached for a context, the last used at the end."""
     with _LOCK:
         return list(_BUILT.get(context, {}).values())
 

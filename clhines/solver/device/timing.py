@@ -120,7 +120,7 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Return the seconds that each of several functions takes, which are timed in turns.
+    """Return the seconds that each of several functions takes, which are timed alternately.
 
     So other load on the machine slows all of them alike. Functions that are far too slow are
     dropped early. The result is the mean of the faster half: disturbances only add to a time, and a

@@ -2,7 +2,7 @@
 
 The first use of a family starts its self-test: a process, which may hang or crash, solves a small
 problem with a known solution. If that is wrong, the test is repeated with narrower vectors, then
-with scalars. The outcome is kept in clhines' cache folder. Simulators are not tested.
+with scalars. The outcome is stored in clhines' cache folder. Simulators are not tested.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def self_test(family: str) -> SelfTest:
 class Outcome:
     """Result of a device's self-test of a family of kernels, or the joint result of several.
 
-    A family has the kernels that solve (``solve``), or those of a kind of engines: ``steps``,
+    A family is the solver's kernels (``solve``), or those of the simulator's engines: ``steps``,
     ``epochs`` on GPUs and ``blocks`` on CPUs.
     """
 
@@ -129,7 +129,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
 def _after_another(device: cl.Device, family: str) -> str:
     """Return the self-test that a family of kernels needs in this process.
 
-    If the process has used family A before, this is ``A+B`` for family B: both tests in turn.
+    If the process has used family A before, this is ``A+B`` for family B: one test after the other.
     """
     used = _TrustState.used.setdefault(device, {})
     if family not in used:
@@ -175,7 +175,7 @@ def stored_outcome(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome 
 def families(device: cl.Device) -> list[str]:
     """Return the kernel families whose self-tests a device needs, in the order to run them.
 
-    The last entry runs all families of networks in turn, in one process.
+    The last entry runs all families of networks one after another, in one process.
     """
     left = {"epochs"} if devices.is_cpu(device) else {"blocks"}
     if not devices.has_fp64(device):
@@ -275,7 +275,7 @@ def _narrowed(device_limits: Limits, width: int) -> Limits:
 
 
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
-    """Return the kept outcome, or run the self-test, in one process of the machine at a time."""
+    """Return the stored outcome, or run the self-test (one process of the machine at a time)."""
     place = device, family, dtype
     with _LOCK:
         if place in _TrustState.outcomes:

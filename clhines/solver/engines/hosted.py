@@ -1,9 +1,9 @@
-"""Prepared solves from NumPy to NumPy: kernels, buffers and arguments are kept between calls.
+"""Prepared solves from NumPy to NumPy: kernels, buffers and arguments serve many calls.
 
 `SharedMemorySolve` is for small batches on a CPU: the host brings the values into device order, in
 memory that it shares with the device, so that a solve is one launch. `BufferedSolve` uses the
-host's arrays in place if a CPU can; else it copies values to kept buffers, through pinned memory if
-that is faster.
+host's arrays in place if a CPU can; else it copies values to buffers of its own, through pinned
+memory if that is faster.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Transfer:
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
-        """Pinned memory that the calls use in turn."""
+        """Pinned memory that all calls use, one after another."""
         return copies.Pins(self.queue)
 
     @functools.cached_property
@@ -99,7 +99,7 @@ def prefers_shared(resident: Resident, rows: int) -> bool:
 
 
 def solves_by_values(resident: Resident) -> bool:
-    """Whether factors are best kept as NumPy arrays: each solve eliminates, but copies nothing."""
+    """Whether factors are best stored as NumPy arrays: solves eliminate again, but copy nothing."""
     if any(launch.part.keeps_factors for launch in resident.launches):
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
@@ -234,7 +234,7 @@ class SharedMemorySolve:
 
 
 class BufferedSolve:
-    """Solve in kept buffers, or in the host's arrays if the device can use them.
+    """Solve in the host's arrays if the device can use them, else in buffers that calls reuse.
 
     `names` are the arrays that each call brings. A matrix that is on the device already is `packed`
     (by `Resident.make_factors`) or `natural`; `factored` is its status. If `finds_infinite`, the

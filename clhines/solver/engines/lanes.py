@@ -1,4 +1,4 @@
-"""The engine for chains on a CPU: a chain per lane of a vector, and kept eliminated matrices.
+"""The engine for chains on a CPU: a chain per lane of a vector, and reusable eliminated matrices.
 
 The kernels of ``lanes.mako`` use natural order; their tables have a few numbers per chain instead
 of one per row. They solve with factors, and solve a few long chains, for which no plan is made
@@ -87,7 +87,7 @@ class ChainKernels:
     # -- arrays of the host ------------------------------------------------------------------------
 
     def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
-        """Return a device buffer for a host array: the array itself, or a kept buffer.
+        """Return a device buffer for a host array: the array itself, or a buffer that calls reuse.
 
         The buffer gets the array's values only if `brings`.
         """
@@ -260,7 +260,7 @@ class LanesEngine(SolveEngine):
 
 
 class EliminatedLanes:
-    """An `engine.EliminatedMatrix` in lanes; `matrix` is the original one, on the host."""
+    """Chains that `LanesEngine` has eliminated; `matrix` is the original one, on the host."""
 
     def __init__(
         self,

@@ -46,9 +46,9 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel with its tables. Launches share it, so their arguments are set in turn.
+    """A kernel with its index tables, which several launches use, each with its own arguments.
 
-    `arguments_of` is the key of the step whose arguments are set.
+    `arguments_of` is the key of the `Step` whose arguments are set.
     """
 
     kernel: program.Kernel
@@ -61,7 +61,7 @@ class _Bound:
 class Slot:
     """Stands for an array in the arguments of a prepared launch.
 
-    It has fixed `memory`, or else each call passes a buffer by the slot's `name`.
+    Its memory is `memory`; without that, each call passes a buffer by the slot's `name`.
     """
 
     def __init__(self, shape: tuple[int, ...], memory: object = None, name: str = "") -> None:
@@ -70,9 +70,9 @@ class Slot:
 
 
 class Step(NamedTuple):
-    """One launch with its arguments.
+    """A prepared launch: a kernel, its arguments and its size.
 
-    They are set again if another step has used the same kernel in between.
+    `run` sets the arguments again only if another step has used the kernel since.
     """
 
     bound: _Bound
@@ -152,7 +152,7 @@ class Launch:
         factor: str = "",
         natural: bool = False,
     ) -> list[Step]:
-        """Return the launches for some rows of b and x; `arrays` has the spec's arrays by name."""
+        """Prepare launches for the right-hand sides `rows`; `arrays`: spec's arrays by name."""
         natural = natural and not self.part.source  # reduced systems are always in device order
         bound = self._bound(symmetric, len(rows), factor, natural)
         buffers = [arrays[name].base_data for name in bound.takes]
@@ -224,7 +224,7 @@ class Resident:
         natural: bool = False,
         status: cla.Array | Slot | None = None,
     ) -> list[Step]:
-        """Return the launches of a solve; operands are d, u, (l), b.
+        """Prepare the launches of a solve; operands are d, u, (l), b.
 
         They are in device order, or in natural order if `natural`. With the status `factored` the
         matrix comes from `make_factors`.
@@ -302,7 +302,7 @@ class Resident:
         return target
 
     def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
-        """Pack three arrays of one row each, which reads the gather table once."""
+        """Convert three arrays of one row to device order; this reads the gather table once."""
         arrays = *sources, *targets
         events = [e for a in arrays for e in a.events]
         event = self._permute(self._pack_three, [a.base_data for a in arrays], None, events)
@@ -312,7 +312,7 @@ class Resident:
     def pack_buffers(
         self, sources: Mapping[str, cl.Buffer], targets: Mapping[str, cl.Buffer], rows: int
     ) -> None:
-        """Pack buffers; `b` has `rows` rows. Three buffers go together if possible."""
+        """Convert buffers to device order, three at once if possible; `b` has `rows` rows."""
         left = list(sources)
         if rows == 1 and len(left) >= len("dub"):
             three = [sources[k] for k in "dub"] + [targets[k] for k in "dub"]

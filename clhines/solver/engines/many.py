@@ -111,7 +111,7 @@ class ManySolve:
         return buffers | targets
 
     def _carrier(self, rows: int) -> hosted.Carrier:
-        """Return the object that copies `rows` right-hand sides; keep it for the next call."""
+        """Return the object that copies `rows` right-hand sides; later calls use it again."""
         if rows not in self._carriers:
             names, status = ("d", "u", "l", "b", "x"), self._shared.status
             carrier = hosted.Carrier(self._resident, self._transfer, names, rows, status)
@@ -198,7 +198,7 @@ class ManySolve:
         return self._launch("substitute", arguments, size, group, waits)
 
     def _room(self, count: int) -> cl.Buffer:
-        """Return scratch for `count` values, kept for the next call unless it is large."""
+        """Return scratch for `count` values; later calls use it again unless it is large."""
         if self._values is None or self._values.size < count:
             self._values = None
             self._values = cla.empty(self.queue, count, self.dtype)

@@ -66,7 +66,7 @@ class Buffers:
 
 
 class KeptBuffers:
-    """Buffers that are kept between calls, because releasing one makes some drivers wait."""
+    """Buffers that later calls use again, because releasing one makes some drivers wait."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue

@@ -21,7 +21,7 @@ CallKey: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """Arrays and prepared steps of a call that was checked once and is repeated without checks.
+    """Arrays and prepared launches of a call that was checked once and is repeated without checks.
 
     `gone` is called when one of the arrays is deleted.
     """

@@ -41,7 +41,7 @@ MOST_WAYS = 2  # prepared solves that are kept: numbers of right-hand sides that
 
 
 class HostSolves:
-    """Solves from NumPy to NumPy; keeps their buffers, and the launches prepared in these.
+    """Solves from NumPy to NumPy in buffers and by launches that are prepared once.
 
     `ways` has the prepared solves, by names of operands and number of right-hand sides.
     """
@@ -69,7 +69,7 @@ class HostSolves:
         return value_buffers(self.loaded.plan, self._room.dtype, operands, rows, natural)
 
     def take(self, listed: list[Buffer]) -> Buffers:
-        """Return the device buffers for a list; use the kept ones again if they fit.
+        """Return the device buffers for a list; use the last ones again if they fit.
 
         Otherwise make new ones, and drop the prepared solves that use the old ones.
         """
@@ -146,8 +146,8 @@ class HostSolves:
     ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
         """Return the prepared solve from NumPy to NumPy for `rows` right-hand sides.
 
-        `names` are the arrays of the system. The buffers have room for `most` right-hand sides;
-        solves are kept for later calls.
+        `names` are the arrays of the system. The buffers have space for `most` right-hand sides;
+        later calls use the solve again.
         """
         way = self.ways.get((names, rows))
         if way is None:
@@ -194,7 +194,7 @@ class HostSolves:
 
 
 class Whole(SolveEngine):
-    """Solves all cells of a batch by one plan.
+    """The usual engine: solves all cells of a batch by one plan.
 
     With `limits`, few cells with many right-hand sides are solved by a lane per right-hand side.
     """
@@ -380,7 +380,7 @@ class Whole(SolveEngine):
 class WholeFactors:
     """The matrix of one `Whole.factor` in device order, and the bad pivots of its elimination.
 
-    If the plan keeps factors, the matrix is stored eliminated; otherwise each solve eliminates it.
+    It is stored eliminated if the plan's kernels can use that; else each solve eliminates it.
     """
 
     values: Mapping[str, Any] = MappingProxyType({})  # the matrix of `NaturalFactors`
@@ -393,7 +393,7 @@ class WholeFactors:
         self.way: hosted.BufferedSolve | None = None  # the last prepared solve
 
     def by_step(self, many: ManySolve) -> EliminatedCells:
-        """Return the matrix as `ManySolve` needs it; kept for the next call."""
+        """Return the matrix as `ManySolve` needs it; the first call eliminates it."""
         if self._by_step is None:
             self._by_step = many.eliminate(self.natural_matrix(), keep=True)
         return self._by_step

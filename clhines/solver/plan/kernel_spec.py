@@ -159,10 +159,10 @@ class KernelSpec(TemplateSpec):
 
     A table is ``NAME``, ``TYPE NAME`` if the type is not ``const int *restrict``, or ``NAME:ROLE``,
     each also with ``if CONDITION and ...`` as in `TemplateSpec`. The role says how `Part.moved`
-    shifts the table when plans are combined: ``place``: entries are places in device order;
-    ``place/8``: every eighth entry is one; ``in_order``: an entry for each place; ``cell``: entries
-    are cells. Tables without a role stay as they are. `takes` are the arrays, ``TYPE NAME``. Specs
-    with several phases have a field `phase`, see `Part.phase`.
+    shifts the table when plans are combined: ``place``: entries are indices in device order;
+    ``place/8``: every eighth entry is one; ``in_order``: an entry per value in device order;
+    ``cell``: entries are cells. Tables without a role stay as they are. `takes` are the arrays,
+    ``TYPE NAME``. Specs with several phases have a field `phase`, see `Part.phase`.
     """
 
     first_argument: ClassVar[str] = "num_blocks"

@@ -44,11 +44,11 @@ def natural_order(
 ) -> dict[str, np.ndarray]:
     """Return the tables by which kernels read blocks from natural order, one cell after another.
 
-    Block k has the cells ``cells[bounds[k, 0]:bounds[k, 1]]``, and `size` places of the device
-    order from `start` on; `template` is equal for blocks of the same trees. The tables are:
+    Block k has the cells ``cells[bounds[k, 0]:bounds[k, 1]]``, and `size` values in device order
+    from `start` on; `template` is equal for blocks of the same trees. The tables are:
 
     - ``order_start``: for each block, where its values start in ``order``, and their number;
-    - ``order``: for each value of a template, cell after cell, an `ORDER`: its place in the block,
+    - ``order``: for each value of a template, cell after cell, an `ORDER`: its index in the block,
       and the number of its cell in the block;
     - ``cell_base``: for each cell of a block, the natural index of its first node, minus the number
       of that node among the block's values.
@@ -91,7 +91,7 @@ def natural_pieces(
     """Return the tables by which kernels read pieces of cells from natural order.
 
     Parameters and ``order_start`` are as in `natural_order`. For each value of a template in
-    natural order ``order`` has the place in the block; ``natural_index`` has the natural index of
+    natural order ``order`` has its index in the block; ``natural_index`` has the natural index of
     each value of a block.
     """
     ascending = np.argsort(start)
@@ -129,10 +129,10 @@ def block_gather(
     slot: np.ndarray,
     rank: np.ndarray,
 ) -> np.ndarray:
-    """Return the natural index at each place of a block layout, or -1; int32.
+    """Return the natural index of each value of a block layout, or -1 for padding; int32.
 
-    Entry j says that node `rank` (in elimination order) of the cell in `slot` is at `place` of its
-    block.
+    Entry j says that node `rank` (in elimination order) of the cell in `slot` has index `place` in
+    its block.
     """
     trees = forest.trees
     bounds = offsets(template_size)

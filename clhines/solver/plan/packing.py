@@ -117,7 +117,7 @@ class _Fill:
         self.used, self.held, self.begin, self.at = np.zeros(0, np.int64), 0, 0, 0
 
     def add(self, shape: int, width: np.ndarray, left: int) -> None:
-        """Place the `left` cells of a shape, which take `width` lanes on each level."""
+        """Put the `left` cells of a shape into blocks; a cell takes `width` lanes on each level."""
         room = _room(len(width), self.lanes, self.shift)
         alone = min(max(1, int((room // width).min())), self.max_cells)
         while left:

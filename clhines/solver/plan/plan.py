@@ -183,7 +183,7 @@ class Part:
         return replace(self, tables=tables, source=source, target=target)
 
     def deeper(self) -> Part:
-        """Return this launch for a plan in which its batch is the reduced system of a larger batch.
+        """Return this launch for a larger batch, of which this batch is the reduced system.
 
         The launch then reads and writes the next set of scratch arrays.
         """
@@ -369,7 +369,7 @@ def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
 def plan_by_kind(
     forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
 ) -> Plan:
-    """Plan the cells of each `kind`, (num_cells,), apart, and combine the launches in one plan."""
+    """Plan the cells of each class apart (`kind`, (num_cells,)); combine all launches in a plan."""
     plans = []
     for k in np.unique(kind).tolist():
         cells = np.flatnonzero(kind == k)

@@ -180,7 +180,7 @@ class SplitForest:
     old: Forest
 
     def rank(self, branch: np.ndarray) -> np.ndarray:
-        """Return the place of each branch's first node in the elimination order of its old tree."""
+        """Return the index of each branch's first node in its old tree's elimination order."""
         new, old = self.forest.trees, self.old.trees
         number = new.branch_tree[branch]
         node = new.branch_first[branch] - new.offsets[number]

@@ -101,7 +101,7 @@ def _values_alone(trees: Trees) -> np.ndarray:
 def _plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
 ) -> Plan:
-    """Plan a work-item per branch; blocks have `room` values in local memory, or none if 0."""
+    """Plan a work-item per branch; a block has `room` values in local memory, or none if 0."""
     enough_blocks = 4 * limits.compute_units
     most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
     work_group = work_group_size(options, limits, _usual_group(forest, limits, most))
@@ -255,7 +255,7 @@ def _shape_statistics(
 def rank_in_tree(
     forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
 ) -> np.ndarray:
-    """Return the place of each branch's first node in the elimination order of its tree.
+    """Return the index of each branch's first node in the elimination order of its tree.
 
     The result is (num_branches,) int64, in the order of `levels`.
     """

@@ -187,7 +187,7 @@ def _fit_vectors(
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Group cells into blocks, and halve the blocks until each fits into `room` values.
 
-    Return whether all blocks fit, the blocks, their vectors, and the places of their values.
+    Return whether all blocks fit, the blocks, their vectors, and the layout of their values.
     """
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
@@ -204,14 +204,17 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the size of the exchange memory: the lanes of a block, and a vector of zeros."""
+    """Return the number of values that branches of a block exchange: its lanes, and zeros.
+
+    The zeros are one vector of them.
+    """
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
 def _cells_a_block(
     forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
 ) -> int:
-    """Return the most cells per block: all fit the budget, and compute units get equal shares."""
+    """Return the most cells per block: all fit the budget, and compute units get equal work."""
     units = limits.compute_units
     total = int(weight[forest.shape_of_cell].sum())
     needed = -(-total // budget) if budget else -(-forest.num_cells // width)
@@ -256,7 +259,10 @@ def _vector_tables(
 
 
 def _whole_vectors(slots: np.ndarray) -> np.ndarray:
-    """Return for each row of `slots` the vector that has just these lanes in order, or -1."""
+    """Return, for each row of `slots`, the number of the vector that it is, or -1 if none.
+
+    A row is a vector if it has that vector's lanes, all in order.
+    """
     width = slots.shape[1]
     whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
     return np.where(whole, slots[:, 0] // width, -1)

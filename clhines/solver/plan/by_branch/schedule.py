@@ -132,7 +132,7 @@ def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int
 
 @dataclass(frozen=True, eq=False)
 class BranchVectors:
-    """Branches of blocks of cells in vectors, ordered from the tips to the roots.
+    """Branches of blocks of cells as lanes of vectors, ordered from the tips to the roots.
 
     The *rank* of a branch is 0 without children, else 1 + the highest rank of a child. A vector has
     up to `width` branches of one rank and template, longest first; `rows` and `even` have the
@@ -164,7 +164,7 @@ class BranchVectors:
         return out
 
     def exchange(self) -> np.ndarray:
-        """(num_branches,) int64: place in the block's exchange memory, after a vector of zeros."""
+        """(num_branches,) int64: index in the block's exchange memory, after a vector of zeros."""
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 
@@ -172,7 +172,7 @@ class BranchVectors:
         """Return the rounds in which branches add up the contributions of their children.
 
         In a round each lane of a vector adds one child. The first array has the first round of each
-        vector. The second has, for each round and lane, the child's place in the exchange memory,
+        vector. The second has, for each round and lane, the child's index in the exchange memory,
         or 0.
         """
         inner = np.flatnonzero(self.parent >= 0)

@@ -95,7 +95,7 @@ class CellSpec(KernelSpec):
 
     @property
     def lanes(self) -> int:
-        """Number of cells that a work-item handles in turn in each step of a sweep."""
+        """Number of cells for which a work-item does each step of a sweep, one after another."""
         return 1 if self.vector > 1 else self.vector_width
 
     @property
@@ -122,7 +122,7 @@ class CellSpec(KernelSpec):
 
     @property
     def code(self) -> str:
-        """OpenCL expression for the step code of node `at`."""
+        """OpenCL expression for the `STEP` code of node `at`, see `serial_steps`."""
         return "codes[place]" if self.codes_in_order else "codes[code_start[cell] + at]"
 
     def rhs_of(self, node: str, place: str) -> str:

@@ -20,7 +20,7 @@ from clhines.solver.plan.packing import cells_by_shape
 class Columns:
     """A layout of cells side by side: each cell has a lane of a block.
 
-    In a block of `width` lanes, node j of a cell is ``j * width`` places after the cell's first
+    In a block of `width` lanes, a cell's node j is stored ``j * width`` values after its first
     node.
     """
 
@@ -40,7 +40,7 @@ class Columns:
 
     @property
     def start(self) -> np.ndarray:
-        """(num_lanes,) int64: place of each lane's first value in device order."""
+        """(num_lanes,) int64: index of each lane's first value in device order."""
         width = np.diff(self.block_lane)
         return np.arange(len(self.cells)) + np.repeat(
             self.block_start[:-1] - self.block_lane[:-1], width
@@ -100,7 +100,7 @@ def runs(keys: np.ndarray) -> list[tuple[int, int]]:
 def fill_columns(
     out: np.ndarray, columns: Columns, shape: np.ndarray, values: list[np.ndarray], base: np.ndarray
 ) -> None:
-    """Write ``base[lane] + values[shape]`` to each lane's places in `out`; shape -1 is idle."""
+    """Write ``base[lane] + values[shape]`` to each lane's elements of `out`; shape -1 is idle."""
     edges = columns.block_lane
     base = base.astype(out.dtype)
     for lo, hi in runs(shape):
@@ -124,7 +124,7 @@ def fill_columns(
 
 
 def column_gather(forest: Forest, columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
-    """Return (columns.size,) int32: the natural index at each place of the device order, or -1.
+    """Return (columns.size,) int32: the natural index of each value in device order, or -1.
 
     The nodes of a cell are in elimination order, or in `order`.
     """

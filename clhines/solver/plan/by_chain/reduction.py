@@ -61,12 +61,12 @@ class ReductionSpec(KernelSpec):
 
     @property
     def places(self) -> int:
-        """Length of an array in local memory with room for `capacity` unknowns and the padding."""
+        """Length of an array in local memory for `capacity` unknowns and the padding."""
         return _skewed(self.capacity)
 
     @property
     def more_places(self) -> int:
-        """Length of PCR's second array, for `switch` unknowns; 0 if PCR has no step."""
+        """Length of PCR's second array, for `switch` unknowns; 0 if PCR does no step."""
         return _skewed(self.switch) if self.switch > 1 else 0
 
     @property

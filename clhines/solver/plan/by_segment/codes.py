@@ -12,11 +12,11 @@ from clhines.solver.plan.by_segment import schedule
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
-    """Segments of blocks of cells, one per lane: first inner ones, then leaves, longest first.
+    """Segments of blocks of cells, one per lane: inner ones first, then leaves, longest first.
 
     `links` has a `schedule.LINK` and a `schedule.AT_ELIMINATION` per lane. In the second, a lane
-    whose node is kept has its number among the kept nodes of the template instead of a parent. The
-    children of a lane have successive mailboxes.
+    whose node stays in the reduced system has its number among these nodes of the template instead
+    of a parent. The mailboxes (in local memory) of a lane's children are successive.
     """
 
     template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
@@ -83,7 +83,7 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each lane's mailbox, its first child's mailbox, and its number of children."""
+    """Return each lane's mailbox in local memory, its first child's, and its number of children."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = inverse(order) - begin
@@ -99,7 +99,7 @@ def _mailboxes(
 def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
     """Return, for each lane, the length of the longest segment that runs in lockstep with it.
 
-    These are segments of the same kind, inner or leaf, in the same 32 lanes.
+    Segments run in lockstep if they are in the same 32 lanes, and all of them inner or all leaves.
     """
     lane = np.arange(len(length)) - begin
     key = (begin * 2 + leaf) * 1024 + lane // 32

@@ -31,7 +31,7 @@ from clhines.solver.plan.plan import (
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Cells cut into connected pieces; each piece is a cell of a new forest."""
+    """Cells cut into connected pieces that fit into local memory; a piece is a cell of `forest`."""
 
     forest: Forest  # the pieces, cell after cell
     natural: np.ndarray  # (n,) index of each node in the old forest
@@ -83,7 +83,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
 
 
 def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
-    """Return the forest of the kept nodes, and their indices in `pieces.forest`."""
+    """Return the reduced system's forest, and the index of each of its nodes in `pieces.forest`."""
     trees, segment = pieces.forest.trees, cut.segments
     kept = np.flatnonzero(cut.kept >= 0)
     tree = np.searchsorted(segment.offsets, kept, side="right") - 1
@@ -122,9 +122,10 @@ ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3
 class ContractionSpec(KernelSpec):
     """Spec of ``contraction.mako``: a work-item per segment of a branch.
 
-    `phase` is ``solve`` for whole cells; ``reduce`` eliminates pieces of cells down to their kept
-    nodes, and ``expand`` computes the other nodes from these. `factor` is ``make`` (write the
-    inverse pivots), ``use`` (read them instead of `d`), or empty.
+    `phase` is ``solve`` for whole cells. For cells above local memory, ``reduce`` eliminates pieces
+    of a cell, which leaves a smaller system of some of their nodes; ``expand`` computes the other
+    nodes from its solution. `factor` is ``make`` (write the inverse pivots), ``use`` (read them
+    instead of `d`), or empty.
     """
 
     template: ClassVar[str] = "solver/by_segment/contraction"
@@ -195,7 +196,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reorders(self) -> bool:
-        """Whether values in natural order change places on their way to local memory."""
+        """Whether values in natural order are put into device order as local memory is filled."""
         return self.natural and not self.direct
 
     @property
@@ -257,7 +258,7 @@ class ContractionSpec(KernelSpec):
         return 12 if self.ptx else 4
 
     def at(self, place: str) -> str:
-        """Return the OpenCL index of the value at a place of the block in device order."""
+        """Return the OpenCL index in global memory of the block's value number `place`."""
         return f"gather[block.s0 + {place}]" if self.natural else f"block.s0 + {place}"
 
     def index(self, k: int) -> str:
@@ -267,7 +268,7 @@ class ContractionSpec(KernelSpec):
         return f"cell_from[{self.order.read('cell', f'to{k}')}] + k{k}"
 
     def place_of(self, k: int) -> str:
-        """Return the OpenCL expression for the place in local memory of the value ``to{k}``."""
+        """Return the OpenCL expression for the index in local memory of the value ``to{k}``."""
         return f"to{k}" if self.of_pieces else self.order.read("place", f"to{k}")
 
     def measure(self, pivot: str, own: str) -> str:
@@ -292,8 +293,8 @@ def plan_contraction(
 ) -> Plan:
     """Plan `contraction` for a batch of cells.
 
-    Cells that exceed local memory are cut into pieces; among them star-shaped cells may be planned
-    by `fine`. For a reduced system `ranks` has each node's number in the larger system's
+    Cells that exceed local memory are cut into pieces; but `fine` may plan those with too many
+    branches at one node. For a reduced system `ranks` has each node's number in the larger system's
     elimination order.
     """
     most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
@@ -341,9 +342,9 @@ class _ContractionPlanner:
     def by_kind(
         self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
     ) -> Plan:
-        """Plan one launch for each kind of cells: `USUAL`, `LARGER`, `ABOVE`, `IN_REGISTERS`.
+        """Plan one launch for each class of cells: `USUAL`, `LARGER`, `ABOVE`, `IN_REGISTERS`.
 
-        `joins` appends usual cells to the launch that expands pieces of cells above local memory.
+        With `joins` the launch that expands pieces of `ABOVE` cells also solves the `USUAL` cells.
         """
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
@@ -391,7 +392,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, places.gather(forest), (part,))
 
     def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
-        """Plan cells above local memory: reduce their pieces, solve the kept nodes, expand."""
+        """Plan cells above local memory: reduce their pieces, solve the reduced system, expand."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(room.local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
@@ -454,8 +455,8 @@ class _ContractionPlanner:
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
         """Plan cells that exceed local memory; `stars`, (num_cells,) bool, marks star-shaped ones.
 
-        Star-shaped cells are solved whole if their segments fit into local memory, else by `fine`.
-        All other cells are cut into pieces.
+        These have too many pieces with one parent. They are solved whole if their segments fit into
+        local memory, else by `fine`. All other cells are cut into pieces.
         """
         fits = room.fits_local(
             cut_trees(forest.trees, self.most), self.real, self.limits, self.options
@@ -494,9 +495,9 @@ class _ContractionPlanner:
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
-        """Return how many work-items of a `group` to launch, since idle ones take registers.
+        """Return how many work-items to launch per work-group; idle ones would take registers.
 
-        Usually these are the most lanes that a block has, in whole warps.
+        Usually these are the most lanes that a block has, in whole warps; else `group`.
         """
         if self.options["work_group"] or self.limits.is_cpu or room.is_small(forest, self.limits):
             return group
@@ -506,7 +507,7 @@ class _ContractionPlanner:
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
-        """Group cells into blocks; return the blocks, the lanes of segments, and places of nodes.
+        """Group cells into blocks; return the blocks, the lanes of segments, and the nodes' layout.
 
         Blocks of many cells are packed tightly.
         """

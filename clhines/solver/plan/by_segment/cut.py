@@ -16,7 +16,7 @@ USUAL_PLACES = 1056  # values per array in the local memory of usual work-groups
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Append blocks of whole cells to the launch that expands pieces, which saves launches."""
+    """Let the launch that expands pieces also solve blocks of whole cells, which saves launches."""
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
     ]
@@ -33,7 +33,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _appended(expand: Part, solve: Part) -> Part:
-    """Append the blocks of whole cells, `solve`, to the launch that expands pieces of cells."""
+    """Return launch `expand` with the blocks of launch `solve`, which are whole cells, added."""
     longest = max(expand.spec.segment, solve.spec.segment)
     capacity = max(expand.spec.capacity, solve.spec.capacity)
     tree = max(expand.spec.tree_places, solve.spec.tree_places)
@@ -95,7 +95,7 @@ class Cut:
 
 
 def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
-    """Cut trees into segments and contract them; nodes in `ends` end a segment and are kept."""
+    """Cut trees into segments and contract them; nodes in `ends` end a segment and stay."""
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)
     lanes = np.diff(cut.offsets)

@@ -12,10 +12,10 @@ from clhines.solver.plan.packing import Blocks
 
 
 class SegmentRows:
-    """Rows of a block: the first nodes of all inner segments, the second nodes, ...; then leaves.
+    """Layout of a block: the first nodes of all inner segments, the second nodes, ...; then leaves.
 
     Row j has node j of every inner segment that is long enough, or, for leaves, the node j before
-    the last: the order of elimination. `rows`, (num_templates, 2, most), has the place of each row.
+    the last: the order of elimination. `rows`, (num_templates, 2, most), has the start of each row.
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
@@ -35,7 +35,7 @@ class SegmentRows:
         self._lanes, self._blocks = lanes, blocks
 
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return place in the block, slot, and place in `Trees.order` of all templates' nodes."""
+        """Return index in the block, slot, and index in `Trees.order` of all templates' nodes."""
         lanes = self._lanes
         k, step = expand(lanes.length)
         row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)

@@ -126,7 +126,7 @@ def in_warps(lanes: np.ndarray) -> np.ndarray:
 
 
 def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
-    """Whether `lanes` with `most` nodes each fit into the registers of a work-group."""
+    """Whether the registers of a work-group can hold `lanes` segments of `most` nodes each."""
     needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
     group = in_warps(lanes)
     return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)
@@ -139,9 +139,9 @@ _OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)  # if no number leaves all values in r
 
 
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return the nodes per segment with which registers hold all values of each cell.
+    """Return nodes per segment such that registers hold all values of each cell.
 
-    If no number does that, choose one with which each cell has enough lanes.
+    If no number does that, return one with which each cell has enough lanes.
     """
     if options["segment"]:
         return int(options["segment"])

@@ -77,8 +77,8 @@ KEPT_VALUES = 5  # values of an inner segment in local memory, stored over the l
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
     """Cut trees of segments into connected pieces, from the tips; cut off heavy subtrees first.
 
-    A piece has at most `most` values and `most_segments` segments. Return (num_segments,) bool: the
-    segments of their pieces that are nearest the root.
+    A piece has at most `most` values and `most_segments` segments. Return (num_segments,) bool:
+    True for the segment of each piece that is nearest the root.
     """
     size, parent = cut.length.tolist(), cut.parent.tolist()
     # of each piece so far: nodes of leaf segments, segments, inner segments
@@ -133,7 +133,7 @@ class Contraction:
 
 
 def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:
-    """Plan the contraction of a forest; roots, whose parent is -1, and `pinned` nodes are kept."""
+    """Plan the contraction of a forest; roots (parent -1) and `pinned` nodes are not eliminated."""
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
     when = np.full(n, Contraction.KEPT)
@@ -161,7 +161,7 @@ def _independent(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose nodes among `alive` that one round of the contraction can eliminate together.
 
-    Return the nodes, and the only child of each, or -1. Nodes in `keep` stay.
+    Return the nodes, and the only child of each, or -1. Nodes in `keep` are not chosen.
     """
     n = len(above)
     children = np.bincount(above[alive], minlength=n)
