@@ -1,4 +1,4 @@
-"""Methods with one work-item per segment: up to `schedule.MAX_SEGMENT` successive nodes of a branch.
+"""Methods with one work-item per segment: successive nodes of a branch, 31 at most.
 
 A segment without child segments is a *leaf*, any other an *inner* one. A cell above local memory is
 cut into connected *pieces*. Eliminating a piece leaves its *kept* nodes: those on which other
