@@ -2,9 +2,10 @@
 
 A script, in hoc or Python, builds its model as usual. clhines then reads NEURON's memory, including
 the NMODL texts that NEURON keeps. Words: *tree*, the compartments of all sections; *instances*, all
-copies of one mechanism; *origin*, a source of events; *place*, the address of a variable;
-*rejected*, a construct that is not supported; *stretch*, steps that the device takes at once, and
-one more step, which NEURON takes.
+copies of one mechanism; *origin*, a source of events (a voltage with a threshold, a point process
+or an artificial cell); *place*, the address of a variable (`memory.raw.Place`); *rejected*, a
+construct that is not supported; *stretch*, steps that the device takes at once, and one more step,
+which NEURON takes; *kept model*, a model that clhines stores from one call of `run` to the next.
 
 Who owns what
     `memory`: NEURON's private memory, by ctypes. `read`: the parts of a model; `model`: the whole

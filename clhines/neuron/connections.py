@@ -197,8 +197,8 @@ def write_by_pointers(
 ) -> list[tuple[Group, list[int]]]:
     """Connect POINTERs that mechanisms write to mechanism variables or Vector elements.
 
-    Each Vector element becomes an instance of a mechanism that keeps one number. Returns the groups
-    of these instances, with the addresses of the elements.
+    Each Vector element becomes an instance of a mechanism that stores one number. Returns the
+    groups of these instances, with the addresses of the elements.
     """
     written = model.written
     added = list[tuple[Group, list[int]]]()

@@ -247,7 +247,7 @@ def advance(
 ) -> None:
     """Advance by `count()` steps as `run` does; call `tell(steps, kept)` after each stretch.
 
-    A stretch is a number of steps at once, of which NEURON itself takes the last one.
+    A stretch is a number of steps that the device takes at once, and one that NEURON takes.
     """
     ranks = ranks_of(h)
     if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
@@ -292,7 +292,10 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return the number of steps of the next stretch, at most `most`."""
+    """Return how many steps to take next: NEURON takes the last, the device all others.
+
+    They are `most` at most.
+    """
     if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
         most = 1
@@ -313,7 +316,7 @@ def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
 
 
 def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
-    """Raise the rejections of functions that NEURON has called in its step."""
+    """Refuse the model if a function that NEURON has called in its step is not supported."""
     with ranks.agreed():
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
@@ -322,7 +325,7 @@ def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
 def kept_or_read(
     h: Hoc, request: RunOptions, vectors: dict[Hoc, Hoc] | None, ranks: Ranks
 ) -> KeptModel:
-    """Return the kept model if it is still valid; otherwise read the model."""
+    """Return the model of the last call if it is still valid; otherwise read the model."""
     with ranks.agreed():
         kept = kept_model(request) if vectors is None else None
     kept = kept_by_all(ranks, kept)
@@ -346,7 +349,7 @@ def kept_or_read(
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
-    """Take the device's `steps` of a stretch; all MPI ranks call this, even for 0 steps."""
+    """Take `steps` on the device, before NEURON takes one; all MPI ranks call this, even for 0."""
     joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
     t = clock(float(h.t), float(h.dt), steps)[:-1]  # when NEURON draws for Random.play
@@ -358,7 +361,7 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> No
 
 
 def begin(kept: KeptModel, joints: Joints) -> Simulation:
-    """Create the simulation of a kept model from NEURON's present state."""
+    """Create the simulation of a model from NEURON's present state."""
     once = network_of(kept.model)
     arguments = joined(joints, once, kept.request)
     sim, imported = _simulation(once, kept.request.dtype, arguments)

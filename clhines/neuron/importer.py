@@ -60,7 +60,7 @@ class NeuronNetwork:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The network's source number of each origin, (k,) int64."""
+        """The network's source number of each source of events (origin) in NEURON, (k,) int64."""
         positions = dict[int, list[int]]()
         for at, (source, _) in enumerate(self.sources):
             positions.setdefault(id(source), []).append(at)
@@ -206,7 +206,7 @@ def values_of(
 
 
 def _restore(model: NeuronModel, name: str, table: str) -> None:
-    """Set parameters, and nothing else, to the values that a TABLE keeps, as its next use would."""
+    """Set the parameters that the next use of a TABLE would set, and no other GLOBAL variable."""
     instances = model.every[name]
     entry = instances.entry
     held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}

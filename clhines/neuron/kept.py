@@ -1,4 +1,4 @@
-"""A model and its simulation, kept from one call of `run` to the next.
+"""A model and its simulation, which stay valid from one call of `run` to the next.
 
 The device takes all steps of a call but the last, which NEURON takes. If NEURON's memory is
 unchanged at the next call, the simulation continues from its own state. If only values differ, they
@@ -217,9 +217,9 @@ class KeptModel:
         return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
-        """Return the number of steps of the next stretch, at most `most`.
+        """Return how many steps to take next, NEURON's last one included; `most` at most.
 
-        A step in which code of `CVode.event` runs ends a stretch, because NEURON must take it.
+        A step in which code of `CVode.event` runs must be the last, because NEURON must take it.
         """
         if self.model.memory.transfers and self.model.waits_for_transfer():
             self._run = None  # it would start from the present voltages
@@ -321,13 +321,13 @@ class KeptModel:
 
     @property
     def _is_free(self) -> bool:
-        """Whether the model can be kept without references to NEURON's objects."""
+        """Whether the model can stay between calls without references to NEURON's objects."""
         model = self.model
         return not (model.lone is not None or model.trains.patterns or model.draws)
 
     @property
     def can_stay(self) -> bool:
-        """Whether the model can be kept, because the fingerprint covers all of it."""
+        """Whether the model can stay between calls, because the fingerprint covers all of it."""
         return self._is_free and self.fingerprint is not None and self.fingerprint.covers_all
 
 
@@ -344,7 +344,7 @@ _kept: list[KeptModel] = []
 
 
 def kept_model(request: RunOptions) -> KeptModel | None:
-    """Remove and return the kept model if NEURON still has it; None otherwise."""
+    """Remove and return the model stored by the last call, if NEURON still has it; else None."""
     kept, same = _kept.pop() if _kept else None, False
     try:
         same = kept is not None and kept.is_of(request)

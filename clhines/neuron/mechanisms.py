@@ -257,7 +257,7 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Convert each mechanism that owns a variable again, so that it stores the variable."""
+    """Convert each mechanism that owns a variable again, so that the variable can be read."""
     kept = dict[str, set[str]]()
     for variable in variables:
         kept.setdefault(variable.owner, set()).add(variable.name)

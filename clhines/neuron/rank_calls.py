@@ -39,7 +39,10 @@ def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
 
 
 def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
-    """Return the kept model if every rank has one with unchanged ``target_var``; otherwise None."""
+    """Return the last call's model if it is valid on every rank; otherwise None.
+
+    ``target_var`` must be unchanged, too.
+    """
     if ranks.all(kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
         same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])

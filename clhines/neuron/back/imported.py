@@ -37,7 +37,7 @@ class ImportedModel:
     def __getitem__(
         self, thing: Hoc | tuple[Hoc, int]
     ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
-        """Return the place of an object of NEURON in the simulation.
+        """Return the index in the simulation of an object of NEURON.
 
         Parameters
         ----------

@@ -72,7 +72,7 @@ def _states(
 def _elements(
     compiled: Model, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
-    """Yield (array, indices in it, places in NEURON's memory) of elements that POINTERs write."""
+    """Yield (array, indices in it, NEURON's addresses) of elements that POINTERs write."""
     for group, addresses in imported.elements:
         for values, _, place in _states(compiled, group, arrays):
             yield values, place, [Place(n, 0, 0) for n in addresses]

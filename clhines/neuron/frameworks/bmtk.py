@@ -99,7 +99,7 @@ def steps_of_block(h: Hoc) -> int:
 
 
 def _variables(model: NeuronModel) -> dict[raw.Place, Variable]:
-    """Return the variables that BMTK's modules read in each step, by place."""
+    """Return the variables that BMTK's modules read in each step, by address."""
     variables = dict[raw.Place, Variable]()
     for module in _reading_modules(model.h.pysim):
         name, things = _read_by(model.h.pysim, module)

@@ -24,5 +24,5 @@ class StepCode:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps of a stretch, of which NEURON takes the last one."""
+        """Most steps to take at once, of which NEURON takes the last."""
         return min(steps_at_once(len(self.reads)) + 1, self.block())

@@ -200,7 +200,7 @@ class NeuronMemory(Objects):
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
 
     def num_places(self, type_: int) -> int:
-        """Return the number of dparam slots of an instance of mechanism `type_`."""
+        """Return the number of dparam slots (of pointers) in instances of mechanism `type_`."""
         sizes = raw.words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 

@@ -46,11 +46,11 @@ class Objects(Library):
         return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:
-        """Return the place of a variable from a reference such as ``segment._ref_v``."""
+        """Return the address of a variable from a reference such as ``segment._ref_v``."""
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
     def known_place(self, thing: Hoc, name: str, size: int = 1) -> Place | None:
-        """Return the place of a variable; None if hoc has no variable of this name."""
+        """Return the address of a variable; None if hoc has no variable of this name."""
         try:
             return self.place(ref(thing, name, size))
         except (AttributeError, RuntimeError, TypeError, LookupError):
@@ -69,7 +69,7 @@ class Objects(Library):
         return float(self.number(place).value)
 
     def number(self, place: Place) -> ctypes.c_double:
-        """Return the number at a place; it is valid until NEURON moves its column."""
+        """Return the number at an address; it is valid until NEURON moves its column."""
         at = place.column
         if place.row:
             entry = WORD.from_address(place.row).value * place.size + place.place

@@ -217,7 +217,7 @@ def _add_points(
 class WatchSlots:
     """Read and write WATCH conditions, POINTERs and self events in instances' dparam slots.
 
-    NEURON's table of mechanisms gives the meaning of each slot.
+    These are NEURON's words for pointers of an instance; its table of mechanisms says what each is.
     """
 
     def __init__(self, memory: NeuronMemory) -> None:
@@ -232,7 +232,7 @@ class WatchSlots:
         self._places: dict[tuple[int, str], int] = {}
 
     def place_of(self, kind: int, what: str) -> int:
-        """Return a mechanism's first dparam slot with the meaning `what`; -1 if it has none.
+        """Return the index of a mechanism's first dparam slot that means `what`; -1 for none.
 
         `kind` is NEURON's number of the mechanism; `what` is, for example, ``watch``.
         """

@@ -72,7 +72,7 @@ class Draws:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps of a stretch, of which NEURON takes the last one."""
+        """Most steps to take at once, of which NEURON takes the last."""
         return steps_at_once(len(self._places)) + 1
 
     @property

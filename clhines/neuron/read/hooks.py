@@ -223,7 +223,7 @@ def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def settings_of(h: Hoc, memory: NeuronMemory) -> list[object]:
-    """Return the settings that must stay the same for a kept model to stay valid."""
+    """Return the settings that must not change if the stored model is to remain valid."""
     cvode = h.CVode()
     numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
     index = h.Random().Random123_globalindex()

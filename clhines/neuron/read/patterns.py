@@ -37,7 +37,7 @@ class Pattern:
     unsorted: tuple[int, int] | None = None  # addresses of times and gids in NEURON's other order
 
     def go_on(self, count: int) -> None:
-        """Count the next `count` spikes as sent in NEURON's memory; sort the unsent ones there."""
+        """Mark the next `count` spikes as sent in NEURON's memory; sort the unsent ones there."""
         if self.unsorted is not None:
             gid = self.gid.astype(np.int32)
             for address, values in zip(self.unsorted, (self.t, gid), strict=True):

@@ -53,7 +53,7 @@ class MemoryPlaces:
         return int(self._tree.numbers[self._order[at]]) if is_node else -1
 
     def node(self, place: Place) -> int:
-        """Return the node whose voltage is at a place; -1 for another variable."""
+        """Return the node whose voltage has an address; -1 for the address of another variable."""
         return self.node_at(place.row) if place.column == self._tree.v else -1
 
     def find(self, place: Place) -> Variable | None:

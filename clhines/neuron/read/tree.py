@@ -233,7 +233,7 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
 
 
 def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return the segments that have a variable, and its values; `at` is its place in one."""
+    """Return the segments that have a variable, and its values; `at` is its address in one."""
     of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
     rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
     return of_mechanism.node, column_at(at.column, rows)[rows]
@@ -242,7 +242,7 @@ def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
 def _bare(
     h: Hoc, fields: Fields, column: int, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray
 ) -> np.ndarray:
-    """Return which section ends need no node here, (s,) bool.
+    """Return which section ends need no node here, because they would change nothing, (s,) bool.
 
     Nothing is attached to such an end, and its voltage is its neighbour's. `ends`: NEURON's nodes
     at ends and beside them; `joined`: nodes at which sections start; `column`: of voltages.

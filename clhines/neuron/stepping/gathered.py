@@ -52,7 +52,7 @@ class Gathering:
 
     @property
     def most_steps(self) -> int:
-        """Largest number of steps of a stretch, of which NEURON takes the last one."""
+        """Most steps to take at once, of which NEURON takes the last."""
         return steps_at_once(len(READ) * self._model.tree.num_nodes) + 1
 
     @property

@@ -65,7 +65,7 @@ class StepValues:
 
 
 def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
-    """Return the variable ``v`` or ``i_membrane`` of all nodes by its place in memory."""
+    """Return the variable ``v`` or ``i_membrane`` of all nodes by its address in memory."""
     tree = model.tree
     column, addresses, numbers = tree.v, tree.addresses, tree.numbers
     if name != "v":

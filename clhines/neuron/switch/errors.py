@@ -48,7 +48,7 @@ class ErrorRelay:
         return self._error is None
 
     def keep(self, error: BaseException) -> None:
-        """Keep an exception to raise later, unless there is one already."""
+        """Store an exception to raise later, unless there is one already."""
         self._error = error = self._take() or error
         self._initial_aborts = self._aborts.value
         if self._depth:  # Python raises it, only on the ranks that have it

@@ -177,7 +177,7 @@ class CallRunner:
             self._is_running = False
 
     def _add(self, steps: int, kept: KeptModel) -> None:
-        """Count a stretch of steps that a run has taken, and measure its time."""
+        """Count the steps that a run took on the device, and NEURON's one; measure their time."""
         self._state.steps += steps
         begin, self._stretch_begin = self._stretch_begin, time.perf_counter()
         self._stretches.append(self._stretch_begin - begin - kept.run_seconds)
