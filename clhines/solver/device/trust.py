@@ -30,7 +30,7 @@ import clhines
 from clhines.core import files
 from clhines.core.checks import is_switched_on
 from clhines.core.errors import DeviceError, warn_caller
-from clhines.core.progress import phase
+from clhines.core.progress import phase, showing
 from clhines.solver.device import devices, pocl
 from clhines.solver.device.watch import watching
 from clhines.solver.plan.plan import Limits
@@ -311,7 +311,9 @@ def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | 
     begin, said = time.perf_counter(), list[str]()
     for width in widths(device, family, dtype):
         what = f"the check of {devices.label(device)} ({title(family)}, {dtype})"
-        phase(f"{what}, once for each device, with vectors of {width} bytes")
+        with showing(sys.stderr.isatty()):  # a user's first call waits some seconds for it
+            name = device.name.strip()
+            phase(f"checking kernels once on {name} ({dtype}, vectors of {width} bytes)")
         with watching(what, SWITCH):
             answer = _answer(command(index, family, dtype, width))
         if answer.startswith(_UNCHECKED):

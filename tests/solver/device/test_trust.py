@@ -67,6 +67,19 @@ def test_one_clear_refusal(stub, fast_queue):
     assert [width for *_, width in started] == [64, 32, 16, 8]
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_the_check_of_a_device(stub, fast_queue, monkeypatch, capsys, terminal):
+    """Once, as a user's first call waits for it; log files have no line."""
+    stub(lambda family, width: "right")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    for _ in range(2):
+        limits_of(fast_queue)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == terminal
+    name = fast_queue.device.name.strip()
+    assert not lines or lines[0].startswith(f"clhines: checking kernels once on {name} (float64, ")
+
+
 def test_the_switch_leaves_it_out(stub, fast_queue, monkeypatch):
     monkeypatch.setenv(trust.SWITCH, "1")
     started = stub(lambda family, width: "wrong")
