@@ -73,13 +73,13 @@ class CurrentModel:
 
     @property
     def current(self) -> Model:
-        """The model with all changes; compiled again if there are new ones."""
+        """The model with all changes by `set`; compiled again if there are new ones."""
         if self._staleness:
             self.replace(self.compile_changes())
         return self.compiled
 
     def compile_changes(self) -> Model:
-        """Return the model with all changes, and leave `compiled` as it is."""
+        """Return the model with all changes by `set`, and leave `compiled` as it is."""
         net, settings = self.network, self.settings
         if not self._staleness:
             return self.compiled

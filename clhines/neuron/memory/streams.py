@@ -209,7 +209,7 @@ def _halves(words: np.ndarray) -> np.ndarray:
 
 
 def _turn(counter: np.ndarray, index: int) -> np.ndarray:
-    """Return the four 32-bit numbers that each counter yields."""
+    """Return the four 32-bit numbers that Random123 computes from each counter."""
     return philox(counter.T, (np.uint32(index), np.uint32(0))).T
 
 

@@ -145,7 +145,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
 
 
 class BlockLayout(layouts.Layout):
-    """Order of nodes and instances in the arenas of blocks: by place in the tiles."""
+    """Order of nodes and instances in the arenas of `epochs-cpu`: as in the vectors of `Tiles`."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
@@ -174,7 +174,7 @@ class BlockLayout(layouts.Layout):
 
 @dataclass(frozen=True)
 class GroupPlaces(ArenaPlaces):
-    """OpenCL expressions of the values of a kind whose instances are in groups of `width`."""
+    """OpenCL expressions of values of a mechanism that is advanced `width` instances at a time."""
 
     width: int
 
@@ -184,7 +184,7 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """A kind whose instances are in groups of `width`; `wide` has the functions for a group."""
+    """A mechanism of which `width` instances at a time are advanced, as vectors, by `wide`."""
 
     width: int = 1
     wide: str = ""
@@ -365,7 +365,7 @@ _CHANGES = ("first_block", "first_step", "num_steps", "first_time", "first_row")
 
 @dataclass(frozen=True)
 class CellBlocksSpec(ArenaSpec):
-    """``blocks.mako``; `played_kinds` are kinds with played parameters."""
+    """Spec of the kernels of `epochs-cpu`; `played_kinds` are mechanisms with played parameters."""
 
     template: ClassVar[str] = "simulator/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -467,7 +467,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
-        """Kinds whose currents come first in a step, as they need only the last step's values."""
+        """Mechanisms whose currents come first in a step: they need only the last step's values."""
         return tuple(
             kind
             for kind in self.grouped
@@ -481,10 +481,9 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def ahead(self) -> tuple[GroupedKind, ...]:
-        """Kinds whose currents are computed as soon as their states have advanced.
+        """Mechanisms whose currents are computed as soon as their states have advanced.
 
-        Neither these kinds nor their currents change a value that is recorded at the end of the
-        step.
+        Neither the states nor the currents change a value that is recorded at the end of the step.
         """
         kinds = () if self.sets_v else self.early
         return tuple(

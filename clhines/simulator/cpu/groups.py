@@ -59,7 +59,7 @@ def node_classes(model: Model) -> np.ndarray:
 
 
 def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
-    """Return how often the class changes on the way from each node to its root, int64."""
+    """Return how often the class (see `node_classes`) changes from each node to its root, int64."""
     changes = ((classes != classes[trees.parent]) & (trees.parent >= 0)).astype(np.int64)
     for nodes in by_level(trees.depth)[1:]:
         changes[nodes] += changes[trees.parent[nodes]]
@@ -127,9 +127,10 @@ def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
 def order_slots(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Return node, row and parent's slot, -1 for none, of each slot of some trees.
+    """Sort the nodes of some trees into slots; return each slot's node, tree and parent's slot.
 
-    Slots are sorted by `keys`, of which the last counts most.
+    Trees are numbered in `shapes`; -1 stands for no parent. The last of the sort `keys` counts
+    most.
     """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
@@ -142,7 +143,7 @@ def order_slots(
 
 @dataclass(frozen=True, eq=False)
 class Groups(KindColumns):
-    """Instances of a kind in groups of `width`, sorted by place in their node's tile.
+    """Instances of a mechanism in groups of `width`, sorted by place in their node's tile.
 
         member    0  1  2  3 | 4  5 ~5 ~5      6 instances of a block in groups of 4: 2 idle lanes
         columns   m0 m1 m2 m3  h0 h1 h2 h3 | m4 m5 m5 m5  h4 h5 h5 h5

@@ -83,7 +83,7 @@ def same_constants(a: Model, b: Model) -> bool:
 
 
 class ArenaKernels(ABC):
-    """The kernels of an `ArenaRun`, and the voltages on the device.
+    """Base of the kernels that advance an `ArenaRun`; it also has the voltages on the device.
 
     `v[0]` has the present voltages. `place`, (n,) int64, is each node's index in it; nodes of other
     ranks come last.
@@ -140,7 +140,7 @@ class ArenaKernels(ABC):
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Learn that a parameter of kind `k` has new values in its `storage`."""
+        """Take note that a parameter of kind `k` has new `values` in its `storage`."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""

@@ -99,7 +99,7 @@ def _solver_of(
 
 @dataclass(frozen=True)
 class DiffusionSpec(TemplateSpec):
-    """``diffusion.mako``."""
+    """Spec of the kernels that advance states which diffuse along cells."""
 
     template: ClassVar[str] = "simulator/diffusion"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {

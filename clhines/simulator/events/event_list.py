@@ -124,7 +124,10 @@ class EventList:
 
 @dataclass(frozen=True)
 class TakenSpec(TemplateSpec):
-    """``taken.mako``, whose kernels use these `regions` of the arenas ``clock`` and ``ints``."""
+    """Spec of the kernels that append other ranks' events to the ring buffers of sources.
+
+    They use these `regions` of the arenas ``clock`` and ``ints``.
+    """
 
     template: ClassVar[str] = "simulator/taken"
     regions: ClassVar[tuple[str, ...]] = (

@@ -250,7 +250,7 @@ class Delivery:
     def use(
         self, algorithm: str, columns: int | None = None, work_group: int | None = None
     ) -> None:
-        """Use an algorithm from now on; all algorithms give the same bits."""
+        """Choose how kernels add weights from now on; every `algorithm` gives the same bits."""
         spec = self._spec(algorithm, columns, work_group)
         self._take(_Launcher(self.queue, self.tables, spec, self.slots))
 

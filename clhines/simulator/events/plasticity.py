@@ -52,7 +52,7 @@ _PLACES = "const int *restrict place if indexed"
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace of a rule in the kernels."""
+    """A trace of a plasticity rule (a sum over spikes that decays), as kernels compute it."""
 
     name: str
     side: str

@@ -26,7 +26,7 @@ _GROUP = 256
 
 @dataclass(frozen=True)
 class ArtificialSpec(ArenaSpec):
-    """Spec of ``artificial.mako``; with `together` one work-group has all artificial cells."""
+    """Spec of the kernel for artificial cells; `together`: one work-group has all of them."""
 
     template: ClassVar[str] = "simulator/artificial"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {

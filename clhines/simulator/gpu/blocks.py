@@ -18,9 +18,9 @@ HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # fr
 
 @dataclass(frozen=True)
 class ListBlocks(KindBlocks):
-    """Calls of a mechanism that is in lists of nodes.
+    """Calls of a mechanism by kernels whose lanes advance nodes, in lists of 32 nodes each.
 
-    If `lined`, states are in the lists during a launch and in the arena between launches.
+    If `lined`, states are in the lists during a launch and in the arena `mem` between launches.
     """
 
     given: tuple[tuple[str, str, str], ...] = ()  # role, name, source; the rest is in the arena
@@ -43,7 +43,7 @@ class ListBlocks(KindBlocks):
 
     @property
     def alone(self) -> bool:
-        """Whether the block `advance` sets only states of its own instance."""
+        """Whether the block `advance` (the step of states) sets only states of its own instance."""
         arguments = self.arguments("advance") if self.has("advance") else ()
         return all(a.role == "state" for a in arguments if a.direction != "in")
 
@@ -52,14 +52,14 @@ class ListBlocks(KindBlocks):
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Parameters with one constant number in all lists."""
+        """Parameters that have the same number in all lists."""
         return tuple(
             name for role, name, x in self.given if role == "parameter" and x.startswith("numbers.")
         )
 
     @property
     def constants_call(self) -> str:
-        """OpenCL statements that compute the functions' constants into ``once__``."""
+        """OpenCL statements that compute ``once__``: what does not change during a launch."""
         values = {name: x for role, name, x in self.given if role == "parameter"}
         ordered = [values[name] for name, _ in self.parameters if name in self.alike]
         count, first = len(self.constants), self.first_constant
@@ -123,10 +123,10 @@ class ListBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class SiteBlocks(KindBlocks):
-    """Calls of a mechanism whose instances lanes advance one by one.
+    """Calls of a mechanism by kernels whose lanes advance instances one by one.
 
-    During a launch states are in variables; currents are added up in slots of local memory.
-    `literals` are the parameters that all instances share; the arena has the others.
+    During a launch states are in variables; currents are added up in local memory. `literals` are
+    the parameters that all instances share; the arena `mem` has the others.
     """
 
     literals: tuple[tuple[str, str], ...] = ()
@@ -144,7 +144,7 @@ class SiteBlocks(KindBlocks):
         return f"s_{name}"
 
     def during(self, name: str) -> str:
-        """Return the OpenCL expression of a state of the `q`-th instance during a launch."""
+        """Return the OpenCL expression of a state of a lane's `q`-th instance during a launch."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
         return self.places.state(name)
@@ -162,17 +162,17 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """OpenCL expression of instance j's recorded current; "" if it is not recorded."""
+        """OpenCL expression where the recorded current of instance j is stored; "" if nowhere."""
         return self.bare_current("current")
 
     @property
     def own_factor(self) -> str:
-        """OpenCL expression of the factor of instance j, for kinds whose instances differ in it."""
+        """OpenCL expression of an instance's own factor (of density to current), if they differ."""
         return f"mem[factor_{self.number} + j]"
 
     @property
     def constant_names(self) -> list[str]:
-        """Variables for the constants that are computed once per launch."""
+        """Variables for the values that are computed once per launch."""
         return [f"{self.name}__c{k}" for k in range(len(self.constants))]
 
     @property
@@ -187,7 +187,7 @@ class SiteBlocks(KindBlocks):
         return self.call("advance", self._at(begin, HALVES["end"]), indent)
 
     def event(self, indent: int) -> str:
-        """Return the statements that apply the summed weights of a step's events."""
+        """Return the statements that apply the summed weights of the events due in a step."""
         values = self._at("step_begin[step - first_time]", HALVES["mid"])
         return self.call("receive", {**values, "sum": "(real)sum * scale_of_events"}, indent)
 

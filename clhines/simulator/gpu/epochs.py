@@ -56,7 +56,7 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class _Others:
-    """Voltages `v` that POINTERs of other cells read, once for this step and once for the next.
+    """The buffer `v` of voltages that POINTERs of other cells read, for this step and the next.
 
     A third part holds changes of voltages, with which a launch ends the step before. `groups`
     work-groups wait for each other after each step; if it is 0, `later` says whether a launch
@@ -99,7 +99,7 @@ def _leading(model: Model) -> np.ndarray | None:
 
 
 class CellEpochs(ArenaKernels):
-    """Advance a model by whole cells; InputError if a cell is too large for the chip.
+    """Advance each cell by a work-group for many steps; InputError if a cell does not fit a GPU.
 
     `limits`, `segment`, `units` and `by_node` are arguments of `plan_epochs`.
     """
@@ -152,7 +152,7 @@ class CellEpochs(ArenaKernels):
         self._nodes = PlacedValues(model, self._cells, self._places, self.dtype)
 
     def _plans(self, leading: np.ndarray | None) -> list[EpochPlan]:
-        """Plan all cells; the plan of `leading` cells comes first."""
+        """Plan the kernels for all cells; the plan of `leading` cells comes first."""
         decisions = self.run.decisions
         if self._options["by_node"]:
             decisions = replace(decisions, constant_factors=False)
@@ -302,7 +302,10 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return `recorded_lists` of recorded voltages, and of detectors that are at no soma."""
+        """Return which lane writes each recorded voltage and compares each threshold off a soma.
+
+        See `recorded_lists`.
+        """
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
         at = rows["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]

@@ -38,7 +38,7 @@ _MOST_NUMBERS = 256  # most numbers that are kernel arguments
 
 
 def takes_apart(model: Model) -> frozenset[int]:
-    """Return the point mechanisms in no list, whose instances lanes advance one by one."""
+    """Return the point mechanisms whose instances lanes advance one by one, besides node lists."""
     apart, played = set(), {p.kind for p in model.played}
     played |= model.added_kinds | {to.kind for to in model.read.values()}
     if model.needs & BY_LAYERS:
@@ -73,12 +73,12 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def is_quick(kind: KindBlocks) -> bool:
-    """Whether only lists of nodes call a kind's functions."""
+    """Whether a mechanism needs no functions but those for lists of nodes: density, no events."""
     return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 
 def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
-    """Add the calls of all mechanisms to the spec of a plan that advances by instance."""
+    """Return the spec of kernels that advance instance by instance, with all mechanisms' calls."""
     pairs = zip(spec.kinds, functions.kinds, strict=True)
     kinds = tuple(_at_sites(spec, plan, kind, model.kinds[kind.number]) for plan, kind in pairs)
     return replace(
@@ -87,7 +87,7 @@ def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec
 
 
 def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> SiteBlocks:
-    """Return a kind's calls for one instance per lane; parameters that all share are literals."""
+    """Return a mechanism's calls for one instance per lane; shared parameters are literals."""
     compiled, real = kind.mechanism.compiled, spec.real
     names = [name for name in kind.mechanism.parameters if name in kind.singles]
     lanes = Lanes(spec.ptx) if spec.takes_series else None
@@ -133,7 +133,7 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Add the calls of mechanisms in lists to a plan's spec; also return kernel arguments."""
+    """Return the spec of kernels with lists of nodes, with all calls, and kernel arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
     held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
@@ -180,7 +180,7 @@ def with_lists(
 def _parameters(
     k: int, variables: Variables, where: dict[str, str], numbers: list[float]
 ) -> list[tuple[str, str, str]]:
-    """Return expressions for parameters of kind `k`; append shared values to `numbers`.
+    """Return expressions for parameters of mechanism `k`; append shared values to `numbers`.
 
     `where` has the expressions of parameters that differ between instances.
     """
@@ -201,7 +201,7 @@ def _parameters(
 def _with_functions(
     spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
-    """Print functions for kinds in lists; return kinds, blocks and lengths of series."""
+    """Print functions for mechanisms in lists; return kinds, blocks and lengths of series."""
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
         if not block.quick:
@@ -219,7 +219,7 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return the columns of a kind's tables that can be time constants, see `Lanes`."""
+    """Return the columns of a mechanism's tables that can be time constants, see `Lanes`."""
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
         for table, values in variables.tables[kind].items()
@@ -231,7 +231,7 @@ def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, i
 def _for_lanes(
     block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
 ) -> ListBlocks:
-    """Print a kind's functions for lanes; hoist its constants if these are at most `room`."""
+    """Print a mechanism's functions for lanes; up to `room` constants are computed apart."""
     compiled = variables.model.kinds[block.number].mechanism.compiled
     names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
     print_options = real, 1, block.alike, outputs, lanes
@@ -252,7 +252,10 @@ def _for_lanes(
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Return the most frequent classes of nodes as bits; none if lists are few or classes many."""
+    """Return the most frequent sets of density mechanisms of lists, as bits.
+
+    None if there are few lists or many sets: then one loop serves all.
+    """
     if (lists.homes[:, 3] - lists.homes[:, 2]).sum() < _FEW_LISTS:
         return ()
     bits, count = np.unique(lists.rows[:, 0], return_counts=True)
@@ -286,7 +289,7 @@ def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
 def constant_ions(
     kinds: Sequence[KindBlocks], variables: Variables
 ) -> tuple[list[tuple[str, str, str]], list[float]]:
-    """Return expressions for ion variables that have one constant value, and these values."""
+    """Return expressions for ion variables with one value everywhere and always, and the values."""
     written, constant = _written(kinds, [i.name for i in variables.model.ions]), []
     numbers = list[float]()
     for ion in variables.model.ions:
@@ -302,10 +305,10 @@ def constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return the kinds whose currents may follow their own states' step at once.
+    """Return the mechanisms whose currents may be computed right after their own states' step.
 
     Nothing that such a current reads changes between a step's end and the next step's currents.
-    There are none if lanes meet in between.
+    There are none if the lanes of a cell wait for each other in between.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}
@@ -334,7 +337,7 @@ def reads_nodes(model: Model) -> bool:
 
 
 def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
-    """Whether a kind's current reads nothing that others change, and sets no ion variable."""
+    """Whether a mechanism's current reads nothing that others change, and sets no ion variable."""
     if not kind.has("current") or {*kind.asks("current", "pointer")} & {*kind.reads}:
         return False
     arguments = kind.arguments("current")

@@ -24,7 +24,7 @@ _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch wit
 
 @dataclass(eq=False)
 class PlanLaunch:
-    """The kernel of one plan, which advances the plan's cells, and its arguments.
+    """The kernel that advances one plan's cells (those of similar size), and its arguments.
 
     `given` has the arguments that only this plan's kernel gets, such as its tables.
     """
@@ -41,7 +41,7 @@ class PlanLaunch:
     # -- parameters ------------------------------------------------------------------------------
 
     def given_to(self, k: int, name: str) -> str:
-        """Return the kernel's expression for a parameter; empty if its values are in the arenas."""
+        """Return the kernel's expression for a parameter; empty if arena `mem` has its values."""
         if self.lists is None:
             return ""
         arguments = self.spec.lists[k].given
@@ -58,7 +58,7 @@ class PlanLaunch:
     # -- launches --------------------------------------------------------------------------------
 
     def bind(self, queue: cl.CommandQueue, arguments: dict[str, Any]) -> launches.BoundKernel:
-        """Build the kernel for the recorded variables, and return it with all arguments."""
+        """Build the kernel for the variables to record; return it with all arguments set."""
         spec, arguments = self.spec, {**arguments, **self.given}
         spec = replace(spec, whole=bool(arguments["whole"]))
         if spec.in_steps:
@@ -103,7 +103,7 @@ class CellLaunches:
 
     @property
     def at_sites(self) -> list[PlanLaunch]:
-        """Launches whose lanes advance instances."""
+        """Launches whose lanes advance instances, not lists of nodes."""
         return [launch for launch in self.each if launch.lists is None]
 
     @property

@@ -20,8 +20,8 @@ class NodePlaces:
     """Device indices of a model's nodes: one plan's cells after the other's.
 
     `of_node`, (n,), has each node's device index, and `node`, (count,), the node at each device
-    index, -1 for padding. `within`, (n,), has each node's place in its cell, and `first` the first
-    device index of each plan.
+    index, -1 for padding. `within`, (n,), has each node's index in its cell, in device order, and
+    `first` the first device index of each plan.
     """
 
     def __init__(self, model: Model, plans: Sequence[EpochPlan]) -> None:
@@ -76,7 +76,7 @@ class CellLayout(layouts.Layout):
 
 
 class CellRegions:
-    """Regions of the arenas that only epochs on GPUs have, and their sizes for kernels.
+    """Regions of the arenas (arrays on the device) that only epochs on GPUs have, and their sizes.
 
     `layers` counts the layers of event targets in a cell, `rounds` the elimination rounds of
     diffusing states.
@@ -87,7 +87,7 @@ class CellRegions:
         self.layers = self.rounds = 0
 
     def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add factors and owners of records, for instances that lanes advance one by one."""
+        """Add what lanes that advance instances need: factors, and which lane writes a record."""
         for k, kind in enumerate(self.model.kinds):
             arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
             arenas["mem"].add(f"factor_{k}", kind.factor)
@@ -97,7 +97,7 @@ class CellRegions:
     ) -> None:
         """Add to `arenas` what kernels with lists of nodes need.
 
-        `network` is all ranks' model. `within` is the place of each node in its cell. Currents and
+        `network` is all ranks' model. `within` is the index of each node in its cell. Currents and
         conductances of point processes have one number each, or two, for even and odd steps, if
         several work-groups share a cell (`spreads`).
         """
@@ -126,7 +126,7 @@ class CellRegions:
         self.rounds = add_diffusing_rows(self.model, layout, mem, ints, order).rounds
 
     def _layers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first entry of each cell's layers, and the targets in this order.
+        """Return the event targets by cell and layer, and the first entry of each cell's layers.
 
         Targets of artificial cells are left out.
         """

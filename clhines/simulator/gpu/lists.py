@@ -43,7 +43,7 @@ _SORTS = 4  # most different cells of a shape to find
 
 
 class KindInstances:
-    """Instances of one kind in some cells: `count[i]` in cell i, numbered from `first[i]` on."""
+    """Instances of one mechanism in some cells: `count[i]` in cell i, the first is `first[i]`."""
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
@@ -153,7 +153,7 @@ class PlannedCells:
 
 
 class CellTable:
-    """Cells in device order (units): lanes, places of nodes, and couplings between neighbours.
+    """Cells in device order: lanes, indices of nodes, and which nodes' `u` couples neighbours.
 
     A segment has at most `most` nodes. Cells of one shape share a *template*, the order of their
     nodes.
@@ -189,7 +189,7 @@ class CellTable:
         self._tie_at, self._up_at = self._ties()
 
     def _within(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the node at each place of a template, or -1, and the place of each node."""
+        """Return the node at each index of a template, or -1, and the index of each node."""
         trees, rows = self._forest.trees, self.rows
         place, slot, rank = rows.entries()
         node_at = np.full(int(rows.template_size.sum()), -1)
@@ -201,7 +201,7 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return nodes whose `u` couples each place to the next, and each lane to its parent.
+        """Return nodes whose `u` couples each node to the next, and each lane to its parent.
 
         Both are -1 where there is no such neighbour.
         """
@@ -274,7 +274,7 @@ class CellTable:
         return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
-        """Return the place of every node in its cell, cell after cell."""
+        """Return the device-order index of every node in its cell, cell after cell."""
         forest = self._forest
         return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
@@ -311,7 +311,8 @@ class LaneNodes:
     (k,), are its index, list and lane. `instances` has, for each kind, three arrays: each
     instance's position among these nodes, its index, and its index in the cell. For each list there
     are `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in it;
-    `nodes` and `places`, (num_lists, WARP), the natural index and the place in the cell, or -1.
+    `nodes` and `places`, (num_lists, WARP), the natural index and the device-order index in the
+    cell, or -1.
     """
 
     def __init__(
@@ -391,13 +392,16 @@ class LaneNodes:
         return [warps for _, warps in sorted(choices)]
 
     def lines_of(self, kind: int) -> int:
-        """Return the most lines that the states of a kind need in one cell."""
+        """Return the most lines (a number per lane) that a kind's states need in one cell."""
         lines = self.counts[kind] * self.kinds[kind].num_states
         return int(np.bincount(self.cell, lines, self.num_cells).max())
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return list and lane of each node, (2, k) int64; a list has nodes of one cell and class."""
+    """Return list and lane of each node, (2, k) int64.
+
+    A list has nodes of one cell that have the same density mechanisms.
+    """
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
     run = np.cumsum(new) - 1
@@ -410,7 +414,10 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _mixed_rows(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return list and lane of each node; lists mix classes if a warp then has less to do."""
+    """Return list and lane of each node, (2, k) int64.
+
+    Lists mix nodes with different mechanisms if a warp then has less to do.
+    """
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
     cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]

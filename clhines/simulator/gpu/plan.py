@@ -39,10 +39,10 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class InstanceSites:
-    """Sites and slots of the instances of each kind, for work-groups of `units` cells.
+    """For each instance the node it acts on and its local memory, packed, by work-group.
 
-    `most` is the largest number of instances of each kind in a work-group. With `by_cell`, the
-    slots of a cell are added up for the cell's root, otherwise those of a node for the node.
+    A work-group has `units` cells, and at most `most` instances of each kind. With `by_cell`, the
+    currents of a cell are added up for the cell's root, otherwise those of a node for the node.
     """
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
@@ -184,7 +184,7 @@ _CELL = 6  # column of a unit
 
 
 class EpochPlan:
-    """Plan the kernel that advances `cells`; InputError if they are too large for the chip.
+    """Plan the kernel that advances `cells`; InputError if they are too large for a GPU.
 
     `like` has the cells of all ranks that get the same plan, so that results do not depend on the
     number of ranks. A segment has at most `most` nodes.
@@ -311,7 +311,10 @@ class EpochPlan:
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Return after how many rounds few nodes of each tree remain, and how many remain."""
+        """Return after how many elimination rounds few nodes of each tree remain, and how many.
+
+        The kernel solves for these nodes by the inverse of their matrix.
+        """
         lanes = self.table.lanes
         if self._decisions.split:  # this rank may have only some of the trees planned alike
             trees = _one_of_each(self._decisions.network.forest, self._like).trees
@@ -347,7 +350,7 @@ class EpochPlan:
 
 
 def kind_plan(kind: Kind) -> KindPlan:
-    """Return a kind's plan without `most` and `factor`, which `replace` sets."""
+    """Return the `KindPlan` of a mechanism; `most` and `factor` are to be set by `replace`."""
     mechanism = kind.mechanism
     return KindPlan(
         states=tuple(mechanism.states),
@@ -425,7 +428,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether the cells `like`, planned together, are too large to advance by instance."""
+    """Whether kernels that advance by instance cannot take the cells `like`: they are too large."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)

@@ -39,7 +39,7 @@ def coefficients(real: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SeriesNumbers:
-    """The coefficients of ``simulator/common/rates.mako`` as its template prints them."""
+    """Coefficients of series for rate functions, as ``simulator/common/rates.mako`` prints them."""
 
     near: ClassVar[float] = NEAR
     real: str

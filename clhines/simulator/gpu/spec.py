@@ -27,7 +27,7 @@ from clhines.solver.plan.plan import Limits
 
 @dataclass(frozen=True)
 class KindPlan:
-    """A kind in a plan: how many instances a work-group may have, and where their states are."""
+    """A mechanism in a plan: its most instances per work-group, and where their states are."""
 
     states: tuple[str, ...]
     density: bool  # currents and conductances are multiplied by a factor of each instance
@@ -39,13 +39,13 @@ class KindPlan:
 
 @dataclass(frozen=True)
 class OnChip:
-    """Data of a work-group's cells that stay on the chip during a launch, spread over its lanes."""
+    """A work-group's data in registers and local memory during a launch, spread over lanes."""
 
     spec: EpochSpec
 
     @property
     def eliminates(self) -> bool:
-        """Whether the kernel computes factors, rather than reading constant ones."""
+        """Whether the kernel eliminates the matrix; otherwise it reads constant factors."""
         return self.spec.makes_factors or not self.spec.constant
 
     @property
@@ -54,7 +54,7 @@ class OnChip:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Names of the arrays by node that stay on the chip."""
+        """Names of the arrays by node that stay in registers or local memory."""
         if self.spec.makes_factors:
             return "d", "tie"
         if self.spec.by_node:
@@ -72,7 +72,7 @@ class OnChip:
 
     @property
     def tree_rounds(self) -> int:
-        """How many rounds contract the tree of segments, at most."""
+        """Rounds, at most, that eliminate the tree of segments' last nodes."""
         all_of_them = self.spec.makes_factors or not self.spec.dense
         return self.spec.rounds if all_of_them else self.spec.before
 
@@ -83,7 +83,7 @@ class OnChip:
 
     @property
     def last_round(self) -> str:
-        """OpenCL expression of how many rounds the lanes of a cell take.
+        """OpenCL expression of how many elimination rounds the lanes of a cell take.
 
         It is the cell's own number, unless other cells' lanes wait at the same barriers.
         """
@@ -92,12 +92,12 @@ class OnChip:
 
     @property
     def alone(self) -> bool:
-        """Whether a work-group has one cell and a lane for each work-item."""
+        """Whether a work-group has one cell and all its work-items are lanes of that cell."""
         return self.spec.by_node and self.spec.units == 1
 
     @property
     def apart(self) -> int:
-        """Number of work-items for mechanisms only, which come after those of the cells."""
+        """Number of work-items for mechanisms only, numbered after those of the cells."""
         return self.spec.extra if self.spec.constant else 0
 
     @property
@@ -128,9 +128,10 @@ class OnChip:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochSpec(TemplateSpec):
-    """Numbers and switches of epochs' kernels: one work-item per segment of a branch.
+    """Numbers and switches of epochs' kernels, which advance whole cells for many steps.
 
-    `arena` and `blocks` are empty until the arenas are filled: then `functions` chooses them.
+    A work-item has a segment of a branch. `arena` and `blocks` are empty until the arenas are
+    filled: then `functions` chooses them.
     """
 
     templates: ClassVar[tuple[str, ...]] = (
@@ -328,7 +329,7 @@ class EpochSpec(TemplateSpec):
         return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether the work-groups fit a device, and the numbers their packed bits."""
+        """Whether the work-groups fit a device, and their numbers the bit fields that pack them."""
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group
@@ -347,7 +348,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def splits(self) -> bool:
-        """Whether work-items for mechanisms only have their own loop over steps."""
+        """Whether work-items for mechanisms only have a loop over steps apart from the others."""
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
@@ -395,7 +396,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def meets(self) -> bool:
-        """Whether several work-groups wait for each other."""
+        """Whether several work-groups wait for each other within a launch."""
         return self.joins > 1 or self.spreads
 
     @property
@@ -404,7 +405,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def leading(self) -> list[ListBlocks]:
-        """Kinds with a GLOBAL variable whose last instance is among the cells of this kernel."""
+        """Mechanisms whose last instance is in this kernel and sets a GLOBAL variable for all."""
         return [kind for kind in self.lists if kind.last and self.leads]
 
     @property
@@ -419,26 +420,26 @@ class EpochSpec(TemplateSpec):
 
 @dataclass(frozen=True)
 class ListLoop:
-    """Source of a lane's loop over its lists: pointers, times, and an instance `j` of a kind."""
+    """Prints a lane's loop over its lists: pointers, times, and an instance `j` of a mechanism."""
 
     spec: EpochSpec
 
     @property
     def opens(self) -> str:
-        """First step of which this launch computes the begin; it may end the step before."""
+        """Expression of the first step that this launch begins; it may end the one before."""
         return "first_step - pending" if self.spec.ends_later else "first_step"
 
     @property
     def seen(self) -> str:
-        """Expression of all voltages at the begin of a step; other work-groups write them."""
+        """Expression of the voltages at a step's begin, also those from other work-groups."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property
     def passes(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the sections of a step, grouped by pass over the lists.
+        """Names of the parts of a step, grouped by loop over the lists.
 
-        ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two passes the
-        lanes of a cell meet at a barrier.
+        ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two loops the
+        lanes of a cell wait at a barrier.
         """
         spec = self.spec
         assert spec.arena is not None
@@ -458,7 +459,7 @@ class ListLoop:
 
     @property
     def sums_apart(self) -> tuple[str, ...]:
-        """Ions whose currents no mechanism reads; they are summed only where they are needed."""
+        """Ions whose currents no mechanism reads; they are summed only where they matter."""
         if self.spec.arena is None:
             return ()
         unread = [ion for ion in self.spec.arena.ions if ion not in self.spec.currents_read]
@@ -475,7 +476,7 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Return the kinds by number, each changed to sum only the currents of these ions."""
+        """Return the mechanisms by number, each changed to sum only the currents of these ions."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
@@ -488,27 +489,27 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Kinds in no list whose instances with due events are processed together."""
+        """Mechanisms in no list, whose instances with due events are processed together."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
-        """Return the offset of a step's slots, which alternate if a cell has several work-groups.
+        """Return the offset of a step's currents of point processes in the arena `mem`.
 
-        Other work-groups may still read the slots of the last step.
+        It alternates if a cell has several work-groups: others may still read the last step's.
         """
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Return the OpenCL expression of the bits of a number that work-groups exchange."""
+        """Return the OpenCL expression of the bits of a number from another work-group."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property
     def bits(self) -> str:
-        """Integer type as wide as a real; the last bit, `phase`, flips at each write."""
+        """Integer type as wide as a real: the last bit tells whether a number is of this step."""
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
-        """Return the expression of a number with `phase` as its last bit, for waiting readers."""
+        """Return the expression of a number with `phase` as last bit: readers wait for it."""
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
     def opening(self, kind: ListBlocks, known: int = 0) -> str:
@@ -533,7 +534,7 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return an expression: nonzero if a list has a density kind; a point kind's count."""
+        """Return an expression: whether a list has a density kind; how many of a point kind."""
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"
@@ -543,7 +544,7 @@ class ListLoop:
 
     @property
     def old(self) -> CallValues:
-        """Expressions of voltage and times for calls that end the step before."""
+        """Expressions of voltage and times for calls that end the step before this one."""
         return self._values("old_begin", "old_end", "old_end")
 
     @property
@@ -577,7 +578,7 @@ class ListLoop:
         return (f"{space}    }}\n" if inner else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: ListBlocks) -> str:
-        """Return the statement that moves the pointers past all instances of a kind."""
+        """Return the statement that moves the pointers past all instances of a mechanism."""
         count = f"list[{LIST_HEAD + self._rank(kind)}]"
         if kind.kind == "density":
             count = f"(bits >> {self._rank(kind)} & 1)"
@@ -585,7 +586,7 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return by how many lines each pointer moves to the next instance of a kind."""
+        """Return by how many lines each pointer moves to the next instance of a mechanism."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

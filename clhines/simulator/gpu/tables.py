@@ -81,9 +81,10 @@ def _of_lists(
 
 
 class PlacedValues:
-    """Constants of nodes in device order, on the device, as `arrays` by the names of arguments.
+    """Numbers of nodes that do not change, in device order, on the device.
 
-    Plans with lists of nodes need only ``all_tie``.
+    `arrays` has them by the names of kernel arguments. Plans with lists of nodes need only
+    ``all_tie``.
     """
 
     def __init__(

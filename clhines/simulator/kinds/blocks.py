@@ -47,9 +47,10 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the kernels' spec, and their argument ``at``: offsets of regions, and counts.
+    """Return the spec of kernels on `arenas`, and their argument ``at``: regions and counts.
 
-    Kinds in `grouped` get no functions for vectors: their engine prints its own.
+    ``at`` has the offsets of regions. Mechanisms in `grouped` get no functions for vectors, because
+    their engine prints its own.
     """
     model, regions = variables.model, _regions(variables, arenas)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1

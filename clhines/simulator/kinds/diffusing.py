@@ -91,7 +91,7 @@ def diffusing_places(
 def add_diffusing_rows(
     model: Model, layout: Layout, mem: Arena, ints: Arena, order: np.ndarray
 ) -> DiffusingRows:
-    """Add the rows of diffusing states, with cells in an `order`, and regions for their systems."""
+    """Add matrix rows of diffusing states, cells in an `order`, and space to solve them."""
     rank = inverse(order)
     nodes = [model.kinds[one.kind].node for one in model.diffusions]
     cells = [rank[stretch_of(model.forest.cell_offsets, node)] for node in nodes]

@@ -26,7 +26,7 @@ def call_of(function: str, passed: list[str], indent: int) -> str:
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """A mechanism and its instances in a network, as templates need them."""
+    """A mechanism with its instances in a network, as the templates of kernels need it."""
 
     number: int
     name: str
@@ -60,7 +60,7 @@ class KindBlocks:
 
     @property
     def takes_events(self) -> bool:
-        """Whether the kind receives events, at exact times or as sums of whole steps."""
+        """Whether the mechanism receives events, at exact times or as sums of whole steps."""
         return self.has_net or self.summed
 
     @property
@@ -68,7 +68,7 @@ class KindBlocks:
         return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
-        """Whether a block exists and sets anything."""
+        """Whether the mechanism has a block with this name that sets anything."""
         argument_lists = [arguments for name, _, arguments in self.blocks if name == block]
         return any(a.direction != "in" for arguments in argument_lists for a in arguments)
 
@@ -76,7 +76,7 @@ class KindBlocks:
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
     def is_last(self, a: Argument) -> bool:
-        """Whether an argument is a state that all instances read from the last instance."""
+        """Whether a block's argument is a state that all instances read from the last instance."""
         return a.role == "state" and a.direction == "in" and a.name in self.last
 
     def sets_states(self, block: str) -> bool:
@@ -173,7 +173,7 @@ class KindBlocks:
         return values[a.role]
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return the statements that store a result of a block from the variable `local`."""
+        """Return the statements that store a block's result, from the variable `local`."""
         places = self.places
         if a.role == "state":
             return [f"{self.state(a.name)} = {local};"]

@@ -13,7 +13,7 @@ from clhines.simulator.state.variables import Variables
 
 
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
-    """Add played values sorted by active node; those of artificial cells are last."""
+    """Add the regions of played values, by active node; those of artificial cells are last."""
     kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
     played = [variables.model.played[k] for k in order]

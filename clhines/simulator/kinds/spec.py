@@ -37,7 +37,7 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class ArenaSpec(TemplateSpec):
-    """``steps.mako``: kernels on the arenas ``mem`` (reals), ``clock`` (times) and ``ints``.
+    """Spec of kernels on the arenas: ``mem`` (reals), ``clock`` (times) and ``ints``.
 
     With `calls` the compiler does not inline functions. Kernels of many mechanisms then build
     several times faster, and run as fast on CPUs.
@@ -122,7 +122,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """The spec itself: specs of epochs hold an `ArenaSpec` under this name."""
+        """Return the spec itself; specs of epochs hold one under the same name."""
         return self
 
     @property
@@ -165,7 +165,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def soon(self) -> str:
-        """Expression of the time until which a step looks for due events.
+        """OpenCL expression of the time until which a step looks for due events.
 
         With bins, events of a whole bin act together, and it ends near the middle of the step.
         """
@@ -202,7 +202,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def summed_kinds(self) -> tuple[KindBlocks, ...]:
-        """Kinds that may receive the summed weights of a step's events."""
+        """Mechanisms that may receive the summed weights of a step's events."""
         return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
 
     @property

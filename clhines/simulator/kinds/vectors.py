@@ -18,7 +18,7 @@ def call_wide(
     keep: Callable[[Argument, str], str],
     indent: int,
 ) -> str:
-    """Return statements that call a block for several instances, in variables of type `real`.
+    """Print a call of a mechanism's block for several instances, with variables of type `real`.
 
     `value` prints the initial value of an argument. `keep` prints the statement that stores a
     result from a local variable, or nothing.
@@ -42,7 +42,10 @@ def call_wide(
 
 @dataclass(frozen=True)
 class VectorCall:
-    """A call of a block for `n` instances from j on, at the active nodes ``node``."""
+    """Source of a call of a mechanism's block for a vector of instances: `n`, from j on.
+
+    Their active nodes are ``node``.
+    """
 
     kind: KindBlocks
     block: str

@@ -80,7 +80,7 @@ def listed(names: Sequence[str], last: str = "or") -> str:
 
 
 def of_program(program: Program) -> set[str]:
-    """Return the needs of a mechanism, which an engine must support.
+    """Return the needs of a mechanism: the features that an engine must support.
 
     A mechanism that a text could describe, with events that can be summed, has none.
     """
@@ -126,7 +126,10 @@ def _has_more(program: Program) -> bool:
 def of_network(
     added: Additions, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
-    """Return the needs that are known before a model is made; `connections` are `Wiring.calls`."""
+    """Return the needs (features of engines) that are known before a model is made.
+
+    `connections` are `Wiring.calls`.
+    """
     words = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
@@ -149,7 +152,10 @@ def of_network(
 
 
 def of_model(model: Model, exact: bool) -> frozenset[str]:
-    """Return the needs that follow from a model; `exact` is whether events act at exact times."""
+    """Return the needs (features of engines) that follow from a model.
+
+    `exact` is whether events act at exact times.
+    """
     kinds = model.kinds
     words: dict[str, object] = {
         "noise": any(kind.mechanism.uses_noise for kind in kinds),

@@ -218,7 +218,7 @@ class _Copier:
         def targeted(
             turn: np.ndarray, number: np.ndarray, index: np.ndarray, *rest: np.ndarray
         ) -> tuple[np.ndarray, ...]:
-            """Return columns of group, instance and others for the copies numbered `turn`."""
+            """Return columns of connections or events: group, instance, ..., of copies `turn`."""
             if len(number):
                 group = copied[int(number[0])]
                 index = (index + len(group) // self.count * turn[:, None]).reshape(-1)

@@ -117,7 +117,7 @@ class Outbox:
 
     @property
     def is_loose(self) -> bool:
-        """Whether other ranks listen to sources that can send at any time within a step."""
+        """Whether other ranks listen to sources that send at any time, not only at steps' ends."""
         return bool((~self._is_late & (self._number >= 0)).any())
 
     def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:

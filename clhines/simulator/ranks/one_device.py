@@ -116,9 +116,9 @@ class OneDeviceRun(Run):
     ) -> _Answer:
         """Send a request to rank 0, and return rank 0's answer; all ranks call this together.
 
-        A flag in `flags` holds for all ranks if any rank has set it. ``request`` makes the request
-        from these flags. On rank 0 ``answers`` makes the answers to the requests of all ranks. If
-        rank 0 fails, all ranks raise.
+        ``request(*flags)`` makes this rank's request; a flag is set if it is set on any rank. On
+        rank 0 ``answers`` makes the answers from the requests of all ranks. If rank 0 fails, all
+        ranks raise.
         """
         joints, error = self._joints, None
         comm, by_rank = joints.ranks.comm, list[_Answer]()

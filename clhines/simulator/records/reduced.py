@@ -239,7 +239,7 @@ class DeviceReducer(Reducer):
         return program.build(self._queue.context, self._spec)
 
     def _of_places(self, view: View) -> tuple[list[cla.Array], cla.Array | None]:
-        """Return the tables of `Membrane.joints`, and the matrix, for the columns of a view.
+        """Return the tables of `Membrane.joints`, and the matrix, for the rows of a view.
 
         Before a linear combination, nodes are sorted by device index, so that neighbours in a whole
         row are read together. Rows that are not whole keep this order, so that sums have the same

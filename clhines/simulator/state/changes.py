@@ -43,7 +43,7 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Where a run stores a parameter of a kind: entries of a device array."""
+    """Where a run stores a parameter of a mechanism: entries of a device array."""
 
     array: cla.Array
     offset: int
@@ -66,10 +66,9 @@ class Spread:
         self._written = deque[cl.Event | None](maxlen=8)
 
     def takes(self, storage: Storage, by: str) -> bool:
-        """Whether `put` can write a value to a storage.
+        """Whether `put` can write a value to a storage; `by` is `ParameterValue.by`.
 
-        A storage without `places` has one number for all instances, so it takes only values `by`
-        all.
+        A storage without `places` has one number for all instances.
         """
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 

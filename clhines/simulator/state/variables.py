@@ -40,7 +40,7 @@ BlockFunction = tuple[list[Argument], list[Argument], Callable[..., Any] | None]
 
 @dataclass(eq=False)
 class Queue:
-    """Self events of a kind's instances, in the order of sending, and their WATCH conditions."""
+    """Self events of a mechanism's instances, in the order of sending, and WATCH conditions."""
 
     time: np.ndarray  # (capacity, count), when the event is due, ms
     flag: np.ndarray  # (capacity, count)
@@ -54,7 +54,7 @@ class Queue:
 
 @dataclass(eq=False)
 class Exact:
-    """Weights, rings and cursors of events at exact times; see `Wires`."""
+    """Weights, ring buffers and read positions of events at exact times; see `Wires`."""
 
     weight: np.ndarray
     cursor: np.ndarray  # by connection
@@ -65,7 +65,7 @@ class Exact:
 
 @dataclass(eq=False)
 class BlockCall:
-    """Arguments of a block besides the instances' own values, and its results."""
+    """Arguments of an NMODL block besides the instances' own values, and its results."""
 
     v: np.ndarray
     t: dict[str, float | np.ndarray]

@@ -40,7 +40,7 @@ class DeviceOrder(Protocol):
         """Return the launches that solve d, u, (l), b; they can be enqueued again and again."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue launches of `prepare`, with the same `out`."""
+        """Enqueue the launches that `prepare` returned for this `out`."""
 
 
 class EliminatedMatrix(Protocol):
@@ -56,7 +56,7 @@ class EliminatedMatrix(Protocol):
         """Return the launches of a solve in device order; they can be enqueued again and again."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue launches of `prepare`, with the same `out`."""
+        """Enqueue the launches that `prepare` returned for this `out`."""
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the matrix."""

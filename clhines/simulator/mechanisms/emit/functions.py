@@ -419,8 +419,8 @@ def numpy_function(
 class _StatementWriter:
     """Print the statements of one function: assignments and loops.
 
-    A phase is a part of the function: before the first loop, in a turn of it, after it, and so on.
-    Each expression is computed in the phase with its number in `phases`.
+    A phase is a part of the function: before the first loop, in its body, after it, and so on. Each
+    expression is computed in the phase with its number in `phases`.
     """
 
     def __init__(
@@ -485,7 +485,7 @@ class _StatementWriter:
     def _turn(self, loop: Loop) -> list[str]:
         """Print the statements in the body of a loop.
 
-        Return the names of the variables' new values at the end of a turn.
+        Return the names of the variables' new values at the end of an iteration.
         """
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]

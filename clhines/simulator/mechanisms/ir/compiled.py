@@ -48,7 +48,7 @@ class Loop:
     equations: list[Node] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
-        """Return the conditions that decide about turns."""
+        """Return the conditions on which iterations depend."""
         return [e for e in (self.go_on, self.entered) if e is not None]
 
     def nodes(self) -> list[Node]:
@@ -62,7 +62,7 @@ class Loop:
         return replace(self, starts=starts, values=values, go_on=go_on, entered=entered)
 
     def without_unneeded(self, free: Set[str]) -> Loop:
-        """Drop variables that no turn needs and whose values after the loop nothing uses.
+        """Drop variables that no iteration needs and whose values after the loop nothing uses.
 
         `free` has the names of the values after the loop that are used.
         """
@@ -279,7 +279,7 @@ def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument
 
 
 def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argument]:
-    """Return the arguments for the states that a block reads or sets, then for the outputs.
+    """Return arguments: states that a block reads or sets, then the outputs that it sets.
 
     The block sets the variables in `kept`, and reads the symbols in `free`.
     """

@@ -20,8 +20,8 @@ class FileBlocks:
 
     Passes fill the fields with a default. `states` keep a value between blocks; blocks do not read
     `outputs` and do not set `parameters`. `alone`, `last` and `begun` are states that all instances
-    share: each instance sets `alone` in turn, blocks read the last instance's value of `last`, and
-    only INITIAL sets `begun`. `unless` has messages of refusals, see `guard_draws`.
+    share: instances set `alone` one after another, blocks read the last instance's value of `last`,
+    and only INITIAL sets `begun`. `unless` has messages of refusals, see `guard_draws`.
     """
 
     executed: Bodies

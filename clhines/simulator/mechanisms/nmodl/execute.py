@@ -34,7 +34,7 @@ from clhines.simulator.refusals import Sentence, refusal
 
 
 def _literal_turns(s: Statement) -> int:
-    """Return the number of turns of a FROM whose bounds are numbers; 1 for other statements."""
+    """Return the number of iterations of a FROM with numbers as bounds; 1 for other statements."""
     bounds = [e[1] for e in s.values if e[0] == "number"] if s.kind == "from" else []
     if len(bounds) < 3 or bounds[2] <= 0:
         return 1
@@ -139,7 +139,7 @@ class Execution(Evaluation):
             self.overrides[key] = self.graph.where(condition, a, b)
 
     def _cost(self, block: Block) -> int:
-        """Return how many statements a call executes; loops of unknown length count as one turn."""
+        """Return how many statements a call executes; loops of unknown length count once."""
         costs = self.shared.costs
         if block.name not in costs:
             costs[block.name] = total = 1  # ends a recursion, which `executed` refuses

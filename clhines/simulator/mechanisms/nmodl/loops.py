@@ -1,4 +1,4 @@
-"""WHILE and FROM: unrolled if their turns are constant, else a `Loop` in the generated function."""
+"""WHILE and FROM: unrolled if iterations are constant, else a `Loop` in the generated function."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def breaks(statements: Sequence[Statement]) -> bool:
 
 
 def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
-    """Unroll a FROM with ``break``; `turns` are the values of its variable `name`.
+    """Unroll a FROM loop with ``break``; `turns` are the values of its variable `name`.
 
-    Statements after an IF that may leave the loop, and later turns, move into the branches of the
-    IF that stay in the loop.
+    Statements after an IF that may leave the loop, and later iterations, move into the branches of
+    the IF that stay in the loop.
     """
     statements: list[Statement] = []
     for k in reversed(list(turns)):
@@ -123,7 +123,7 @@ def execute_while(run: Evaluation, s: Statement) -> None:
 
 
 def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
-    """Execute a WHILE whose end is not constant: one turn, with symbols, becomes a `Loop`."""
+    """Execute a WHILE whose end is not constant: one iteration, with symbols, becomes a `Loop`."""
     before = dict(run.values)
     sent = len(run.sent), len(run.armed), len(run.netcons)
     changed = _changed_in_turns(run, s, before)
@@ -144,10 +144,10 @@ def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
 
 
 def _changed_in_turns(run: Evaluation, s: Statement, before: dict[str, Node]) -> list[str]:
-    """Return the keys of variables that a turn of a WHILE, or its condition, may change.
+    """Return the keys of variables that an iteration of a WHILE, or its condition, may change.
 
-    The next turn does not know the values of these variables, and may take other branches. So
-    execute turns until they change no further variable.
+    The next iteration does not know the values of these variables, and may take other branches. So
+    execute iterations until they change no further variable.
     """
     changed = list[str]()
     while True:

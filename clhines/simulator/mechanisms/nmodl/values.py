@@ -35,7 +35,7 @@ STEERING = "receive"  # the block that may set a weight of another connection by
 
 
 def weight(name: str) -> str:
-    """Return the symbol of the NET_RECEIVE argument `name`."""
+    """Return the symbol of `name`, a NET_RECEIVE argument: a weight of the connection."""
     return f"_{name}__weight"
 
 

@@ -128,7 +128,7 @@ class _StepEquations:
     def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
         """Return the rates of the method's states at the values `at` of these states, and t.
 
-        Names that do not depend on these states keep the values that they have in this line.
+        Names that do not depend on these states have the values that they have in this line.
         """
         eq, moving = self.eq, {*at, "t"}
         fixed = Scope(eq, {name: self.graph.symbol(f"_{name}") for name in eq.currents})

@@ -119,7 +119,7 @@ def _skewed(size: int) -> int:
 
 
 def _unskewed(places: int) -> int:
-    """Return how many unknowns fit into an array of `places` values, padded as in `_skewed`."""
+    """Return how many unknowns fit into `places` numbers of local memory, padded by `_skewed`."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1

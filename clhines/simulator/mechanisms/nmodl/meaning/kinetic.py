@@ -118,7 +118,7 @@ class _Reactions:
                         self._entry(key, other, graph.number(-count * sign_of) * by)
 
     def _check_always(self, s: Statement) -> None:
-        """Refuse a statement in an IF: NEURON keeps the matrix's structure from the first step."""
+        """Refuse a statement in an IF: NEURON's matrix has the structure of the first step."""
         if self.run.guard is not self.guard:
             what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
             raise refuse("mod.reaction-in-if", s.line, what=what)
@@ -213,7 +213,7 @@ def diffusing(run: Execution) -> list[tuple[str, str, Node]]:
 
 
 def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None:
-    """Refuse volumes and coefficients, `nodes`, that depend on variables that change in a step."""
+    """Refuse volumes and diffusion coefficients, `nodes`, that use variables set in a step."""
     of = "LONGITUDINAL_DIFFUSION"
     if run.file.kind != "density":
         raise refuse("mod.diffusion-in-kind", run.line, of=of, kind=run.file.kind)
@@ -330,7 +330,7 @@ def _iterated(
 ) -> dict[str, Node]:
     """Solve the equations of a step by iteration, starting from the old states.
 
-    `late` are variables that a turn of the iteration uses as the turn before has set them.
+    `late` are variables that an iteration uses as the iteration before has set them.
     """
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
@@ -353,7 +353,7 @@ def _positive(graph: Graph, x: Node) -> Node:
 def _steady(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
-    """Iterate by steps of 1e9 ms; the first turns restart with 0 for states that are negative."""
+    """Iterate by steps of 1e9 ms; the first ones restart with 0 for states that are negative."""
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]
     starts = [*(old[key] for key in rows)] * 2 + [graph.number(int(linear))]

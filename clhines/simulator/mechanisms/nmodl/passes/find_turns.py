@@ -1,4 +1,4 @@
-"""Find turns: find variables that all instances share and that they set one after another."""
+"""Find variables that all instances share and that they set one after another."""
 
 from __future__ import annotations
 

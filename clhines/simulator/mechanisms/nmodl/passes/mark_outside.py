@@ -18,7 +18,7 @@ _DECIDING = "arm", "watch", "unless"  # results that decide by themselves
 
 
 def mark_outside(blocks: FileBlocks) -> FileBlocks:
-    """Make a choice (``where``) or a loop NaN if it compares an element outside its array."""
+    """Make a choice (``where``) or loop NaN if it compares an array element out of bounds."""
     if blocks.shared.outside is None:
         return blocks
     return replace(blocks, bodies=_marked(blocks.bodies, *blocks.shared.outside))
