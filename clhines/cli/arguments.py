@@ -103,24 +103,18 @@ def add_command(
 def add_cells(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
-    add_reading(parser)
     # fmt: off
+    parser.add_argument("--max-length", type=positive_number, metavar="UM",
+                        help="longest compartment [um]; default: the d_lambda rule")
+    parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
+                        help="refuse files with several roots, or one cell per root")
+    parser.add_argument("--repair", choices=REPAIRS,
+                        help="interpolate radii of 0 inside neurites, and warn")
     methods = ["auto", *clhines.METHODS]
     parser.add_argument("--method", choices=methods, default="auto", metavar="M",
                         help=", ".join(methods) + " (default: auto)")
     # fmt: on
     add_device(parser)
-
-
-def add_reading(parser: argparse.ArgumentParser, of: str = "") -> None:
-    add = parser.add_argument
-    # fmt: off
-    add("--max-length", type=positive_number, metavar="UM",
-        help=f"longest compartment{of} [um]; default: the d_lambda rule")
-    add("--roots", choices=("refuse", "split"), default="refuse",
-        help=f"refuse files{of} with several roots, or one cell per root")
-    # fmt: on
-    add("--repair", choices=REPAIRS, help=f"interpolate radii of 0 inside neurites{of}, and warn")
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:
@@ -159,12 +153,6 @@ def count(text: str) -> int:
     return int(text)
 
 
-def seed(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a whole number, 0 or more")
-    return int(text)
-
-
 def add_device(parser: argparse.ArgumentParser) -> None:
     # fmt: off
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
@@ -182,10 +170,9 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     # fmt: on
 
 
-def read_cells(
-    arguments: argparse.Namespace, names: Sequence[str], where: str = "in the files"
-) -> list[cable.Cable]:
+def read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
     """Read and discretise the cells in SWC files; without files, return the built-in samples."""
+    names = arguments.files
     cells = list[clhines.Morphology]()
     for name in bar(names, "reading"):
         file_cells = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)
@@ -193,8 +180,8 @@ def read_cells(
     arguments.repaired = sum(len(cell.repaired) for cell in cells)
     if names and arguments.cells and arguments.cells < len(cells):
         raise InputError(
-            f"--cells {arguments.cells} is less than the {len(cells)} cells {where}; expected at "
-            "least as many"
+            f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
+            "at least as many"
         )
     each = bar(cells or synthetic.sample_cells(), "discretising")
     return [cable.discretise(cell, max_length=arguments.max_length) for cell in each]

@@ -16,9 +16,8 @@ import numpy as np
 
 import clhines
 from clhines.cli.arguments import CommandParser, add_command, add_verbose
-from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_methods, add_plan
-from clhines.cli.simulate import add_ring
+from clhines.cli.simulate import add_simulate, with_script_last
 from clhines.cli.solve import add_solve
 from clhines.core.errors import BuildError, ClhinesError, RankError, tell
 from clhines.simulator.common.launchers import other_ranks
@@ -30,14 +29,6 @@ examples:
   clhines doctor                       check this installation
 `clhines COMMAND --help` lists the options of a command."""
 
-SIMULATE = """\
-Run a NEURON script on a GPU or CPU, or a ring of cells without NEURON.
-FILE.py or FILE.hoc is a NEURON script, as in `simulate model FILE`."""
-SIMULATIONS = """\
-  clhines simulate script.py                 run a NEURON script, unedited
-  clhines simulate script.py --check         only list what is not supported
-  clhines simulate ring --swc *.swc --plot ring.png
-`clhines simulate model --help` lists the options of scripts."""
 DIAGNOSES = {  # command: summary, text, examples
     "doctor": (
         "find out what is wrong with an installation",
@@ -69,15 +60,15 @@ List the engines of simulations, and what each does not support.
 def main(argv: Sequence[str] | None = None) -> int:
     if not _streams_open():
         return 2
-    arguments = _parser().parse_args(with_model(sys.argv[1:] if argv is None else argv))
+    words = with_script_last(sys.argv[1:] if argv is None else argv)
+    arguments = _parser().parse_args(words)
     with _logged_to_stderr(arguments):
         return _end(arguments)
 
 
 def _end(arguments: argparse.Namespace) -> int:
-    arguments.communicator = None  # a command sets it, so that all ranks end together
     code, message = _run(arguments)
-    comm = arguments.communicator or (other_ranks() if code else None)
+    comm = other_ranks() if code else None
     if comm is not None:
         from clhines.simulator.ranks import mpi
 
@@ -183,21 +174,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, title="commands", metavar="COMMAND", prog="clhines"
     )
-    simulate = add_command(
-        commands, "simulate", "run a NEURON script, or a ring of cells", SIMULATE, SIMULATIONS
-    )
-    networks = simulate.add_subparsers(
-        dest="network", required=True, metavar="{ring,model,FILE.py,FILE.hoc}"
-    )
-    add_ring(networks)
-    add_model(networks)
+    add_simulate(commands)
     add_solve(commands)
     add_plan(commands)
     add_methods(commands)
     for name, (summary, text, examples) in DIAGNOSES.items():
         command = add_command(commands, name, summary, text, examples)
         command.set_defaults(run=partial(_run_module, "doctor"))
-    for command in (*commands.choices.values(), *networks.choices.values()):
+    for command in commands.choices.values():
         add_verbose(command)
     return parser
 

@@ -84,7 +84,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
         print(layouts.page())
         return 0
     check_picture(arguments.plot)
-    cables = read_cells(arguments, arguments.files)
+    cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))
     limits = planning.Limits()

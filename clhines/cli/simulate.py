@@ -1,271 +1,282 @@
-"""`clhines simulate ring`: simulate a ring of cells, without NEURON."""
+"""`clhines simulate FILE.py`: run a NEURON script, or simulate the model that it builds."""
 
 from __future__ import annotations
 
 import argparse
+import runpy
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import replace
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 import clhines
-from clhines.cli.arguments import (
-    Commands,
-    add_command,
-    add_engine,
-    add_reading,
-    finite,
-    positive_number,
-    read_cells,
-    seed,
-)
-from clhines.cli.arguments import count as whole_number
+from clhines.cli.arguments import Commands, add_command, add_engine, finite, positive_number
 from clhines.cli.report import (
     SPIKES,
-    BuildTimer,
     as_json,
     check_picture,
     check_writable,
     doing,
     named_option,
-    repairs,
     table,
     when_of,
 )
 from clhines.core import files
-from clhines.core.errors import InputError, launched
-from clhines.simulator.analysis import draw
-from clhines.simulator.cells import cable
-from clhines.simulator.network import ring
-from clhines.simulator.network.times import whole_steps
+from clhines.core.errors import InputError, tell
 
-if TYPE_CHECKING:
-    from clhines.simulator.network.network import Network
-    from clhines.simulator.result import Result
-    from clhines.simulator.simulation import Simulation
+SUFFIXES = (".py", ".hoc")
+_DRAWN = 10  # cells whose voltages are drawn
 
-
-SWC_WEIGHT = 0.2  # µS; more than for random cells: large dendrites draw current from a soma
-RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
-
-RING = """\
-Simulate a ring of cells: the spike of each excites the next one.
-Without --swc the cells are random trees."""
-RINGS = """\
-  clhines simulate ring --plot ring.png
-  clhines simulate ring --swc *.swc --cells 1000 --duration 50"""
+SIMULATE = """\
+Run a NEURON script. Its h.run(), h.continuerun() and pc.psolve() run on the
+device if that is expected to end sooner; NEURON takes the other runs.
+With --stop the script ends at its first run, and its model is simulated."""
+EXAMPLES = """\
+  clhines simulate script.py                 results, files and plots as before
+  clhines simulate script.py --check         only list what is not supported
+  clhines simulate script.py --when always -- --seed 3
+  clhines simulate init.hoc --stop 1000 --out spikes.npz"""
 
 
-def add_ring(networks: Commands) -> None:
-    ring = add_command(networks, "ring", "a ring of cells, no NEURON needed", RING, RINGS)
-    add, positive = ring.add_argument, positive_number
-    methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
+def with_script_last(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with the script of `simulate` and its own arguments last.
+
+    Arguments of the script follow a ``--``; argparse would not find them after options.
+    """
+    arguments = list(argv)
+    at = next((k for k, word in enumerate(arguments) if not word.startswith("-")), 0)  # after -v
+    if arguments[at : at + 1] == ["simulate"] and "--" in arguments[at + 2 :]:
+        script = arguments[at + 1]
+        if script.lower().endswith(SUFFIXES):
+            end = arguments.index("--", at + 2)
+            before = [*arguments[: at + 1], *arguments[at + 2 : end]]
+            return [*before, "--", script, *arguments[end + 1 :]]
+    return arguments
+
+
+def add_simulate(commands: Commands) -> None:
+    simulate = add_command(commands, "simulate", "run a NEURON script", SIMULATE, EXAMPLES)
+    add = simulate.add_argument
+    add("script", metavar="FILE", help="the script")
     # fmt: off
-    add("--cells", type=whole_number, metavar="N",
-        help="default: 64, or as many as there are files")
-    add("--depth", type=whole_number, metavar="D",
-        help="levels of branches of the random cells (default: 5)")
-    add("--branching", type=finite, metavar="P",
-        help="probability that a branch splits, 0 to 1 (default: 0.5)")
-    add("--compartments", type=whole_number, metavar="C",
-        help="compartments of a branch (default: 11)")
-    add("--shapes", type=whole_number, metavar="S", help="different random cells (default: 64)")
-    add("--swc", nargs="+", metavar="FILE",
-        help="these cells in place of random ones")
-    add_reading(ring, " of --swc")
-    add("--hh", choices=("soma", "all"), default="soma",
-        help="HH in all of the soma and passive dendrites (default), or HH everywhere")
-    add("--weight", type=finite, metavar="US",
-        help="weight of the connections [uS] (default: 0.01; 0.2 with --swc, whose cells are "
-        "larger)")
-    add("--delay", type=positive, default=5.0, metavar="MS",
-        help="delay of the connections [ms] (default: 5)")
-    add("--duration", type=positive, default=100.0, metavar="MS",
-        help="simulated time (default: 100)")
-    add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
-    add("--out", metavar="FILE",
-        help=".npz: spikes, and voltages in the middle of six somas; .csv: spikes")
-    add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
-    add("--method", choices=["auto", *methods], default="auto", metavar="M",
-        help="of the solver, if the engine uses one: auto, " + ", ".join(methods))
-    add_engine(ring)
-    add("--seed", type=seed, default=0, metavar="K", help="seed of the random cells (default: 0)")
-    add("--mpi", action="store_true",
-        help="share the cells among MPI ranks, under mpiexec; needs mpi4py")
+    add("words", nargs="*", metavar="WORD",
+        help="arguments of the script; after a -- they may begin with -")
+    add("--stop", type=positive_number, metavar="MS",
+        help="end the script at its first run, then simulate up to this time [ms]")
+    add("--strict", action="store_true",
+        help="without --stop: end with an error if NEURON has to take a run")
+    add("--when", choices=("faster", "always", "never"),
+        help="without --stop: when the device takes a run (default: faster; with --device, "
+        "--engine or --strict: always)")
+    add("--check", action="store_true",
+        help="end the script at its first run, and list what is not supported")
+    add("--fixed-step", type=positive_number, metavar="MS",
+        help="without --stop: use this step instead of CVode's variable steps [ms]")
+    add("--progress", action="store_true",
+        help="without --stop: print phases and a progress bar (always, on a terminal)")
+    add("--mechanisms", metavar="FILE",
+        help="library that nrnivmodl compiled; default: in the working folder")
+    add("--v-init", type=finite, metavar="MV",
+        help="initial voltage [mV]; default: the script's h.v_init")
+    add("--out", metavar="FILE.npz", help="write the spikes of cells, without stimuli")
+    add("--plot", metavar="FILE",
+        help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")
     # fmt: on
+    add_engine(simulate)
     add("--json", action="store_true", help="print JSON instead of a table")
-    ring.set_defaults(run=run_ring)
+    simulate.set_defaults(run=run_simulate)
 
 
-def run_ring(arguments: argparse.Namespace) -> int:
-    comm, first = _ranks_of(arguments)
-    steps = _whole_steps(arguments.duration, arguments.dt)
-    _check_files(arguments, comm, first)
-    begin, timer = time.perf_counter(), BuildTimer()
-    cables, count = _ring_cells(arguments)
-    if arguments.weight is None:
-        arguments.weight = ring.WEIGHT if arguments.swc is None else SWC_WEIGHT
-    with doing("connecting the cells"):
-        network = ring.ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
-    simulation = _simulation(arguments, network, comm)
-    recorded = arguments.out is not None or arguments.plot is not None
-    if recorded:
-        simulation.record("v", network.soma[:RECORDED])
-    plan_s = time.perf_counter() - begin - timer.seconds
-    with doing("first step"):
-        runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
-    if steps > 1:
-        runs.append(simulation.run((steps - 1) * arguments.dt, progress=sys.stderr.isatty()))
-    if not first:
-        return 0
-    report = _ring_report(network, runs, steps, arguments)
-    report |= {"device": simulation.device_label, "engine": simulation.engine}
-    report |= {"plan_s": plan_s, "build_s": timer.seconds}
-    if simulation.ranks.size > 1:
-        report["ranks"] = simulation.ranks.size
-        exchange, whole = (sum(r.cost[k] for r in runs) for k in ("exchange", "all"))
-        report["exchange"] = exchange / whole
-    if recorded:
-        with doing("writing and drawing"):
-            _write_activity(arguments, network, runs)
-    print(as_json(report) if arguments.json else _ring_table(report))
+def run_simulate(arguments: argparse.Namespace) -> int:
+    script = _script(arguments)
+    if arguments.stop is None and not arguments.check:
+        return _run_script(arguments)
+    for option in ("strict", "fixed_step", "progress", "when"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
+    if arguments.out is not None:
+        check_writable(arguments.out, "--out", (".npz",))
+    check_picture(arguments.plot)
+    begin = time.perf_counter()
+    with doing("building the model"):
+        _build(arguments)
+    built = time.perf_counter()
+    if arguments.check:
+        with doing("reading the model"):
+            rejected = clhines.neuron.check()
+        from clhines.neuron.switch.hooks import ScriptEnd
+
+        lines = [str(one) for one in rejected]
+        if isinstance(arguments.kept, ScriptEnd) and str(arguments.kept):
+            lines.append(f"{arguments.kept}: stepped by NEURON")
+        print("\n".join(lines) or "all is simulated")
+        return int(bool(lines))
+    with doing("reading the model and building kernels"):
+        model = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
+        sim = model.simulation
+    seconds = {"script_s": built - begin, "import_s": time.perf_counter() - built}
+    if arguments.plot is not None:
+        sim.record("v", sim.network.soma[:_DRAWN])
+    steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
+    result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
+    of_cells = ~model.stimuli
+    spikes = model.spikes(result)
+    times, source, gid = (column[of_cells[spikes[1]]] for column in spikes)
+    if arguments.out is not None:
+        with named_option("--out"):
+            arrays = {"spike_time": times, "spike_source": source, "spike_gid": gid}
+            files.write_npz(arguments.out, arrays)
+    if arguments.plot is not None:
+        with named_option("--plot"):
+            result.plot(title=f"{script.name}, {sim.t:g} ms", path=arguments.plot)
+    report = _report(model, steps) | seconds | {"run_s": result.cost["all"]}
+    report |= {"sources": int(of_cells.sum()), **when_of(times)}
+    print(as_json(report) if arguments.json else _table(report))
     return 0
 
 
-def _check_files(arguments: argparse.Namespace, comm: Any, first: bool) -> None:
-    """Refuse files that the first rank cannot write, on all ranks together."""
-    from clhines.simulator.ranks.mpi import Ranks
+def _build(arguments: argparse.Namespace) -> None:
+    """Build the model by the script, which ends at its first run."""
+    from clhines.neuron.switch.enabled import skipping
 
-    with nullcontext() if comm is None else Ranks(comm, "clhines simulate").agreed():
-        if arguments.out is not None and first:
-            check_writable(arguments.out, "--out", (".npz", ".csv"))
-        check_picture(arguments.plot if first else None)
-
-
-def _simulation(arguments: argparse.Namespace, network: Network, comm: Any) -> Simulation:
-    from clhines.simulator.simulation import Simulation
-
-    names = "dt", "dtype", "method", "engine", "seed", "device"
-    with doing("planning and building kernels"):
-        return Simulation(network, comm=comm, **{name: getattr(arguments, name) for name in names})
+    with skipping(ends=True):
+        code = _execute(arguments)
+        if code:
+            raise InputError(f"{arguments.script} has ended with status {code}; expected a model")
+        h = clhines.neuron.interpreter()
+        h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
 
 
-def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
-    """Return the MPI communicator, or None for one process, and whether this is the first rank."""
-    from clhines.simulator.ranks import mpi
-
-    if not arguments.mpi and not launched():
-        return None, True
-    comm = mpi.world()
-    if comm.size == 1 and launched():
-        raise InputError(
-            "started as one of several processes, but MPI knows of this one alone; expected the "
-            "mpiexec of the MPI library that mpi4py has"
-        )
-    if comm.size == 1:
-        return None, True
-    arguments.communicator = comm.Dup()
-    return comm, comm.rank == 0
-
-
-def _ring_report(
-    network: Network, runs: list[Result], steps: int, arguments: argparse.Namespace
-) -> dict[str, object]:
-    compartments = int(np.count_nonzero(network.area))
-    step_s = runs[-1].cost["all"] / max(steps - 1, 1)
+def _report(model: Any, steps: int) -> dict[str, Any]:
+    sim = model.simulation
     return {
-        "cells": network.num_cells,
-        "shapes": network.forest.trees.num_trees,
-        **repairs(arguments),
-        "compartments": compartments,
-        "nodes": network.forest.num_nodes,
-        "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in network.groups),
-        "dtype": "float64" if arguments.engine == "reference" else arguments.dtype,
+        "sections": model.num_sections,
+        "nodes": sim.network.forest.num_nodes,
+        "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in sim.network.groups),
+        "connections": model.num_connections,
+        "device": sim.device_label,
+        "engine": sim.engine,
+        "dtype": sim.dtype.name,
+        "dt_ms": sim.model.dt,
         "steps": steps,
-        "dt_ms": arguments.dt,
-        "simulated_ms": steps * arguments.dt,
-        "first_step_ms": runs[0].cost["all"] * 1e3,
-        "step_ms": step_s * 1e3,
-        "ns_per_compartment": step_s / compartments * 1e9,
-        "real_time": arguments.dt * 1e-3 / step_s,
-        **when_of(np.concatenate([r.spike_time for r in runs])),
     }
 
 
-def _whole_steps(duration: float, dt: float) -> int:
-    steps = whole_steps(duration, dt)
-    if not steps:
-        raise InputError(
-            f"--duration {duration:.12g} ms is {duration / dt:.12g} steps of --dt {dt:g} ms; "
-            "expected a whole number from 1 to 2**30"
-        )
-    return steps
-
-
-def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
-    if arguments.swc is None:
-        for name, of in (("max-length", "cells"), ("repair", "files")):
-            if getattr(arguments, name.replace("-", "_")) is not None:
-                raise InputError(f"--{name} is for the {of} of --swc; got no --swc")
-        count = arguments.cells or 64
-        random = {
-            "levels": arguments.depth,
-            "branching_probability": arguments.branching,
-            "compartments": arguments.compartments,
-        }
-        options = {name: value for name, value in random.items() if value is not None}
-        shapes = min(arguments.shapes or ring.SHAPES, count)
-        return ring.ring_cables(shapes, seed=arguments.seed, **options), count
-    for name in ("depth", "branching", "compartments", "shapes"):
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name} is for random cells; got it together with --swc")
-    cables = read_cells(arguments, arguments.swc, "of --swc")
-    return cables, arguments.cells or len(cables)
-
-
-def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[Result]) -> None:
-    names = ("spike_time", "spike_cell", "t")
-    arrays = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
-    arrays["v"] = np.concatenate([r[0] for r in runs])
-    arrays["v_cell"] = np.arange(arrays["v"].shape[1])
-    spikes = arrays["spike_time"], arrays["spike_cell"]
-    if arguments.out is not None:
-        with named_option("--out"):
-            if Path(arguments.out).suffix.lower() == ".csv":
-                pairs = zip(*(a.tolist() for a in spikes), strict=True)
-                lines = ["time_ms,cell", *(f"{time:.9g},{cell}" for time, cell in pairs), ""]
-                files.write_text(arguments.out, "\n".join(lines))
-            else:
-                files.write_npz(arguments.out, arrays)
-    if arguments.plot is not None:
-        compartments = np.count_nonzero(network.area)
-        title = f"{network.num_cells} cells in a ring, {compartments} compartments"
-        t, v, (time_of, cell) = arrays["t"], arrays["v"], spikes
-        joined = replace(runs[0], t=t, values=[v], times=[t], spike_time=time_of, spike_cell=cell)
-        with named_option("--plot"):
-            draw.plot_result(joined, title=title, path=arguments.plot)
-
-
-def _ring_table(report: Mapping[str, object]) -> str:
+def _table(report: dict[str, Any]) -> str:
+    spikes = SPIKES if report["spikes"] else "none"
+    if not report["sources"]:
+        spikes = "none: no NetCon watches a voltage, so none are looked for"
     rows = {
-        "cells": "{cells} in a ring ({shapes} distinct shapes)",
-        "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
-        "nodes": "{nodes}, {compartments} of them with membrane",
+        "sections": "{sections}",
+        "nodes": "{nodes}",
         "mechanisms": "{mechanisms}",
+        "connections": "{connections}",
         "device": "{device}",
         "engine": "{engine}, {dtype}",
-        "ranks": "{ranks}, {exchange:.1%} of the time in exchanges" if "ranks" in report else "",
-        "plan": "{plan_s:.3f} s",
-        "build": "{build_s:.3f} s",
-        "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms",
-        "step": "{step_ms:.4f} ms on average; the first took {first_step_ms:.3f} ms",
-        "speed": "{ns_per_compartment:.4g} ns per compartment and step, "
-        "{real_time:.3g} x real time",
-        "spikes": SPIKES if report["spikes"] else "none",
+        "script": "{script_s:.3f} s",
+        "reading": "{import_s:.3f} s, from NEURON's memory, and planning",
+        "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms, in {run_s:.3f} s",
+        "spikes": spikes,
     }
-    return table(rows, report)
+    report = {**report, "simulated_ms": report["steps"] * report["dt_ms"]}
+    return table(rows, report, 11)
+
+
+def _script(arguments: argparse.Namespace) -> Path:
+    script = Path(arguments.script)
+    if not script.is_file():
+        raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
+    return script
+
+
+def _run_script(arguments: argparse.Namespace) -> int:
+    for option in ("out", "plot", "v_init"):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
+    begin = time.perf_counter()
+    names = "device", "dtype", "engine", "strict", "fixed_step", "when"
+    options = {n: getattr(arguments, n) for n in names}
+    options["progress"] = arguments.progress or sys.stderr.isatty()
+    with clhines.neuron.enable(**options) as enabled:
+        code = _execute(arguments)
+    report = {
+        "steps": enabled.steps,
+        "t_ms": float(clhines.neuron.interpreter().t),
+        "script_s": time.perf_counter() - begin,
+    }
+    if arguments.json:
+        print(as_json(report))
+    return code
+
+
+class ScriptError(clhines.ClhinesError):
+    """The script ended with an exception; the exit status is Python's."""
+
+    status = 1
+
+
+def _execute(arguments: argparse.Namespace) -> int:
+    """Run the script and return its exit status."""
+    from clhines.neuron.switch.hooks import ScriptEnd
+
+    script = _script(arguments)
+    h = clhines.neuron.interpreter()
+    if arguments.mechanisms is not None:
+        try:
+            loaded = h.nrn_load_dll(arguments.mechanisms)  # 0: it cannot be opened
+        except RuntimeError as error:
+            text = f"--mechanisms {arguments.mechanisms}: {error}"
+            if "already exists" in text:
+                text += "; NEURON has loaded the working folder's, so leave --mechanisms out"
+            raise InputError(text) from None
+        if not loaded:
+            raise InputError(
+                f"--mechanisms {arguments.mechanisms}: NEURON cannot load it; expected the "
+                "library that nrnivmodl has made, such as x86_64/libnrnmech.so"
+            )
+    clhines.neuron.load_stdrun(h)
+    argv, sys.argv = sys.argv, [str(script), *arguments.words]
+    try:
+        if script.suffix.lower() == ".py":
+            sys.path.insert(0, str(script.parent))
+            # sections live as long as the script's variables
+            arguments.kept = runpy.run_path(str(script), run_name="__main__")
+        elif not h.load_file(str(script)):
+            raise InputError(f"NEURON cannot load {str(script)!r}")
+    except SystemExit as end:
+        arguments.kept = end  # its frames keep the sections alive
+        if isinstance(end.code, str):
+            tell(end.code)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        raise
+    except clhines.RankError:  # the rank that failed prints the message
+        raise ScriptError("") from None
+    except ScriptEnd as end:
+        arguments.kept = end
+        tell(f"{script}{_line(script, end)}: the script ends here, at its first run")
+    except BaseException as error:
+        raise ScriptError(_failed(script, error)) from None
+    finally:
+        sys.argv = argv
+    return 0
+
+
+def _failed(script: Path, error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, clhines.BuildError):  # its message ends with the source
+        text = text.splitlines()[0]
+    text = " ".join(text.split()) or "no message"
+    unknown = "HocObject' object has no attribute" in text
+    if "mechanism" in text or "not a template" in text or unknown:
+        text += "; compiled mechanisms are found in the working folder, or with --mechanisms"
+    return f"{script}{_line(script, error)}: {type(error).__name__}: {text}"
+
+
+def _line(script: Path, error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(script)]
+    return f", line {lines[-1]}" if lines else ""

@@ -168,7 +168,7 @@ def add_solve(commands: Commands) -> None:
 def run_solve(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         check_writable(arguments.out)
-    cables = read_cells(arguments, arguments.files)
+    cables = read_cells(arguments)
     begin, timer = time.perf_counter(), BuildTimer()
     with doing("planning and building kernels"):
         cells = PassiveSteps(

@@ -10,7 +10,6 @@ import pytest
         (["solve", "--cellls", "3"], "--cells"),
         (["solve", "--method", "contractoin"], "contraction"),
         (["solve", "--dtype", "flaot64"], "float64"),
-        (["simulate", "rnig"], "ring"),
     ],
 )
 def test_did_you_mean(cli, arguments, hint):

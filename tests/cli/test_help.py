@@ -115,10 +115,6 @@ class Immediate:
             ["solve", "--steps", "2"],
             ["planning and building kernels", "first step", "timing a solve", "checking"],
         ),
-        (
-            ["simulate", "ring", "--cells", "6", "--duration", "1"],
-            ["connecting the cells", "planning and building kernels", "first step"],
-        ),
         (["doctor"], ["looking for OpenCL devices", "solving on each device", "looking for MPI"]),
     ],
 )

@@ -61,8 +61,6 @@ COMMANDS = (
     ["solve", "--cells", "24", "--steps", "1", "--method", "fine"],
     ["solve", "--cells", "24", "--steps", "1", "--method", "fine", "--dtype", "float32"],
     ["solve", "--cells", "24", "--steps", "1", "--method", "block_interleaved"],
-    ["simulate", "ring", "--cells", "64", "--depth", "2", "--duration", "0.1"],
-    ["simulate", "ring", "--cells", "64", "--depth", "2", "--duration", "0.1", "--hh", "all"],
 )
 
 
@@ -92,6 +90,8 @@ def collect(width, path):
         attempt(exec, block, names)
     for command in COMMANDS:
         attempt(main, command)
+    for hh in ("soma", "all"):
+        attempt(ring, clhines, hh)
     for engine in ("epochs", "steps"):
         attempt(mod_cells, clhines, engine)
     Path(path).write_text(json.dumps(list(found.items())))
@@ -101,6 +101,11 @@ def attempt(function, *arguments):
     """Call with launches left out: results are wrong, and so may be reported."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
         function(*arguments)
+
+
+def ring(clhines, hh):
+    cables = clhines.ring.ring_cables(64, levels=2)
+    clhines.Simulation(clhines.ring.ring_network(cables, hh=hh)).run(0.1)
 
 
 def mod_cells(clhines, engine):

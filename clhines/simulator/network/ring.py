@@ -115,7 +115,7 @@ def ring_network(
         if hh == "soma" and not cable.sections.has_soma:
             raise InputError(
                 f"hh='soma': cell {k} ({cable.name}) has no soma, no sample of type 1; expected "
-                "HH everywhere (hh='all', --hh all) or cells with somas"
+                "HH everywhere (hh='all') or cells with somas"
             )
     network.insert("hh", at=hh)
     if hh == "soma":

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import exact_ranks
-import numpy as np
 import pytest
 from mpi_runs import mpiexec, needs_mpi
 from networks import DT, simple_network
@@ -14,7 +13,7 @@ from processes import run_python
 from rank_program import interrupted, not_finite, run_cases
 
 from clhines import InputError, Simulation
-from clhines.cli import main
+from clhines.simulator.ranks import mpi
 
 EXACT = Path(__file__).parents[2] / "support" / "exact_ranks.py"
 PROGRAM = Path(__file__).with_name("rank_program.py")
@@ -25,15 +24,10 @@ def test_refusals(fast_queue):
         Simulation(simple_network()[0], DT, comm=3, queue=fast_queue)
 
 
-@pytest.mark.parametrize("asked", ["--mpi", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
-def test_without_mpi4py(monkeypatch, capsys, asked):
-    """Under a launcher too: four processes that each simulate the whole would help nobody."""
+def test_without_mpi4py(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    more = [asked] if asked == "--mpi" else []
-    if not more:
-        monkeypatch.setenv(asked, "4")
-    assert main.main(["simulate", "ring", "--cells", "2", *more]) == 2
-    assert re.search(r"MPI needs mpi4py.*pip install '\.\[mpi\]'", capsys.readouterr().err)
+    with pytest.raises(InputError, match=r"MPI needs mpi4py.*pip install '\.\[mpi\]'"):
+        mpi.world()
 
 
 def test_a_process_without_mpi_says_its_own_error_alone():
@@ -181,41 +175,12 @@ def check_overflow(found):
         assert kind == "SpikeOverflowError" or re.match(r"rank \d: ", message)
 
 
-def ring(*more):
-    return "-m", "clhines.cli", "simulate", "ring", "--cells", "6", "--duration", "10", *more
-
-
 @pytest.mark.mpi
 @needs_mpi
-def test_the_command_line(tmp_path):
-    done, _ = mpiexec(2, *ring("--json", "--out", tmp_path / "two.npz"))
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert report["ranks"] == 2
-    assert 0 < report["exchange"] < 1
-    words = [str(w) for w in ring("--json", "--out", tmp_path / "one.npz")[2:]]
-    assert main.main(words) == 0
-    one, two = (np.load(tmp_path / f"{name}.npz") for name in ("one", "two"))
-    assert len(one["spike_time"])
-    assert sorted(one) == sorted(two)
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name])
-
-
-@pytest.mark.mpi
-@needs_mpi
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        (["--out", "/nowhere/ring.npz"], "rank 0: --out /nowhere/ring.npz: cannot be written"),
-        (["--cells", "1"], "clhines: 1 cell on 2 ranks"),
-        (["--bogus"], "unrecognized arguments: --bogus"),
-    ],
-)
-def test_errors_are_told_once(more, expected):
-    done, _ = mpiexec(2, *ring(*more))
+def test_errors_are_told_once():
+    done, _ = mpiexec(2, "-m", "clhines.cli", "solve", "--bogus")
     assert done.returncode == 2
-    assert done.stderr.count(expected) == 1
+    assert done.stderr.count("unrecognized arguments: --bogus") == 1
     own = done.stderr.partition("-----")[0]  # Open MPI's launcher adds a block of its own
     assert len(own.strip().splitlines()) == 1
     assert not done.stdout

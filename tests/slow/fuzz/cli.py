@@ -55,21 +55,10 @@ OPTIONS = {
         "--steps": COUNTS, "--current": ["0", "1e300", "-1e-300", "1e10", "0.1"],
         "--out": OUTS, "--tune": ["heuristic", "cached"], "--json": None, "--no-check": None,
     },
-    "simulate ring": {
-        "--cells": [*COUNTS, "1000000000000"], "--depth": ["1", "2", "3", "60"],
-        "--branching": ["0", "1", "0.5", "2", "-1"], "--compartments": ["1", "3", "1000000000"],
-        "--shapes": [*COUNTS, "1000000000"], "--swc": ["good.swc", "bad.swc", "two.swc"],
-        "--roots": ["refuse", "split"], "--max-length": LENGTHS, "--hh": ["soma", "all"],
-        "--weight": ["0", "1e300", "-1", "0.05"], "--delay": ["5", "0.025", "1e-9", "1e9", "1e300"],
-        "--duration": ["0.25", "1", "0.01", "1e-9"], "--dt": ["0.025", "0.1", "1e-9", "1e300"],
-        "--out": OUTS, "--plot": PLOTS, "--device": DEVICES, "--method": METHODS,
-        "--dtype": ["float64", "float32"], "--engine": ["auto", "epochs", "steps", "reference"],
-        "--seed": ["0", "1", "9223372036854775807"], "--json": None,
-    },
     "devices": {},
 }  # fmt: skip
-COUNT_OPTIONS = "--cells", "--steps", "--depth", "--compartments", "--shapes"
-POSITIVE_OPTIONS = "--max-length", "--dt", "--duration", "--delay"
+COUNT_OPTIONS = "--cells", "--steps"
+POSITIVE_OPTIONS = "--max-length", "--dt"
 _FOLDER, _REAL = Path("."), REAL / "good" / "96ML.CNG.swc"
 
 
@@ -82,7 +71,7 @@ class Case:
 
 
 def generate(rng):
-    command = pick(rng, ["plan", "plan", "solve", "solve", "simulate ring", "devices"])
+    command = pick(rng, ["plan", "plan", "solve", "solve", "devices"])
     argv = command.split()
     options = OPTIONS[command]
     odd = float(pick(rng, [0.0, 0.0, 0.1, 0.3]))
@@ -97,8 +86,6 @@ def generate(rng):
         argv += [f"{name}={value}"] if rng.random() < 0.3 else [name, value]
     if command in ("plan", "solve") and rng.random() < 0.7:
         argv += [pick(rng, FILES) for _ in range(int(pick(rng, [1, 1, 2])))]
-    if command == "simulate ring":
-        argv = [*_small(argv), *argv[2:]]
     if rng.random() < 0.08:
         argv.insert(
             int(rng.integers(len(argv) + 1)), pick(rng, [*ODD, "--help", "--version", "-h"])
@@ -107,22 +94,12 @@ def generate(rng):
     return Case(tuple(argv), closed)
 
 
-def _small(argv):
-    """Return a command whose defaults are small: the options given later win."""
-    given = {word.partition("=")[0] for word in argv}
-    small = {"--cells": "3", "--duration": "0.5", "--depth": "2", "--compartments": "3"}
-    if "--swc" in given:
-        small = {"--duration": "0.5"}
-    return ["simulate", "ring", *(w for k, v in small.items() if k not in given for w in (k, v))]
-
-
 def kind(case):
     if "/dev/zero" in case.argv:
         return "/dev/zero"
     text = " ".join(case.argv).replace("=", " ")
-    names = "--cells", "--compartments", "--depth", "--shapes"
-    large = [n for n in names for value in HUGE if f"{n} {value}" in text]
-    return (large or [case.argv[0] if case.argv else ""])[0]
+    large = any(f"--cells {value}" in text for value in HUGE)
+    return "--cells" if large else case.argv[0] if case.argv else ""
 
 
 # -------------------------------------------------------------------------------------- folder
@@ -133,7 +110,6 @@ def prepare(folder):
     _FOLDER = folder
     _fill()
     _quietly(_run, ["solve", "--steps", "1", "good.swc"])
-    _quietly(_run, ["simulate", "ring", "--cells", "2", "--duration", "0.1"])
     if os.environ.get("DISPLAY") is None:
         os.environ.setdefault("MPLBACKEND", "agg")
     _quietly(_run, ["plan", "good.swc", "--method", "fine", "--plot", "warm.png"])
