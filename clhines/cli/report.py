@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 from tqdm import tqdm
 
 from clhines.core import files, pictures
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from clhines.solver.solver import Solver
 DELAY = 2.0  # s before progress is shown
 COLUMNS = 100
-SPIKES = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
 _Item = TypeVar("_Item")
 
 
@@ -74,12 +72,6 @@ def folded(line: str, indent: int) -> str:
     if len(line) <= COLUMNS or not sys.stdout.isatty():
         return line
     return textwrap.fill(line, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
-
-
-def when_of(spikes: np.ndarray) -> dict[str, object]:
-    """Return the number of spikes and the times of the first and last one, ms, for a report."""
-    ends = (float(spikes[0]), float(spikes[-1])) if len(spikes) else (None, None)
-    return {"spikes": len(spikes), "first_spike_ms": ends[0], "last_spike_ms": ends[1]}
 
 
 def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:

@@ -1,4 +1,4 @@
-"""`clhines simulate FILE.py`: run a NEURON script, or simulate the model that it builds."""
+"""`clhines simulate FILE.py`: run a NEURON script, or check the model that it builds."""
 
 from __future__ import annotations
 
@@ -9,35 +9,21 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import clhines
-from clhines.cli.arguments import Commands, add_command, add_engine, finite, positive_number
-from clhines.cli.report import (
-    SPIKES,
-    as_json,
-    check_picture,
-    check_writable,
-    doing,
-    named_option,
-    table,
-    when_of,
-)
-from clhines.core import files
+from clhines.cli.arguments import Commands, add_command, add_engine, positive_number
+from clhines.cli.report import as_json, doing
 from clhines.core.errors import InputError, tell
 
 SUFFIXES = (".py", ".hoc")
-_DRAWN = 10  # cells whose voltages are drawn
 
 SIMULATE = """\
 Run a NEURON script. Its h.run(), h.continuerun() and pc.psolve() run on the
-device if that is expected to end sooner; NEURON takes the other runs.
-With --stop the script ends at its first run, and its model is simulated."""
+device if that is expected to end sooner; NEURON takes the other runs."""
 EXAMPLES = """\
   clhines simulate script.py                 results, files and plots as before
   clhines simulate script.py --check         only list what is not supported
-  clhines simulate script.py --when always -- --seed 3
-  clhines simulate init.hoc --stop 1000 --out spikes.npz"""
+  clhines simulate script.py --when always -- --seed 3"""
 
 
 def with_script_last(argv: Sequence[str]) -> list[str]:
@@ -63,79 +49,46 @@ def add_simulate(commands: Commands) -> None:
     # fmt: off
     add("words", nargs="*", metavar="WORD",
         help="arguments of the script; after a -- they may begin with -")
-    add("--stop", type=positive_number, metavar="MS",
-        help="end the script at its first run, then simulate up to this time [ms]")
     add("--strict", action="store_true",
-        help="without --stop: end with an error if NEURON has to take a run")
+        help="end with an error if NEURON has to take a run")
     add("--when", choices=("faster", "always", "never"),
-        help="without --stop: when the device takes a run (default: faster; with --device, "
+        help="when the device takes a run (default: faster; with --device, "
         "--engine or --strict: always)")
     add("--check", action="store_true",
         help="end the script at its first run, and list what is not supported")
     add("--fixed-step", type=positive_number, metavar="MS",
-        help="without --stop: use this step instead of CVode's variable steps [ms]")
+        help="use this step instead of CVode's variable steps [ms]")
     add("--progress", action="store_true",
-        help="without --stop: print phases and a progress bar (always, on a terminal)")
+        help="print phases and a progress bar (always, on a terminal)")
     add("--mechanisms", metavar="FILE",
         help="library that nrnivmodl compiled; default: in the working folder")
-    add("--v-init", type=finite, metavar="MV",
-        help="initial voltage [mV]; default: the script's h.v_init")
-    add("--out", metavar="FILE.npz", help="write the spikes of cells, without stimuli")
-    add("--plot", metavar="FILE",
-        help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")
     # fmt: on
     add_engine(simulate)
-    add("--json", action="store_true", help="print JSON instead of a table")
+    add("--json", action="store_true", help="print steps and seconds as JSON")
     simulate.set_defaults(run=run_simulate)
 
 
 def run_simulate(arguments: argparse.Namespace) -> int:
-    script = _script(arguments)
-    if arguments.stop is None and not arguments.check:
-        return _run_script(arguments)
-    for option in ("strict", "fixed_step", "progress", "when"):
+    _script(arguments)
+    return _check(arguments) if arguments.check else _run_script(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    """Build the model by the script, and print what is not supported."""
+    for option in ("strict", "fixed_step", "progress", "when", "json"):
         if getattr(arguments, option):
-            name = option.replace("_", "-")
-            raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
-    if arguments.out is not None:
-        check_writable(arguments.out, "--out", (".npz",))
-    check_picture(arguments.plot)
-    begin = time.perf_counter()
+            raise InputError(f"--{option.replace('_', '-')} is for runs; expected no --check")
     with doing("building the model"):
         _build(arguments)
-    built = time.perf_counter()
-    if arguments.check:
-        with doing("reading the model"):
-            rejected = clhines.neuron.check()
-        from clhines.neuron.switch.hooks import ScriptEnd
+    with doing("reading the model"):
+        rejected = clhines.neuron.check()
+    from clhines.neuron.switch.hooks import ScriptEnd
 
-        lines = [str(one) for one in rejected]
-        if isinstance(arguments.kept, ScriptEnd) and str(arguments.kept):
-            lines.append(f"{arguments.kept}: stepped by NEURON")
-        print("\n".join(lines) or "all is simulated")
-        return int(bool(lines))
-    with doing("reading the model and building kernels"):
-        model = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
-        sim = model.simulation
-    seconds = {"script_s": built - begin, "import_s": time.perf_counter() - built}
-    if arguments.plot is not None:
-        sim.record("v", sim.network.soma[:_DRAWN])
-    steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
-    result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
-    of_cells = ~model.stimuli
-    spikes = model.spikes(result)
-    times, source, gid = (column[of_cells[spikes[1]]] for column in spikes)
-    if arguments.out is not None:
-        with named_option("--out"):
-            arrays = {"spike_time": times, "spike_source": source, "spike_gid": gid}
-            files.write_npz(arguments.out, arrays)
-    if arguments.plot is not None:
-        with named_option("--plot"):
-            result.plot(title=f"{script.name}, {sim.t:g} ms", path=arguments.plot)
-    report = _report(model, steps) | seconds | {"run_s": result.cost["all"]}
-    report |= {"sources": int(of_cells.sum()), **when_of(times)}
-    print(as_json(report) if arguments.json else _table(report))
-    return 0
+    lines = [str(one) for one in rejected]
+    if isinstance(arguments.kept, ScriptEnd) and str(arguments.kept):
+        lines.append(f"{arguments.kept}: stepped by NEURON")
+    print("\n".join(lines) or "all is simulated")
+    return int(bool(lines))
 
 
 def _build(arguments: argparse.Namespace) -> None:
@@ -147,42 +100,7 @@ def _build(arguments: argparse.Namespace) -> None:
         if code:
             raise InputError(f"{arguments.script} has ended with status {code}; expected a model")
         h = clhines.neuron.interpreter()
-        h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
-
-
-def _report(model: Any, steps: int) -> dict[str, Any]:
-    sim = model.simulation
-    return {
-        "sections": model.num_sections,
-        "nodes": sim.network.forest.num_nodes,
-        "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in sim.network.groups),
-        "connections": model.num_connections,
-        "device": sim.device_label,
-        "engine": sim.engine,
-        "dtype": sim.dtype.name,
-        "dt_ms": sim.model.dt,
-        "steps": steps,
-    }
-
-
-def _table(report: dict[str, Any]) -> str:
-    spikes = SPIKES if report["spikes"] else "none"
-    if not report["sources"]:
-        spikes = "none: no NetCon watches a voltage, so none are looked for"
-    rows = {
-        "sections": "{sections}",
-        "nodes": "{nodes}",
-        "mechanisms": "{mechanisms}",
-        "connections": "{connections}",
-        "device": "{device}",
-        "engine": "{engine}, {dtype}",
-        "script": "{script_s:.3f} s",
-        "reading": "{import_s:.3f} s, from NEURON's memory, and planning",
-        "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms, in {run_s:.3f} s",
-        "spikes": spikes,
-    }
-    report = {**report, "simulated_ms": report["steps"] * report["dt_ms"]}
-    return table(rows, report, 11)
+        h.finitialize(h.v_init)
 
 
 def _script(arguments: argparse.Namespace) -> Path:
@@ -193,9 +111,6 @@ def _script(arguments: argparse.Namespace) -> Path:
 
 
 def _run_script(arguments: argparse.Namespace) -> int:
-    for option in ("out", "plot", "v_init"):
-        if getattr(arguments, option) is not None:
-            raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
     begin = time.perf_counter()
     names = "device", "dtype", "engine", "strict", "fixed_step", "when"
     options = {n: getattr(arguments, n) for n in names}

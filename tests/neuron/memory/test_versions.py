@@ -106,7 +106,7 @@ def simulate(folder, *words):
 def test_the_command_refuses_a_version_that_has_failed(tmp_path):
     key = versions._key(h, h.nrnversion())
     files.write_entry("neuron", versions._SCHEMA, key, wrong="planted")
-    done = simulate(tmp_path, "--stop", "1", "--engine", "reference")
+    done = simulate(tmp_path, "--strict")
     assert done.returncode and "Traceback" not in done.stderr
     assert "has failed the self-test of clhines (planted)" in done.stderr
     done = simulate(tmp_path)

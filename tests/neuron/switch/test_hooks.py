@@ -5,7 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from forked import result_of
 from processes import run_python
@@ -107,11 +106,8 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
         assert len(lines) == 1 and lines[0].startswith("clhines: stepped by NEURON: the model has")
     done = run(tmp_path, "hh", *command, "--", "-v", "--stop")
     assert done.stdout.startswith("script.py -v --stop 5.0"), done.stderr
-    stop = ["--stop", "1"]
-    given = ["--out", "a.npz"], ["--v-init", "-60"], [*stop, "--strict"]
-    for words in (*given, [*stop, "--progress"]):
-        done = run(tmp_path, "hh", *command, *words)
-        assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
+    done = run(tmp_path, "hh", *command, "--check", "--strict")
+    assert done.returncode == 2 and "expected no --check" in done.stderr.splitlines()[-1]
 
 
 def test_progress_names_each_phase_of_a_run(tmp_path):
@@ -137,12 +133,10 @@ def test_command_line_ends_as_the_script_does(tmp_path, end, code):
     assert done.returncode == code and json.loads(done.stdout.split("\n", 1)[1])["steps"] == 200
     assert ("clhines: no" in done.stderr) == (code == 1)
     (tmp_path / "ends.py").write_text(f"import sys\nsys.exit({end})\n")
-    for words in ["--check"], ["--stop", "1"]:  # before its first run
-        command = ["-m", "clhines.cli", "simulate", "ends.py", "--engine", "reference", *words]
-        done = run(tmp_path, "hh", *command)
-        last = f"clhines: ends.py has ended with status {code}; expected a model"
-        assert done.returncode == 2 or not code
-        assert not code or done.stderr.splitlines()[-1] == last
+    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py", "--check")
+    last = f"clhines: ends.py has ended with status {code}; expected a model"  # before a run
+    assert done.returncode == 2 or not code
+    assert not code or done.stderr.splitlines()[-1] == last
 
 
 def test_an_exception_of_any_class_is_one_line(tmp_path):
@@ -509,20 +503,13 @@ LOOP = "a loop around fadvance(), in place of h.continuerun(): stepped by NEURON
         ("h.CVode().solve(5)", "CVode.solve(): stepped by NEURON\n"),
     ],
 )
-def test_check_and_stop_end_a_script_at_its_first_run(tmp_path, call, listed):
+def test_check_ends_a_script_at_its_first_run(tmp_path, call, listed):
     """Nothing that the script does after it takes place, such as writing its results."""
     (tmp_path / "ends.py").write_text(ENDS.replace("RUN", call), "utf-8")
     command = ["-m", "clhines.cli", "simulate", "ends.py"]
     done = run(tmp_path, "hh", *command, "--check")
     assert done.stdout == listed and done.returncode == int("NEURON" in listed), done.stderr
     assert "ends.py, line 17: the script ends here, at its first run" in done.stderr
-    assert not (tmp_path / "results").exists()
-    words = "--stop", "8", "--json", "--out", "a.npz", "--engine", "reference"
-    done = run(tmp_path, "hh", *command, *words)
-    report = json.loads(done.stdout)
-    assert "ExpSyn" in report["mechanisms"] and report["sources"] == 1
-    with np.load(tmp_path / "a.npz") as file:
-        assert 0 < len(file["spike_time"]) == report["spikes"] < 5  # 16 are the NetStim's
     assert not (tmp_path / "results").exists()
 
 
