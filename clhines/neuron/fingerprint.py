@@ -288,7 +288,7 @@ class Fingerprint:
         return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
 
     def values_are_same(self) -> bool:
-        """Whether moving values, time and pending events are unchanged."""
+        """Whether the values that a run changes, the time and pending events are unchanged."""
         return _same(self._clock) and self.state_is_same()
 
     def state_is_same(self) -> bool:

@@ -125,7 +125,7 @@ class NeuronMemory(Objects):
         return self.place(raw.ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
-        """Find the handle of a variable in Python's reference to it, and in a recorder."""
+        """Find where a variable's handle is in Python's reference to it, and in a recorder."""
         h = self.h
         section = next(iter(all_sections()), None)
         if section is None:

@@ -53,7 +53,10 @@ class GatherError(ClhinesError):
 
 
 class AccessHooks:
-    """Check accesses while the hooks are `on`; `problem` describes the first unsupported one."""
+    """Check what functions read, set and call while the hooks are `on`.
+
+    `problem` describes the first access that is not supported.
+    """
 
     def __init__(self, model: NeuronModel) -> None:
         self.on = self.raises = False  # whether a problem raises a GatherError

@@ -414,7 +414,10 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Make the spec of blocks from the `spec` of steps; `network` is all ranks' model."""
+        """Make the spec of kernels of `epochs-cpu` from the `spec` of engine `steps`' kernels.
+
+        `network` is the model of all ranks.
+        """
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -451,7 +454,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def shared_helpers(self) -> str:
-        """Source of functions that several kinds' group functions call, once for each width."""
+        """Source of helper functions that several mechanisms call, once for each vector width."""
         texts = {w: "".join(k.wide for k in self.grouped if k.width == w) for w in self.widths}
         return "".join(all_helpers(t, shared_prefix(w), self.real, w) for w, t in texts.items())
 

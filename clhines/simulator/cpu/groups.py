@@ -202,7 +202,7 @@ class Groups(KindColumns):
 def make_groups(
     place: np.ndarray, block_place: np.ndarray, most: int, twice: bool = False
 ) -> Groups:
-    """Group a kind's instances in the order of their places; a group has at least two."""
+    """Group a mechanism's instances in the order of their places; a group has at least two."""
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = max(2, choose_width(counts, most, twice))

@@ -140,7 +140,7 @@ class ArenaKernels(ABC):
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Take note that a parameter of kind `k` has new `values` in its `storage`."""
+        """Take note that a parameter of mechanism `k` has new `values` in its `storage`."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""

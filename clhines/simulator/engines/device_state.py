@@ -94,7 +94,7 @@ class DeviceState:
     # -- parameters ----------------------------------------------------------------------------
 
     def storages(self, k: int, name: str) -> list[Storage]:
-        """Return all storages of a parameter of kind `k`; empty if it cannot change in place."""
+        """Return where a parameter of mechanism `k` is stored; empty if it cannot change there."""
         if self.waiting is not None:
             return []
         if (k, name) not in self._storages:

@@ -155,7 +155,7 @@ def _connections(events: HostEvents, k: int) -> None:
 
 
 def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sum all kinds' conductances, µS, and currents, nA, at each node, (n,) each."""
+    """Sum all mechanisms' conductances, µS, and currents, nA, at each node, (n,) each."""
     model = variables.model
     n = model.forest.num_nodes
     g_sum, i_sum = np.zeros(n), np.zeros(n)
@@ -260,7 +260,7 @@ class Clock:
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the recorded outputs of each kind, in the kind's order, and the current last."""
+    """Return the recorded outputs of each mechanism, in its order; the current is last."""
     recorded = {(r.kind, r.name) for r in records}
     current = {r.kind for r in records if is_current(r, model)}
     return tuple(

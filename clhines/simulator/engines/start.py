@@ -45,11 +45,11 @@ class Start:
 
     @property
     def wanted(self) -> Wanted:
-        """Recorded outputs that the run computes, by kind."""
+        """Recorded outputs that the run computes, by mechanism."""
         return tuple(self.host.variables.wanted)
 
     def take(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
-        """Set a parameter of instances of kind `k`, also for a start that is computed again."""
+        """Set a parameter of instances of mechanism `k`, also for a start computed again."""
         parameters = self.host.variables.parameters[k]
         parameters[name][instances] = values
         self._changed[k, name] = parameters[name]

@@ -204,7 +204,7 @@ class HostEvents:
         until: float,
         next_events: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> bool:
-        """Deliver to each instance of kind k its next event, if it is due by `until`.
+        """Deliver to each instance of mechanism k its next event, if it is due by `until`.
 
         `next_events` are the connections with a due event, and the times at which the event is due
         and was sent. Return whether any instance received an event.
@@ -247,7 +247,7 @@ class HostEvents:
     def receive(
         self, k: int, instances: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
     ) -> None:
-        """Call NET_RECEIVE of instances of kind k; send events and arm WATCH as it requests."""
+        """Call NET_RECEIVE of instances of mechanism k; send events, arm WATCH as requested."""
         variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
         if (t <= self._set_at[connection]).any():
@@ -369,7 +369,7 @@ class HostEvents:
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Return the WATCH conditions of a layer that have become true since the last call.
 
-        For each kind: its number, r instances, and which armed conditions fire, (watches, r) bool.
+        For each mechanism: its number, r instances, which armed conditions fire, (watches, r) bool.
         """
         fired = []
         for k in self.variables.wires.kinds:

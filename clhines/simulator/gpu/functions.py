@@ -201,7 +201,7 @@ def _parameters(
 def _with_functions(
     spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
-    """Print functions for mechanisms in lists; return kinds, blocks and lengths of series."""
+    """Print functions for mechanisms in lists; return them, their blocks and lengths of series."""
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
         if not block.quick:

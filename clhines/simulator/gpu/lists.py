@@ -120,7 +120,7 @@ class PlannedCells:
         """Return for each cell the first cell that equals it, (m,) int64; maybe the cell itself.
 
         Equal cells agree in shape, numbers, `alike` (arrays by natural node), and instances of
-        kinds that are not `apart`.
+        mechanisms that are not `apart`.
         """
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
@@ -308,10 +308,10 @@ class LaneNodes:
     """Which node each lane of each list advances; cells that are equal share their lists.
 
     There are `num_cells` different cells. For each of their nodes, `natural`, `row` and `lane`,
-    (k,), are its index, list and lane. `instances` has, for each kind, three arrays: each
+    (k,), are its index, list and lane. `instances` has, for each mechanism, three arrays: each
     instance's position among these nodes, its index, and its index in the cell. For each list there
-    are `cell`; its class `bits`, a bit per density kind; `counts`, how often each kind is in it;
-    `nodes` and `places`, (num_lists, WARP), the natural index and the device-order index in the
+    are `cell`; its class `bits`, a bit per density kind; `counts`, how often each mechanism is in
+    it; `nodes` and `places`, (num_lists, WARP), the natural index and the device-order index in the
     cell, or -1.
     """
 
@@ -392,7 +392,7 @@ class LaneNodes:
         return [warps for _, warps in sorted(choices)]
 
     def lines_of(self, kind: int) -> int:
-        """Return the most lines (a number per lane) that a kind's states need in one cell."""
+        """Return the most lines (a number per lane) that a mechanism's states need in one cell."""
         lines = self.counts[kind] * self.kinds[kind].num_states
         return int(np.bincount(self.cell, lines, self.num_cells).max())
 
@@ -444,11 +444,11 @@ def _weight_of(
 class LaneNumbers:
     """Parameters and constants of nodes and instances, in the order in which lanes read them.
 
-    `uniform` has, by kind, the parameters with one number in each list; `scalars` these numbers,
-    kind after kind. `values` and `members` are (lines, WARP); a list begins at `value_line` and
-    `member_line`. `places_of_nodes` has, for each node, the index of its factor in `values`, and
-    its natural index; the diagonal is `WARP` entries later, constant conductance and current ``2 *
-    WARP`` and ``3 * WARP``.
+    `uniform` has, by mechanism, the parameters with one number in each list; `scalars` these
+    numbers, mechanism after mechanism. `values` and `members` are (lines, WARP); a list begins at
+    `value_line` and `member_line`. `places_of_nodes` has, for each node, the index of its factor in
+    `values`, and its natural index; the diagonal is `WARP` entries later, constant conductance and
+    current ``2 * WARP`` and ``3 * WARP``.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -509,12 +509,12 @@ class NodeLists:
 
     With `inflow`, values include constant conductances and currents. Equal cells also agree in
     `alike`, arrays by natural node. With `natural`, lists follow the order of the nodes: neighbours
-    have close voltages and look up the same rows of tables. `apart` are kinds in no list.
+    have close voltages and look up the same rows of tables. `apart` are mechanisms in no list.
 
     `rows` has for each list: bits of the density kinds; first line of values, of states (in the
     cell) in global and in local memory, of members; count of each point kind. `homes` has for each
     unit: first device index and first lane of a unit with the same coupling; first and end of its
-    lists; its first line of states. `instances` has each unit's first instance of each kind.
+    lists; its first line of states. `instances` has each unit's first instance of each mechanism.
     `state_lines` is the total in global memory, `local_lines` the number per unit in local memory.
     """
 

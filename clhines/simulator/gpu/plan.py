@@ -41,8 +41,8 @@ from clhines.solver.plan.plan import Limits, real_name
 class InstanceSites:
     """For each instance the node it acts on and its local memory, packed, by work-group.
 
-    A work-group has `units` cells, and at most `most` instances of each kind. With `by_cell`, the
-    currents of a cell are added up for the cell's root, otherwise those of a node for the node.
+    A work-group has `units` cells, and at most `most` instances of each mechanism. With `by_cell`,
+    the currents of a cell are added up for the cell's root, otherwise those of a node for the node.
     """
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
@@ -76,7 +76,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each kind: first entry of each work-group; (index, packed `SITE`) by entry."""
+        """For each mechanism: first entry of each work-group; (index, packed `SITE`) by entry."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites

@@ -352,7 +352,7 @@ class EpochSpec(TemplateSpec):
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
-        """Whether lanes have at most one instance of a kind, and read its events a step ahead."""
+        """Whether a lane has at most one instance of a mechanism, whose events it reads early."""
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
@@ -466,7 +466,7 @@ class ListLoop:
         return tuple(ion for ion in unread if all(k.held for k in self.with_ions((ion,))))
 
     def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
-        """Return the kinds that have currents of some ions."""
+        """Return the mechanisms that have currents of some ions."""
         names = {f"i{ion}" for ion in ions}
         return [
             kind for kind in self.spec.lists if kind.has("current") and any(
@@ -513,7 +513,7 @@ class ListLoop:
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
     def opening(self, kind: ListBlocks, known: int = 0) -> str:
-        """Return the statements that open the loop over a kind's instances in a list.
+        """Return the statements that open the loop over a mechanism's instances in a list.
 
         `known` has the list's bits if these are constant.
         """

@@ -202,9 +202,9 @@ def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
-    """Add event rings, connections and queues.
+    """Add regions for the ring buffers of event times, for connections and for self events.
 
-    Artificial cells run `ahead` steps ahead of the others, so their rings are longer.
+    Artificial cells run `ahead` steps ahead of the others, so their ring buffers are longer.
     """
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model

@@ -22,10 +22,11 @@ class DiffusingRows:
         0-1-2-3-4       rounds of a tree: the leaves 4 and 6, then 1 and 3, 5, 2, and the root 0
             +-5-6
 
-    `entry` is the index of each row among all states: kind after kind, and state after state of all
-    its instances. `above` is the parent's row, -1 for roots. `links`, (n, 2), are the row's parent
-    and child when it is eliminated, -1 for none. The children of a row are ``child[a:b]`` with ``a,
-    b = first_child[row : row + 2]``. Round k of cell c begins at ``first[c * rounds + k]``.
+    `entry` is the index of each row among all states: mechanism after mechanism, then state after
+    state, of all its instances. `above` is the parent's row, -1 for roots. `links`, (n, 2), are the
+    row's parent and child when it is eliminated, -1 for none. The children of a row are
+    ``child[a:b]`` with ``a, b = first_child[row : row + 2]``. Round k of cell c begins at ``first[c
+    * rounds + k]``.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ def diffusing_places(
 ) -> np.ndarray:
     """Return the indices in ``mem`` of state, volume and coefficient of `instances`, (3, n) int64.
 
-    The states of a kind follow one another; `offset` has the regions' offsets.
+    The states of a mechanism follow one another; `offset` has the regions' offsets.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:

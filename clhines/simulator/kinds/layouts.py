@@ -21,7 +21,7 @@ _ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKe
 
 @dataclass(frozen=True, eq=False)
 class KindColumns:
-    """Order of a kind's values: all instances of one variable, then the next variable."""
+    """Order of a mechanism's values: all instances of one variable, then the next variable."""
 
     by_node: ClassVar[bool] = True
     count: int
@@ -133,10 +133,10 @@ def is_artificial(kind: Kind) -> bool:
 def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the states that pointers write, and the instances that write them.
 
-    First the states ("sums"), (3, s): kind, index of the state, instance. Then all additions, in
-    NEURON's order, (3, m): the sum, index of kind and pointer in `Model.written`, instance. Last
-    the instance that sets each sum before, (2, s): index in `Model.written` and instance, -1 for
-    none.
+    First the states ("sums"), (3, s): mechanism, index of the state, instance. Then all additions,
+    in NEURON's order, (3, m): the sum, index of mechanism and pointer in `Model.written`, instance.
+    Last the instance that sets each sum before, (2, s): index in `Model.written` and instance, -1
+    for none.
     """
     targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for number, ((k, name), to) in enumerate(model.written.items()):

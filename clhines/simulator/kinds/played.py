@@ -50,7 +50,7 @@ def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarra
 
 
 def plays_into_events(model: Model, k: int) -> bool:
-    """Whether events of a kind read a played parameter."""
+    """Whether a mechanism's block for events reads a parameter that Vectors play into."""
     mechanism, of_kind = model.kinds[k].mechanism, [p for p in model.played if p.kind == k]
     played = {p.parameter for p in of_kind if not p.after_events}
     blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]

@@ -18,7 +18,7 @@ from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 
 
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
-    """Raise InputError if a parameter of a kind is infinite in a precision."""
+    """Raise InputError if a parameter of a mechanism is infinite in a precision."""
     for name, value in kind.parameters.items():
         check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
 

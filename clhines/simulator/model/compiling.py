@@ -209,7 +209,7 @@ def with_values(
 
 
 def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
-    """Yield a `Diffusion` for each kind with diffusing states, in the order of the kinds."""
+    """Yield a `Diffusion` for each mechanism with diffusing states, in order."""
     diffusing = set[str]()
     for k, kind in enumerate(kinds):
         program = kind.mechanism.program
@@ -248,7 +248,7 @@ def _second_order(value: object, exact: bool) -> bool:
 
 
 class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
-    """`Model.instances` for identical copies of a network in which each kind has one group."""
+    """`Model.instances` for identical copies of a network in which each mechanism has one group."""
 
     def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
         pairs = zip(once.instances, groups, strict=True)
@@ -495,7 +495,7 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
-    """Return for each kind the source number of each instance that sends events.
+    """Return for each mechanism the source number of each instance that sends events.
 
     The number is -1 for instances that are no source.
     """
@@ -514,7 +514,7 @@ def _streams(
 ) -> dict[tuple[int, str], np.ndarray]:
     """Return the ids of the random streams of all instances, (count, 3) uint32.
 
-    The keys are the number of the kind and the name of the stream. Ids are the user's, or else
+    The keys are the number of the mechanism and the name of the stream. Ids are the user's, or else
     NEURON's: 1, 0 and a running number.
     """
     streams, number = {}, 0

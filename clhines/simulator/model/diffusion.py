@@ -24,7 +24,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """The diffusing states of a kind, and the trees of instances along which they diffuse."""
+    """The diffusing states of a mechanism, and the trees of instances along which they diffuse."""
 
     kind: int
     names: tuple[str, ...]  # states, or concentrations of ions

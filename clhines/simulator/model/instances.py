@@ -1,4 +1,4 @@
-"""Merge the groups of a network by mechanism into the kinds of a `Model`.
+"""Merge the groups of a network by mechanism into the mechanisms of a `Model`.
 
 Constant mechanisms are summed by node, and summed again when their parameters change.
 """
@@ -31,7 +31,7 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
-    """Refuse a kind whose parameter `celsius` differs from the temperature of the network."""
+    """Refuse a mechanism whose parameter `celsius` differs from the temperature of the network."""
     for kind in kinds:
         temperature = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
@@ -74,10 +74,11 @@ def kinds_of(
     stored: Collection[tuple[str, str]] = (),
     last: Mapping[int, int] | None = None,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism that is not constant; return kinds and `Model.instances`.
+    """Merge each mechanism's groups; return the `kinds` and `instances` of a `Model`.
 
-    `stored` has mechanisms and parameters that must be arrays. `last` has the last instance, see
-    `Kind.last`, by number of the group; None if all instances must agree.
+    Constant mechanisms are left out. `stored` has mechanisms and parameters that must be arrays.
+    `last` has the last instance, see `Kind.last`, by number of the group; None if all instances
+    must agree.
     """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in all_groups]
@@ -152,7 +153,7 @@ def _check_moved(mechanism: Mechanism, node: int) -> None:
 def set_spike_thresholds(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Apply texts with ``spike:``; return kinds and the thresholds of cells, mV."""
+    """Apply texts with ``spike:``; return mechanisms and the thresholds of cells, mV."""
     changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
@@ -212,7 +213,7 @@ def replace_values(
     stored: Collection[tuple[str, str]],
     dt: float,
 ) -> tuple[Kind, ...]:
-    """Return the kinds with the present values of parameters that a simulation has changed.
+    """Return the mechanisms with the present values of parameters that a simulation has changed.
 
     `changed` has numbers of groups and names of parameters. `stored` has mechanisms and names of
     parameters that get one value for each instance.

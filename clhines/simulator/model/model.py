@@ -1,4 +1,4 @@
-"""`Model` and its parts: sources, connections with exact times, ions, kinds."""
+"""`Model` and its parts: sources, connections with exact times, ions, mechanisms."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the GLOBAL states of kind `k` that all instances read from the last instance.
+        """Return the GLOBAL states of mechanism `k` that all instances read from the last instance.
 
         Empty for k = -1.
         """
@@ -301,7 +301,7 @@ class Model:
 
     @property
     def leading_cells(self) -> np.ndarray:
-        """Cells with the last instance of a kind with `of_last` states; ascending.
+        """Cells with the last instance of a mechanism with `of_last` states; ascending.
 
         All other cells read values of these cells.
         """
@@ -314,7 +314,7 @@ class Model:
 
     @property
     def added_kinds(self) -> frozenset[int]:
-        """Kinds whose states are changed by pointers of other kinds, or by diffusion."""
+        """Mechanisms whose states are changed by pointers of other mechanisms, or by diffusion."""
         assigned = {
             to.kind
             for (k, name), to in self.read.items()
@@ -324,7 +324,7 @@ class Model:
         return frozenset(assigned | written | {d.kind for d in self.diffusions})
 
     def states_read(self, k: int) -> tuple[str, ...]:
-        """Return the states of kind `k` that other instances read by pointers."""
+        """Return the states of mechanism `k` that other instances read by pointers."""
         return tuple(sorted({to.state for to in self.read.values() if to.kind == k}))
 
     @cached_property
@@ -450,7 +450,7 @@ class Model:
         return [self._initial_states(kind) for kind in self.kinds]
 
     def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:
-        """Return the initial states of a kind; if all cells are the same, compute one cell."""
+        """Return the initial states of a mechanism; if all cells are the same, compute one cell."""
         v, cells = self.of_nodes.at("v_init", kind.node), self.forest.num_cells
         varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
         each = kind.count // cells

@@ -241,7 +241,7 @@ def _event(block: str) -> str:
 
 
 def _points_in_states(model: Model, k: int) -> bool:
-    """Return whether blocks of kind k read the voltages of other nodes by pointers.
+    """Return whether blocks of mechanism k read the voltages of other nodes by pointers.
 
     INITIAL, BEFORE BREAKPOINT and currents do not count.
     """
@@ -450,7 +450,7 @@ def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:
-    """Return whether an event block or a WATCH block of a kind has an argument of these roles."""
+    """Return whether a block that events or WATCH call has an argument of one of the `roles`."""
     blocks = kind.mechanism.program.blocks.items()
     events = (
         arguments for name, arguments in blocks if name in ("receive", "watch") or "netcons" in name

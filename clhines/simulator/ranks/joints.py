@@ -156,7 +156,7 @@ class Outbox:
     def _rounded(self, time: np.ndarray, now: float) -> np.ndarray:
         """Round times, ms, to the nearest steps, and add `SPIKE_LATE`, as detectors do.
 
-        A time that is nearly there remains unchanged.
+        A time that differs from the result by rounding only is not changed.
         """
         dt = self._dt
         nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE

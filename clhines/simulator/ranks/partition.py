@@ -153,9 +153,9 @@ def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dic
 class Share:
     """One rank's part of a network: consecutive cells, and everything at their nodes.
 
-    All ranks have all artificial cells, and compute the same for them. A rank has all kinds of the
-    network, even without instances: the bits of a cell may depend on the number of kinds. Its cells
-    are ``first:end`` of the network, its nodes ``low:high``.
+    All ranks have all artificial cells, and compute the same for them. A rank has all mechanisms of
+    the network, even without instances: the bits of a cell may depend on the number of mechanisms.
+    Its cells are ``first:end`` of the network, its nodes ``low:high``.
     """
 
     def __init__(self, whole: Model, first: int, end: int) -> None:
@@ -176,7 +176,7 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """The index on this rank of each instance of the network, an array for each kind.
+        """The index on this rank of each instance of the network, an array for each mechanism.
 
         It is -1 for instances of other ranks.
         """

@@ -68,7 +68,7 @@ class HostGrid:
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield the sums of weights that instances receive in a step.
 
-        For each kind with events: its number, the instances, and their sums.
+        For each mechanism with events: its number, the instances, and their sums.
         """
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))

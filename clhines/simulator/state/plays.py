@@ -74,13 +74,13 @@ class PlayedValues:
                 self._set(played, number, t)
 
     def has(self, k: int) -> bool:
-        """Whether Vectors play into kind `k`, in the order of the event queue."""
+        """Whether Vectors play into mechanism `k`, in the order of the event queue."""
         return k in self._of_kind
 
     def before(
         self, k: int, here: np.ndarray, until: float, due: np.ndarray, sent: np.ndarray
     ) -> None:
-        """Set the values of kind `k` that are played before the next event of each instance.
+        """Set the values of mechanism `k` that are played before the next event of each instance.
 
         These entries are due by `until`, ms. `here`, (count,) bool, selects instances. `due` and
         `sent`, (count,), ms, are the times at which each instance's next event is due and was sent.

@@ -32,7 +32,7 @@ class Wires:
     """Tables of sources, connections and targets for events at exact times.
 
     Targets are the instances of all `kinds` (indices of mechanisms) with NET_RECEIVE; the targets
-    of kind k begin at ``first_target[k]``. `target`, (m,), is the target of each connection.
+    of mechanism k begin at ``first_target[k]``. `target`, (m,), is the target of each connection.
     `order` sorts connections by target, stably; the connections to a target are between two entries
     of `first`, (num_targets + 1,). Source s has the entries of `ring` from ``ring_first[s]`` on,
     ``ring_size[s]`` of them; at the start they hold the times of spike trains, ms, and `count` is

@@ -97,8 +97,8 @@ class Variables:
 
     A part needs the `decisions` of the whole network. `once` is the model whose nodes and instances
     have values here: `model`, or one of its equal copies. `remote_v`, mV: voltages of nodes on
-    other ranks. `failed`: see `Chunk.failed`. `wanted`: names of recorded outputs, by kind.
-    `parameters`, `states` and `outputs` have a dict for each kind: (count,) float64 by name.
+    other ranks. `failed`: see `Chunk.failed`. `wanted`: names of recorded outputs, by mechanism.
+    `parameters`, `states` and `outputs` have a dict for each mechanism: (count,) float64 by name.
     `ions`: (n,) by variable, such as ``cai``, and ``dica`` for the slope of a current. `drawn`: how
     many numbers each Random123 stream has given, by (kind, name).
     """
@@ -161,7 +161,7 @@ class Variables:
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
-        """Divide the instances of each kind into rounds without two instances at one node.
+        """Divide the instances of each mechanism into rounds without two instances at one node.
 
         So a round adds to each ion variable of a node only once. Kinds without ions have one round.
         """
@@ -205,7 +205,7 @@ class Variables:
 
     @cached_property
     def singles(self) -> list[list[tuple[str, bool]]]:
-        """For each kind, its parameters: name, and whether one number serves all instances."""
+        """For each mechanism, its parameters: name, and whether one number serves all instances."""
         played = {(p.kind, p.parameter) for p in self.model.played}
         return [
             [(n, n in kind.singles and (k, n) not in played) for n in kind.mechanism.parameters]
@@ -219,7 +219,7 @@ class Variables:
                 outputs.setdefault(name, np.zeros(kind.count))
 
     def declared(self, k: int) -> tuple[str, ...]:
-        """Return the recorded outputs of kind `k` that its mechanism declares.
+        """Return the recorded outputs of mechanism `k` that it declares.
 
         The current ``i`` of a mechanism that is written as equations is recorded without a
         declaration.
@@ -234,7 +234,7 @@ class Variables:
     def call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall
     ) -> Sequence[np.ndarray]:
-        """Call a block of `instances` of kind `k`, and store its results."""
+        """Call a block of `instances` of mechanism `k`, and store its results."""
         if (k, block) not in self.functions:
             self.functions[k, block] = self._function(k, block)
         read, changed, function = self.functions[k, block]
@@ -421,7 +421,7 @@ class Variables:
             self.ions[f"d{current}"][:] = 0.0
 
     def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
-        """Call a block for all instances of a kind, if the kind has that block."""
+        """Call a block for all instances of a mechanism, if the mechanism has that block."""
         if block in self.model.kinds[k].mechanism.program.blocks:
             for instances in self.rounds[k]:
                 self.call(k, block, instances, BlockCall(self.v_of(k, instances), dict(t)))
