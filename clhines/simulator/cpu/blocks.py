@@ -145,7 +145,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
 
 
 class BlockLayout(layouts.Layout):
-    """Order of nodes and instances in the arenas of `epochs-cpu`: as in the vectors of `Tiles`."""
+    """Order of nodes and instances in the device arrays of `epochs-cpu`: as in `Tiles`."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
@@ -512,7 +512,7 @@ class CellBlocksSpec(ArenaSpec):
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """Regions of the arenas that only the engine `epochs-cpu` has."""
+    """Regions of the arenas (device arrays) that only the engine `epochs-cpu` has."""
 
     model: Model
     wires: Wires

@@ -119,7 +119,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Copy the voltages to the device; return the arenas, which are still on the host."""
+        """Copy voltages to the device; return the arenas (all other arrays), still on the host."""
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
@@ -152,7 +152,7 @@ class ArenaKernels(ABC):
     # -- kernels -------------------------------------------------------------------------------
 
     def suit(self, variables: Variables) -> bool:
-        """Return whether the kernels can also use these values, in arenas of the same shape."""
+        """Return whether the kernels can also use these values, in arrays of the same shapes."""
         return False
 
     @abstractmethod
@@ -169,7 +169,7 @@ class ArenaKernels(ABC):
 
 
 class ArenaRun:
-    """Advance a model on a device with `kernels`, its variables in arenas.
+    """Advance a model on a device by `kernels`; variables are in arenas (device arrays).
 
     INITIAL blocks run on the host, in NumPy: a device's `exp` has other bits, and all engines start
     from the same state. If the start depends on a changed value, `restart` runs the blocks and

@@ -56,7 +56,7 @@ class DeviceState:
         self._rank_events: RankEvents | None = None
 
     def array(self, name: str) -> cla.Array:
-        """Return an arena's array on the device."""
+        """Return the device array of an arena, by its name."""
         return self.arenas[name].array
 
     # -- values --------------------------------------------------------------------------------

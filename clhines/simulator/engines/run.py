@@ -153,7 +153,7 @@ class PartRun(Run, Protocol):
         """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, by source and time, ms, to the rings of the sources."""
+        """Append events of other ranks, by source and time, ms, to the sources' ring buffers."""
 
     def take_voltages(self, v: np.ndarray) -> None:
         """Set the voltages of nodes on other ranks that this rank reads, (m,), mV."""

@@ -143,7 +143,7 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Put events of other ranks into the rings of their sources on a device.
+    """Put events of other ranks into the ring buffers of their sources on a device.
 
     It needs one copy, one kernel and no wait. The copy has times, float64, then sources and the
     index of each source's first time, int32. `most` is the device's largest work-group.

@@ -79,7 +79,7 @@ class ListBlocks(KindBlocks):
         return super().state(name) if name in self.unread else self.line(name)
 
     def line(self, name: str) -> str:
-        """Return the OpenCL expression of a state: in a list if `lined`, else in the arena."""
+        """Return the OpenCL expression of a state: in a list if `lined`, else in `mem`."""
         if not self.lined:
             return self.places.state(name)
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"

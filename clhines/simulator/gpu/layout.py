@@ -48,7 +48,7 @@ class NodePlaces:
 
 
 class CellLayout(layouts.Layout):
-    """Order of active nodes in the arenas, ascending, and which lane writes which recorded value.
+    """Order of active nodes in device arrays, and which lane writes which recorded value.
 
     Instances at the nodes `at_sites`, (n,) bool, are advanced one by one; the lane of an instance
     writes its records.
@@ -76,7 +76,7 @@ class CellLayout(layouts.Layout):
 
 
 class CellRegions:
-    """Regions of the arenas (arrays on the device) that only epochs on GPUs have, and their sizes.
+    """Regions of the arenas (device arrays) that only epochs on GPUs have, and their sizes.
 
     `layers` counts the layers of event targets in a cell, `rounds` the elimination rounds of
     diffusing states.

@@ -36,7 +36,7 @@ def fill_arenas(
     instant: np.dtype = _DOUBLE,
     tiler: Tiler | None = None,
 ) -> dict[str, Arena]:
-    """Return the arenas ``mem``, ``clock`` and ``ints``, filled for a network.
+    """Return the arenas (device arrays) ``mem``, ``clock`` and ``ints``, filled for a network.
 
     For identical copies, arrays by node and instance hold one copy, which `tiler` repeats on the
     device; `Tiler.find_places` then finds the device indices of active nodes. ``mem`` has the type
@@ -197,7 +197,7 @@ def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) 
 
 
 def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
-    """Return the detectors sorted by active node, the order of the arenas, (d,) int64."""
+    """Return the detectors sorted by active node, their order on the device, (d,) int64."""
     return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
 
 

@@ -98,7 +98,7 @@ class KindBlocks:
 
     @property
     def places(self) -> ArenaPlaces:
-        """OpenCL expressions of the values of instance j in the arenas."""
+        """OpenCL expressions of the values of instance j in the arenas, arrays on the device."""
         named = self.singles, self.several, self.states, self.outputs, self.weights
         return ArenaPlaces(self.number, *named)
 

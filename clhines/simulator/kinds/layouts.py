@@ -36,7 +36,7 @@ class KindColumns:
 
 
 class Layout:
-    """Order of active nodes and instances in arenas: active nodes ascend.
+    """Order of active nodes and instances in device arrays: active nodes ascend.
 
     Active nodes have instances, ions or detectors. Identical copies follow one another, so arrays
     of one copy suffice: if nodes 1 and 3 are active, node 7 is node 3 in the second copy and has

@@ -1,4 +1,4 @@
-"""Indices of recorded values in arenas, and the work-items that write them."""
+"""Indices of recorded values in device arrays, and the work-items that write them."""
 
 from __future__ import annotations
 

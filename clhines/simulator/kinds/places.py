@@ -1,4 +1,4 @@
-"""OpenCL expressions of an instance's values in the arenas."""
+"""OpenCL expressions of an instance's values in the arenas, arrays on the device."""
 
 from __future__ import annotations
 

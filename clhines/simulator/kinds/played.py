@@ -43,7 +43,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return each played value's active node (see `Layout.owner`), and the order in arenas."""
+    """Return each played value's active node (see `Layout.owner`), and their order there."""
     at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")
@@ -61,7 +61,7 @@ def plays_into_events(model: Model, k: int) -> bool:
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
     """Return the index of each played value's first entry after time `t`, ms, (played,) int32.
 
-    Played values are in the order of the arenas.
+    Played values are in the order of the device.
     """
     _, order = order_of_played(model, layout)
     played = [model.played[n] for n in order.tolist()]

@@ -37,7 +37,7 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class ArenaSpec(TemplateSpec):
-    """Spec of kernels on the arenas: ``mem`` (reals), ``clock`` (times) and ``ints``.
+    """Spec of kernels on the arenas: device arrays ``mem`` (reals), ``clock`` (times), ``ints``.
 
     With `calls` the compiler does not inline functions. Kernels of many mechanisms then build
     several times faster, and run as fast on CPUs.

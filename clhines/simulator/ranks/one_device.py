@@ -187,7 +187,7 @@ class OneDeviceRun(Run):
         self._arrays = self._meet([], lambda: None, self._whole.save if self._whole else list)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Remember that the rings of these sources have new events.
+        """Remember that these sources have sent new events.
 
         Other ranks have not received these events yet.
         """

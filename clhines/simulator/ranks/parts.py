@@ -105,7 +105,7 @@ class RankPart:
         return replace(field, kind=there).key, places
 
     def put(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the rank's arrays, except for rings of events, into the joined state."""
+        """Put the rank's arrays, except for ring buffers of events, into the joined state."""
         for field in self.layout.fields:
             if (field.name in _OF_EVENTS and not field.family) or field.per == "remote":
                 continue
@@ -116,7 +116,7 @@ class RankPart:
             whole[key][..., places] = values
 
     def put_sent(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the rings of the rank's own sources into the joined state."""
+        """Put the ring buffers of the rank's own sources into the joined state."""
         sizes = ring_sizes(self._whole)
         local = np.flatnonzero(~self._is_remote)
         there, count = self.sources[local], arrays["count"][local]
@@ -179,7 +179,7 @@ class RankPart:
 
 
 def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the rings of the sources `chosen`, one after another; `sizes` has all rings' sizes."""
+    """Return the ring buffers of the sources `chosen`, joined; `sizes` are those of all sources."""
     chosen_rings: np.ndarray = ring[ranges(starts(sizes)[chosen], sizes[chosen])]
     return chosen_rings
 

@@ -244,7 +244,7 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
 
 
 def _check_rings(where: str, arrays: Mapping[str, np.ndarray], model: Model, least: float) -> None:
-    """Raise InputError if a cursor is outside its ring, or an event is due before `least`, ms."""
+    """Raise InputError if an index is outside its ring buffer, or an event is before `least`."""
     netcons, size = model.netcons, ring_sizes(model)
     source, cursor = netcons.source, arrays["cursor"]
     lag = arrays["count"][source] - cursor

@@ -56,7 +56,7 @@ class Wires:
     tight: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """Return ring sizes, (num_sources,) int64, if artificial cells run `steps` steps ahead.
+        """Return ring buffer sizes, (num_sources,) int64, if artificial cells are `steps` ahead.
 
         Their rings also have room for the events of these steps.
         """
@@ -96,7 +96,7 @@ def steps_of_cells(model: Model) -> int | None:
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:
-    """Copy the latest entries of all rings to rings of other sizes.
+    """Copy the latest entries of all ring buffers to ones of other sizes.
 
     `sizes` are the old sizes, `others` the new ones; `count` is how many events each source has
     sent.
@@ -144,7 +144,7 @@ def wires_of(model: Model) -> Wires:
 
 
 def ring_sizes(model: Model) -> np.ndarray:
-    """Return the capacity of each source's ring: (num_sources,) int64."""
+    """Return the capacity of each source's ring buffer of events: (num_sources,) int64."""
     if model.sources.ring_size is not None:
         return model.sources.ring_size
     longest = np.zeros(model.sources.count)

@@ -603,7 +603,7 @@ def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
-    """Return variables with rings, connections and queues of all copies of `model`.
+    """Return variables with event buffers, connections and queues of all copies of `model`.
 
     Values by node and by instance stay those of one copy.
     """
