@@ -15,5 +15,8 @@ way back. `clhines.torch` and `clhines.jax` pass rows of records to these librar
 their values.
 
 Words: *derivatives by* a quantity are derivatives of the loss. *Cotangents* are derivatives by rows
-of records, *seeds* by results of a block, *adjoints* by its inputs.
+of records, *seeds* by results of a block, *adjoints* by its inputs. To *take back* a computation is
+to turn the derivatives by its results into those by its inputs (reverse mode). On a device a *slot*
+holds one state, with a row for each *entry* (a voltage, state or ion variable); *lanes* are copies
+of the network.
 """

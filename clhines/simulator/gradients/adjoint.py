@@ -1,4 +1,4 @@
-"""The derivatives of a loss by all variables, taken back along a trace."""
+"""The derivatives of a loss by all variables of a run, in reverse mode along the run's trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BackFunction = tuple[adjoints.AdjointBlock, Callable[..., Any]]
 def back_function(
     mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()
 ) -> BackFunction | None:
-    """Return the function that takes derivatives back through a block; None if there are none.
+    """Return the function of a block's derivatives in reverse mode; None if there are none.
 
     An InputError names what has no derivative.
     """
@@ -42,8 +42,9 @@ def back_function(
 class Adjoint:
     """Derivatives of a loss by all variables of a run, and by its model's arrays.
 
-    They belong to the time to which the trace has been taken back. `matrix` has the derivatives by
-    arrays of the model, (n,); `start`, finally, those by the state that INITIAL leaves.
+    They belong to the time to which the trace has been followed backwards. `matrix` has the
+    derivatives by arrays of the model, (n,); `start`, finally, those by the state that INITIAL
+    leaves.
     """
 
     def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:
@@ -71,7 +72,7 @@ class Adjoint:
         return self.run.model
 
     def take_back(self, entries: Sequence[Entry]) -> None:
-        """Take the derivatives back to before these entries."""
+        """Go back over these entries of the trace, the last one first (reverse mode)."""
         with np.errstate(all="ignore"):  # np.where computes both sides
             for name, values in reversed(entries):
                 getattr(self, name)(*values)
@@ -81,7 +82,7 @@ class Adjoint:
         self.start = {"v": self.v.copy(), "states": copies}
 
     def finish(self) -> None:
-        """Take back what INITIAL sets without a block."""
+        """Go back over what INITIAL sets without a block: weights and the nodes' capacitance."""
         model = self.model
         for k in self.run.variables.wires.kinds:
             program = model.kinds[k].mechanism.program
@@ -183,14 +184,14 @@ class Adjoint:
         self.ions[name_outside][node] += np.where(defined, seed / outside, 0.0)
 
     def clear_currents(self) -> None:
-        """Take back the clearing of all ion currents."""
+        """Go back over the clearing of all ion currents."""
         for ion in self.model.ions:
             self.ions[ion.variables[3]][:] = 0.0
             self.ions[f"d{ion.variables[3]}"][:] = 0.0
         self._g[:], self._i[:] = 0.0, 0.0
 
     def change_voltages(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
-        """Take back ``A dv = constant_b - constant_g v - i + axial(v)``; A is symmetric.
+        """Go back over ``A dv = constant_b - constant_g v - i + axial(v)``; A is symmetric.
 
         `d` is its diagonal, `dv` the change before any extrapolation.
         """
@@ -211,7 +212,7 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Add to the derivatives by the entries of a played array, and clear that of its parameter.
+        """Add to derivatives by the entries of a played array, and clear that of the parameter.
 
         The parameter had the sum of ``share * entry`` of `shares`, pairs of an entry and its share.
         """
@@ -221,7 +222,7 @@ class Adjoint:
             self.played[played][k] += share * slope
 
     def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
-        """Take back weights that spikes added to the sums of later steps."""
+        """Go back over a spike that added weights to the sums of later steps."""
         by_weight = self.sums[slot, self.model.connections.target[connection]]
         np.add.at(self.grid_weight, connection, by_weight)
 
@@ -247,7 +248,7 @@ class Adjoint:
 
 
 def _pop(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return and clear derivatives at some places, by values that have been replaced."""
+    """Return and clear the derivatives at `at`, by values that have been replaced."""
     values: np.ndarray = slopes[at]
     slopes[at] = 0.0
     return values

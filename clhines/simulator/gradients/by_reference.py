@@ -17,9 +17,9 @@ from clhines.simulator.refusals import refusal
 
 
 class ReferenceGradient:
-    """A run from t = 0 and back: rows of records, then the loss's derivatives by all variables.
+    """A run from t = 0 and back, in NumPy: rows of records, then derivatives by all variables.
 
-    It keeps about as many states as the square root of the number of steps. The steps between two
+    It stores about as many states as the square root of the number of steps. The steps between two
     states run again, with a trace, when the derivatives come to them.
     """
 

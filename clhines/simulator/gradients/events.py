@@ -97,7 +97,7 @@ class EventConnections:
 
     @cached_property
     def outside(self) -> np.ndarray:
-        """Sums of events from outside, (steps, targets) float64; (0, 0) without events."""
+        """Sums of external events, (steps, targets) float64; (0, 0) without events."""
         events, targets = self.model.events, int(self.first[-1])
         sums = np.zeros((self.steps if len(events.step) else 0, targets))
         here = events.step < len(sums)
@@ -107,7 +107,7 @@ class EventConnections:
         return sums
 
     def first_of(self, k: int) -> int:
-        """Return the first target of a kind; -1 if it receives no events."""
+        """Return the first target of mechanism `k`; -1 if it receives no events."""
         first, end = self.first[k : k + 2]
         return int(first) if self.is_target[first:end].any() else -1
 

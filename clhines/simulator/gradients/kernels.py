@@ -41,7 +41,10 @@ _EVENTS = (
 
 
 def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
-    """Return a launch's `turn` between steps k - 1 and k, of `count`, with `more` bits."""
+    """Return the bits of `turn`: what a launch between steps k - 1 and k, of `count`, has to do.
+
+    `more` are further bits.
+    """
     return ENDS * (k > 0) | BEGINS * (k < count) | more
 
 
@@ -80,7 +83,7 @@ class ChangingIon:
 
 @dataclass(frozen=True)
 class GradientKind:
-    """A mechanism in the kernels; if `crowded`, nodes may have several instances."""
+    """A mechanism as the kernels need it; if `crowded`, nodes may have several instances."""
 
     number: int
     name: str

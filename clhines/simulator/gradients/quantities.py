@@ -100,7 +100,7 @@ class Quantities:
         )
 
     def parameters(self) -> dict[int, set[str]]:
-        """Return the parameters that derivatives are taken by, by number of the kind."""
+        """Return the parameters that derivatives are taken by, by number of the mechanism."""
         names: dict[int, set[str]] = {}
         for group, name in (one for one in self.of if not isinstance(one, str)):
             kind = self.model.instances[group.number][0]
@@ -109,7 +109,7 @@ class Quantities:
         return names
 
     def directions(self, copies: int) -> list[Direction]:
-        """Return kind, parameter and instances of each number that derivatives are taken by.
+        """Return mechanism, parameter and instances of each number that derivatives are taken by.
 
         A value shared by all instances is one number, otherwise each instance of a copy has one.
         Empty if derivatives are by more than parameters that only steps read.

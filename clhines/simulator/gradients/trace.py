@@ -20,7 +20,7 @@ from clhines.simulator.state.variables import BlockCall, Variables
 
 @dataclass(frozen=True, eq=False)
 class TracedCall:
-    """A call of a block for some instances, with the values that it read."""
+    """A call of a mechanism's block for some instances, with the values that it read."""
 
     kind: int
     block: str
@@ -34,7 +34,10 @@ Entry: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class StepTrace:
-    """Entries in order, while it is `on`."""
+    """What the reference has computed, in order, while the trace is `on`.
+
+    An entry has the method of `Adjoint` that goes back over it, and the method's arguments.
+    """
 
     def __init__(self) -> None:
         self.on, self.entries = False, list[Entry]()
@@ -45,7 +48,7 @@ class StepTrace:
 
 
 class TracedPlays(PlayedValues):
-    """Played values that leave a trace."""
+    """Played values; a trace notes how each value follows from the played arrays."""
 
     def __init__(self, model: Model, variables: TracedVariables) -> None:
         super().__init__(model, variables.parameters)
@@ -56,7 +59,7 @@ class TracedPlays(PlayedValues):
 
 
 class TracedGrid(HostGrid):
-    """Sums of events that leave a trace; each target has an event in each step, maybe of weight 0.
+    """Sums of events, which a trace notes; targets have an event in each step, maybe of weight 0.
 
     An event of weight 0 changes nothing, but its derivative by the weight counts.
     """
@@ -85,7 +88,7 @@ class TracedGrid(HostGrid):
 
 
 class TracedVariables(Variables):
-    """Variables whose calls leave a trace."""
+    """Variables of a run; a trace notes all calls of blocks."""
 
     def __init__(
         self,
@@ -120,7 +123,7 @@ class TracedVariables(Variables):
 
 
 def _sets_states(kind: Kind) -> bool:
-    """Whether a kind's currents at the start change more than sums."""
+    """Whether a mechanism's currents at the start change more than sums."""
     blocks = kind.mechanism.program.blocks
     current = blocks.get("current", ())
     return "before_breakpoint" in blocks or any(
