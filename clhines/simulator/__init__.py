@@ -10,7 +10,9 @@ Words: a *step* advances voltages and states by dt. An *epoch* is as many steps 
 delay: spikes of one epoch act in the next at the earliest, so cells do not interact within it. A
 *chunk* is a whole number of epochs between two accesses of the host. An *engine* is a way to
 advance a network; a *run* is an engine's state and kernels for one network, and its delivery of
-events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
+events, *in whole steps* or *at exact times*. A *kind* is a mechanism with all its instances. An
+*arena* is a device array with named regions: ``mem`` (reals), ``clock`` (times), ``ints``. A *rank*
+is an MPI process.
 
 Modules
     `simulation`: `Simulation`, the class of users; `result`: `Result`. A simulation owns a `runner`
