@@ -41,7 +41,7 @@ ${part("simulator/common/epoch_lane")}\
 ${part("simulator/common/rate_constants")}\
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 ${part("simulator/common/epoch_local")}\
-    // place of the last node of the parent segment, minus the parent
+    // index of the last node of the parent segment, minus the parent
     const int over = ${spec.link.read("parent", "me.x", "NONE")};
     const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
 % for j in range(M):
@@ -80,7 +80,7 @@ ${text}\
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // states of the cell's instances, from their arena
+    // states of the cell's instances, from mem
 #define MOVE(held, kept) held = kept
 ${part("simulator/common/arena_states")}\
 #undef MOVE
@@ -195,7 +195,7 @@ ${part("simulator/common/epoch_records")}\
 ${part("simulator/common/epoch_whole_rows", meet="MEET()")}\
 % if spec.points:
         // Pointers read the array of step % 2: voltages at the begin of this step, which are also those at the end of
-        // the step before. The other array is written here. No cell reads it before the next meeting or launch.
+        // the step before. The other array is written here. No cell reads it before the next barrier or launch.
         for (int k = lane; present && k < mine.s1; k += LANES) {
             seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
 % if spec.ends_later and spec.arena.second_order_currents:
@@ -207,7 +207,7 @@ ${part("simulator/common/epoch_whole_rows", meet="MEET()")}\
 % if spec.joins == 1:
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // the only work-group has all cells
 % elif spec.joins:
-        // meeting of all work-groups
+        // barrier of all work-groups
 ${part("simulator/common/epoch_meeting", 8)}\
 % endif
 % endif

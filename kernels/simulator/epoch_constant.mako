@@ -2,7 +2,7 @@
 ## Steps of whole cells with constant factors: mechanisms are only at the roots, other conductances are constant.
 ## A lane keeps its nodes' v in registers; a step only computes b and the roots' pivots. Some lanes of the group advance
 ## mechanisms (instances_step.mako) while the others eliminate towards the root. On NVIDIA's GPUs they have a loop of
-## their own, so both loops must meet equally often (GATHER, twice a step).
+## their own, so both loops must have equally many barriers (GATHER, twice a step).
 <% M, half = spec.segment, spec.secondorder %>\
 ${part("simulator/common/epoch_title")}\
 // f1, f2 and 1 / d are constant during a run; a step only computes b and the root's pivot.

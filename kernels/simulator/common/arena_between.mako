@@ -1,6 +1,7 @@
 <%page args="spec, sections"/>\
 ## Part of arena_lists.mako: what precedes a pass over the lists of nodes for some `sections` of a step, see
-## `ListLoop.passes`. All lanes of the cell meet; then states diffuse, sums by pointers are added up, or events come.
+## `ListLoop.passes`. After a barrier for all lanes of the cell states diffuse, sums by pointers are added up, or
+## events come.
 <% e = spec.arena %>\
 % if "states" in sections and (spec.reads_nodes or spec.leads):
         MEET_ALL();   // currents have set values that other nodes read

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## Part of arena_between.mako: states diffuse along the cell, in the step before, by the functions of
 ## diffusing_rows.mako. A lane per row of a round: first the leaves, last the roots, then back. All cells have the
-## same number of rounds, since all lanes of a work-group meet after each.
+## same number of rounds, since all lanes of a work-group wait at a barrier after each.
 <% n = spec.diffusing_rounds %>\
         // phase 7: states, of the step before
         MEET_ALL();   // states have advanced, and volumes are known

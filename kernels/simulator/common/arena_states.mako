@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of epoch_by_node.mako: copy the states of the cell's instances between the lists of nodes and the arena, by the
-## macro MOVE(state in a list, state in the arena). A list has a number for each lane of a warp, then the next variable.
+## Part of epoch_by_node.mako: copy the states of the cell's instances between the lists of nodes and the array mem, by
+## the macro MOVE(state in a list, state in mem). A list has a number for each lane of a warp, then the next variable.
 <% W = spec.warp %>\
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
         if (node_places[q * ${W} + in_warp] < 0) continue;

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Part of blocks.mako: functions that solve for the change of v in the tiles of a block, and set v.
+## Part of blocks.mako: functions that solve for the change of v in the tiles of a block, and set v. A tile is a
+## vector per node: the nodes of several cells of one shape.
 <%
     new = "v[i] + 2 * moved" if spec.secondorder else "v[i] + moved"
 %>\
@@ -12,7 +13,7 @@ ${f"constant_b[{i}] - constant_g[{i}] * {v}" if spec.constant else "0"}\
         v[i] = next;
         b[i] = ${right("i", "next")};\
 </%def>\
-// Set v at the end of the step, and b and d for the next step, for a range of places; pivots before
+// Set v at the end of the step, and b and d for the next step, for a range of nodes; pivots before
 // ${"`first_d`"} are constant.
 static void move(
     int i, const int first_d, const int end, __global const real *base,

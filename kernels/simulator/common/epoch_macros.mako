@@ -10,7 +10,7 @@
 #define ${name.upper()}(place) held[${i} * CAPACITY + (place)]
 % endfor
 
-// All lanes of a cell meet.
+// Barrier for all lanes of a cell.
 % if spec.chip.in_warp:
 #define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
 % elif spec.ptx and spec.units == 1:   # a variable number would reserve all barriers of a group
@@ -22,7 +22,7 @@
 % endif
 
 % if spec.by_node:
-// All lanes of a cell meet, and see each other's writes to global memory.
+// Barrier for all lanes of a cell, which then see each other's writes to global memory.
 % if spec.ptx:
 #define MEET_ALL() MEET()
 % else:
@@ -30,7 +30,7 @@
 % endif
 
 % endif
-// All lanes of the group meet.
+// Barrier for all lanes of the work-group.
 % if spec.ptx:
 #define GATHER() __asm__ volatile("bar.sync 0;" ::: "memory")
 % else:

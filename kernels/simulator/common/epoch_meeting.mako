@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## Part of epoch_by_node.mako, arena_points.mako and arena_points_end.mako: a barrier for the work-groups of a cell, or
-## for all, each on a multiprocessor of its own. A counter that is never reset counts arrivals; each multiple of their
-## number completes a meeting.
+## for all, each on a multiprocessor of its own. A counter that is never reset counts arrivals; each multiple of
+## their number opens the barrier.
 <% n = spec.parts if spec.parts > 1 else spec.joins %>\
 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 if (lid == 0) {

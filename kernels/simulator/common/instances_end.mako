@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 ## Part of epoch_by_instance.mako and epoch_constant.mako, after the last step of a launch: states advance over this
-## step and go back to their arena.
+## step and are stored in mem again.
 % for kind in spec.sites:
 % if kind.states or spec.samples:
     if (active >= 0) {

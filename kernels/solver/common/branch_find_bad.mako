@@ -1,7 +1,7 @@
 <%page args="spec, word"/>\
 ## Part of fine_vector.mako: find the bad nodes of vector v by eliminating its branches again, lane by
 ## lane. child_d, child_change: contributions of children; wrong, small: lanes with bad pivots, and
-## lanes without lost digits; top: place of the nodes nearest the root.
+## lanes without lost digits; top: index of the nodes nearest the root.
         // rare: find the bad node of each lane
         real sums[W]${"" if spec.symmetric else ", changes[W]"};
         ${word} flags[W]${"" if spec.symmetric else ", keeps[W]"};

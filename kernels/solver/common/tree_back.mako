@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of contraction.mako, step 3: solve the roots, or read the solution of kept nodes, then solve the
-## other nodes of the contracted tree. r, f1, f2 and g are from tree_rounds.mako.
+## Part of contraction.mako, step 3: solve the roots, or read the solution of the reduced system (kept nodes),
+## then solve the other nodes of the contracted tree. r, f1, f2 and g are from tree_rounds.mako.
     // 3. ${"roots" if spec.phase == "solve" else "kept nodes"}, then the rounds in reverse order
     real my_x = 0;
     if (is_inner && my_round == NONE) {

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
-## Part of contraction.mako, phase `reduce`: write the rows of the kept nodes, the reduced system.
+## Part of contraction.mako, phase `reduce`: write the rows of the nodes that are not eliminated (kept):
+## the reduced system.
     // kept nodes
     if (is_inner && my_round == NONE) {
         const int place = kept[kept_start[get_group_id(0)] + above];
