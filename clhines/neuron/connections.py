@@ -71,7 +71,7 @@ def connect(
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Connect a source of its own for each pending event; return the NetCons of connections.
+    """Give each pending event a new source, connected to its target; return the NetCons of these.
 
     If events to a mechanism change weights, a pending event stays with its NetCon: its source
     counts it as sent (`importer.waiting`), or one new source sends all events of the NetCon.

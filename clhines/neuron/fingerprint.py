@@ -278,7 +278,7 @@ class Fingerprint:
             self._sources.take()
 
     def structure_is_same(self) -> bool:
-        """Whether everything but parameters and moving values is unchanged."""
+        """Whether everything but parameters and the values that a run changes is unchanged."""
         return self._first.same() and _same(self._fixed)
 
     def take_parameters(self) -> list[str]:

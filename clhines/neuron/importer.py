@@ -317,7 +317,7 @@ def _drive(
 def _copy(
     model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
 ) -> None:
-    """Add an instance of `Driver.copy` for each coupling to a potential that `name` sets."""
+    """Add a current (`Driver.copy`) at each node that an outside potential set by `name` drives."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
     chosen = np.flatnonzero(instance >= 0)

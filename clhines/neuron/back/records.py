@@ -258,7 +258,7 @@ class Records:
             vector.as_numpy()[size:] = values
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
-        """Return the times (ms) at which a Vector records in this run; move its event in NEURON."""
+        """Return the times (ms) at which a Vector records in this run; NEURON will skip them."""
         queue = self._imported.model.queue
         events = [e for e in queue.events() if e.address == recorder.event]
         if not events:

@@ -43,7 +43,7 @@ _NONE = 1e-6  # mV: rounding of a potential of 0
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """Currents into nodes, nA: `g` (µS) times the outside potential (mV) of instance `of`."""
+    """Currents into nodes, nA: `g` (µS) times the potential (mV) outside instance `of`."""
 
     node: np.ndarray
     of: np.ndarray

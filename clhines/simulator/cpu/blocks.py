@@ -732,7 +732,7 @@ class CellBlocks(ArenaKernels):
     # -- records --------------------------------------------------------------------------------
 
     def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return int32 lists by block of recorded voltages and records of artificial cells."""
+        """Return which voltages and artificial cells each block records, as int32 lists."""
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]
         for record in records:

@@ -373,7 +373,7 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """Whether the kernels stay the same; not with copies, as `compile` finds their nodes."""
+        """Whether the kernels can also use these variables; never if the network is copied."""
         return self._tiler is None
 
     def _packed(

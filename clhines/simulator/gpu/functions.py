@@ -133,7 +133,7 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Return the spec of kernels with lists of nodes, with all calls, and kernel arguments."""
+    """Return a plan's spec with the calls of mechanisms in lists of nodes, and kernel arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
     held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
@@ -219,7 +219,7 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return the columns of a mechanism's tables that can be time constants, see `Lanes`."""
+    """Return `Lanes.terms`: table columns that allow short series if they are time constants."""
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
         for table, values in variables.tables[kind].items()

@@ -348,7 +348,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def splits(self) -> bool:
-        """Whether work-items for mechanisms only have a loop over steps apart from the others."""
+        """Whether the work-items for mechanisms have a loop over steps of their own."""
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
@@ -500,7 +500,7 @@ class ListLoop:
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Return the OpenCL expression of the bits of a number from another work-group."""
+        """Return the OpenCL expression, an integer, of a number that another work-group writes."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property

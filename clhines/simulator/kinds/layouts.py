@@ -74,7 +74,7 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return the first entry of each active node in ascending node numbers, and the end."""
+        """Return where each active node begins in a list of ascending node numbers, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:

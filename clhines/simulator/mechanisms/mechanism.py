@@ -186,7 +186,7 @@ class Mechanism:
 
     @cached_property
     def compiled(self) -> Compiled:
-        """The compiled text, of which functions are printed."""
+        """The compiled text, from which functions are printed."""
         key = self.text, self.language
         return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
 

@@ -171,7 +171,7 @@ class GridConnections:
 
 
 def unit_of(total: float, most: float, target: int) -> float:
-    """Return the unit of `GridConnections.scale`; its arguments are the results of `most`."""
+    """Return the unit of integer weights by which no sum overflows; for arguments see `most`."""
     if total == 0:
         return 2.0**-_LEAST_BITS
     if not math.isfinite(total):

@@ -148,7 +148,7 @@ class Group(Deferred):
 
 
 class Inside:
-    """The parts of a network, for other modules of the package."""
+    """Internals of a network, for other modules of the package."""
 
     added: Any  # an `Additions`; its module imports this one
     wiring: Any  # a `Wiring`, likewise

@@ -164,7 +164,10 @@ class BranchVectors:
         return out
 
     def exchange(self) -> np.ndarray:
-        """(num_branches,) int64: index in the block's exchange memory, after a vector of zeros."""
+        """(num_branches,) int64: index of a branch's values in the memory that branches exchange.
+
+        The first vector there is zero.
+        """
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 

@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def drop_columns(blocks: FileBlocks) -> FileBlocks:
-    """Set columns that no needed variable looks up to 0, and find the needed variables."""
+    """Set to 0 the TABLE columns that no needed variable looks up; find the needed variables."""
     names = [n for n, use in blocks.shared.tables.items() if not (use.rows or use.made)]
     whole = {f"table_{name}": blocks.bodies[f"table_{name}"] for name in names}
     looked_up = set[tuple[str, str]]()

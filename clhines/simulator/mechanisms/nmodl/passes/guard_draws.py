@@ -15,7 +15,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def guard_draws(blocks: FileBlocks) -> FileBlocks:
-    """Add the blocks of `UNLESS`, whose results are the conditions of refusals, and the messages.
+    """Add blocks (`UNLESS`) that compute whether a mechanism must be refused, and the messages.
 
     Refused if a condition depends on more than parameters and variables that only INITIAL sets.
     """
