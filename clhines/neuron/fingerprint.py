@@ -60,7 +60,7 @@ class ReadValue:
 
 
 class Words:
-    """Compare `width` words at each address."""
+    """Compare `width` words of memory at each address with a stored copy."""
 
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width
@@ -80,7 +80,7 @@ class Words:
 
 
 class Column:
-    """Compare a column of NEURON with `count` elements; elements in `played` may change."""
+    """Compare `count` numbers of NEURON with a stored copy; those in `played` may change."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self.size = WORD.from_address(address), 8 * count
@@ -120,7 +120,7 @@ def _same(parts: Sequence[FingerprintPart]) -> bool:
 
 
 class Fingerprint:
-    """A model's structure, parameters and moving values, for comparison with NEURON's memory."""
+    """A copy of a model's structure, parameters and state, to compare with NEURON's memory."""
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self.covers_all = model, True

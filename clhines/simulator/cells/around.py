@@ -20,7 +20,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Enclosing:
-    """The enclosing node of each node, and conductances between layers."""
+    """For each node the extracellular node around it, and the conductance between them."""
 
     node: np.ndarray  # (n,) int64: the enclosing node, or -1
     g: np.ndarray  # (n,) float64, µS: from an enclosing node to its own one, or to ground

@@ -132,7 +132,7 @@ FLAG_BITS = 32  # steps per launch of ``pull``
 
 @dataclass(frozen=True)
 class DeliverSpec(TemplateSpec):
-    """``delivery.mako`` for one algorithm; only ``vsn`` and ``vssn`` use `columns` and `lanes`."""
+    """Spec of kernels that deliver spikes; only ``vsn`` and ``vssn`` use `columns`, `lanes`."""
 
     template: ClassVar[str] = "simulator/delivery"
     flag_bits: ClassVar[int] = FLAG_BITS

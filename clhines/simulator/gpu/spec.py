@@ -420,7 +420,7 @@ class EpochSpec(TemplateSpec):
 
 @dataclass(frozen=True)
 class ListLoop:
-    """Prints a lane's loop over its lists: pointers, times, and an instance `j` of a mechanism."""
+    """Prints the loop of a lane over its lists of nodes, and over the mechanisms at each node."""
 
     spec: EpochSpec
 

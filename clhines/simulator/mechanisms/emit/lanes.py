@@ -45,7 +45,7 @@ class Lanes:
 
 
 class LanesPrinter(Printer):
-    """A printer of functions for `Lanes`."""
+    """A printer of expressions and statements for lanes of GPUs, see `Lanes`."""
 
     def __init__(self, lanes: Lanes, prefix: str, real: str, symbols: Mapping[str, str]) -> None:
         super().__init__(prefix, real, symbols=symbols)

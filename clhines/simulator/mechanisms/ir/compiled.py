@@ -130,7 +130,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A compiled mechanism, in the same form for both languages."""
+    """A mechanism, from an NMODL file or a text of equations, as expressions of its blocks."""
 
     program: Program
     bodies: Mapping[str, Body]

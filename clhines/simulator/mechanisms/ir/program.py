@@ -69,7 +69,7 @@ CAPACITANCE = "capacitance"  # parameter: nF of the node; of density mechanisms 
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a block's function; see the module."""
+    """An argument of a block's function, such as a state, a time or a result; see the module."""
 
     role: str
     name: str

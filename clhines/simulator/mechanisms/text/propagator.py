@@ -60,7 +60,7 @@ def _matrix(eq: Equations) -> Entries:
 
 
 class _Matrices:
-    """Products and sums of matrices of expressions, all with these `rows`."""
+    """Multiplies and adds sparse matrices of expressions, all with these `rows`."""
 
     def __init__(self, graph: Graph, rows: Entries) -> None:
         self.graph, self.rows, self._products = graph, rows, 0
