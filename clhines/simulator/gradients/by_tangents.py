@@ -17,7 +17,7 @@ from clhines.simulator.gradients.kernels import NOTES, turn_of
 
 
 class TangentGradient:
-    """A run on a device with derivatives of its rows by its steps' directions."""
+    """A run on a device that computes derivatives by a few parameters as it goes (forward mode)."""
 
     def __init__(self, steps: DeviceSteps) -> None:
         self._steps = steps

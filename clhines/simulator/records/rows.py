@@ -116,7 +116,7 @@ class RecordedRows:
         return views
 
     def _places(self, locations: Locations) -> list[np.ndarray | None]:
-        """Return `View.places` of each source."""
+        """Return the device indices of each source's nodes, as `View.places` has them."""
         known = self._whole_width > 0
         return [at if known and source == "v" else None for source, at in locations]
 

@@ -74,7 +74,7 @@ class LanesPrinter(Printer):
         return node.op == "lookup" and node.args[0].definition.op == "place"
 
     def _load_rows(self, name: str, place: Node) -> None:
-        """Print the place `name` in a table, then all loads from its row and the next one."""
+        """Print the row number `name` in a table, then all loads from this row and the next."""
         x, n = place.args
         self.line(f"const node_row_ {name} = node_row_of_({self.show(x)}, {int(n.value)});")
         for (table, columns), numbers in self._columns[name].items():
