@@ -72,7 +72,7 @@ _HOMES = {
     "simulator.cells.synthetic": "sample_cells sample_swc",
     "core.errors": "AccuracyWarning BuildError CableError CacheWarning ClhinesError DeviceError"
     " DeviceMemoryError ForestError HostMemoryError InputError MorphologyError PivotError RankError"
-    " RepairWarning RunInterrupt SimulationError SpikeOverflowError StoreWarning",
+    " RepairWarning RunInterrupt SimulationError SpikeOverflowError",
     "solver.forest": "Forest",
     "simulator.mechanisms.mechanism": "Mechanism",
     "simulator.network.network": "Network",

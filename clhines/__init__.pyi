@@ -23,7 +23,6 @@ from clhines.core.errors import RepairWarning as RepairWarning
 from clhines.core.errors import RunInterrupt as RunInterrupt
 from clhines.core.errors import SimulationError as SimulationError
 from clhines.core.errors import SpikeOverflowError as SpikeOverflowError
-from clhines.core.errors import StoreWarning as StoreWarning
 from clhines.neuron.entry import from_neuron as from_neuron
 from clhines.simulator import analysis as analysis
 from clhines.simulator import cells as cells

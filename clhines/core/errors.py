@@ -215,10 +215,6 @@ def launched() -> bool:
     return any(size.isdigit() and int(size) > 1 for size in sizes)
 
 
-class StoreWarning(UserWarning):
-    """The fastest measured method could not be stored; the solver still uses it."""
-
-
 class CacheWarning(UserWarning):
     """An OpenCL cache on disk cannot be used; the message names the cache and the reason."""
 

@@ -60,9 +60,8 @@ class Solver(Holder):
     tune : str
         How ``auto`` chooses among `solver.plan.auto.CANDIDATES`. ``heuristic`` (the default): by a
         cost model, within microseconds. ``measure``: by timing them on this forest, which takes
-        seconds; the winner is stored in the user's cache folder. ``cached``: the stored winner for
-        this forest, device, driver and dtype, or else the choice of the cost model. Results of
-        different methods differ by rounding.
+        seconds; pass `tuning.best`, a method and options, to later solvers. Results of different
+        methods differ by rounding.
     profile : bool
         Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
         longer on the host. ``tune="measure"`` does so, too. Not for a `queue` of the caller.

@@ -1,24 +1,19 @@
-"""Time candidates of `auto` on a device, and store the winners."""
+"""Time candidates of `auto` on a device, and make the engine of the fastest."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import DTypeLike
 
-import clhines
-from clhines.core import files
-from clhines.core.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
+from clhines.core.errors import BuildError, DeviceMemoryError
 from clhines.solver import reference
 from clhines.solver.device import copies, trust
 from clhines.solver.device.timing import TimedRun, seconds_in_turns
@@ -29,55 +24,8 @@ from clhines.solver.engines.whole import Whole
 from clhines.solver.forest import Forest
 from clhines.solver.plan.auto import Candidate
 from clhines.solver.plan.by_cell.lanes import ChainBlocks, blocks_of
-from clhines.solver.plan.methods import METHODS, candidate_plans, make_plan
+from clhines.solver.plan.methods import candidate_plans, make_plan
 from clhines.solver.plan.plan import Option, Plan
-
-Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
-
-
-_SCHEMA = 1  # version of stored files
-_MOST_OPTION = 1 << 30  # largest stored value of an option
-
-
-def store_key(
-    device: cl.Device, forest: Forest, dtype: DTypeLike, options: Mapping[str, Option]
-) -> Key:
-    """Return all that a measured winner depends on, with a digest instead of the forest."""
-    digest = hashlib.sha256()
-    for a in (forest.trees.offsets, forest.trees.parent, forest.shape_of_cell):
-        digest.update(np.ascontiguousarray(a, np.int64).data)
-    return {
-        "device": device.name.strip(),
-        "platform": device.platform.name.strip(),
-        "driver": device.driver_version,
-        "compute_units": device.max_compute_units,
-        "dtype": np.dtype(dtype).name,
-        "clhines": clhines.__version__,
-        "cells": forest.num_cells,
-        "nodes": forest.num_nodes,
-        "forest": digest.hexdigest(),
-        "options": {name: int(value) for name, value in options.items() if value is not None},
-    }
-
-
-def save(key: Key, tuning: Tuning) -> Path:
-    seconds = {str(c): s for c, s in tuning.rows if math.isfinite(s)}
-    best = {"method": tuning.best.method, "options": dict(tuning.best.options)}
-    return files.write_entry("tuned", _SCHEMA, key, **best, seconds=seconds)
-
-
-def load(key: Key) -> Candidate | None:
-    """Return the winner that `save` stored for a key; None if there is no valid one."""
-    entry = files.kept_entry("tuned", _SCHEMA, key)
-    method, options = entry.get("method"), entry.get("options")
-    if not isinstance(method, str) or method not in METHODS:
-        return None
-    if not isinstance(options, dict) or not set(options) <= set(METHODS[method].options):
-        return None
-    if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
-        return None
-    return Candidate(method, options)
-
 
 _TIE = 0.01  # the cost model's choice wins if it is slower than the fastest by at most this share
 
@@ -149,57 +97,23 @@ class Pick:
         self.room = Room(device.name.strip(), memory, device.max_mem_alloc_size, dtype)
         self.tuning: Tuning | None = None
         self._chosen = method == "auto"
-        self.heuristic = self.made = self._plan(method, options)
-        self._why = "as given" if method != "auto" else "auto, by the cost model"
-        if tune != "heuristic":
-            self._tune(tune)
-        _log.info("method %s (%s): %s", self.made.method, self._why, self.made.summary)
-
-    def engine(self) -> Whole:
-        """Return the plan's engine; if a stored winner does not build, the cost model's choice."""
-        try:
-            return self._engine(self.made)
-        except BuildError:
-            if self.made is self.heuristic:
-                raise
-            _log.info("the stored winner does not build; the choice of the cost model is used")
-            return self._engine(self.heuristic)
-
-    def _engine(self, plan: Plan) -> Whole:
-        limits = self.limits if self._chosen else None
-        return Whole(plan, self.queue, self.dtype, self.room, limits).build()
-
-    def _plan(self, method: str, options: dict[str, Option]) -> Plan:
-        plan = make_plan(self.forest, method, self.dtype, self.limits, **options)
-        self.room.check(plan)
-        return plan
-
-    def _tune(self, mode: str) -> None:
-        """Replace the plan by the fastest one: the stored winner, or else the measured one."""
-        key = store_key(self.queue.device, self.forest, self.dtype, self.options)
-        if mode == "cached":
-            winner = load(key)
-            _log.info("stored winner for this batch and device: %s", winner or "none")
-        else:
+        why = "as given"
+        if method == "auto" and tune == "measure":
             self.tuning = self._measure()
-            winner = self.tuning.best
+            best = self.tuning.best
             for candidate, seconds in self.tuning.rows:
                 _log.info("measured %s: %.3f ms", candidate, seconds * 1e3)
-            try:
-                save(key, self.tuning)
-            except OSError as error:
-                where = f"{error.filename}: " if error.filename else ""
-                message = f"the winner was not stored: {where}{error.strerror or error}"
-                warn_caller(message, StoreWarning)
-            if winner == self.tuning.heuristic:
-                return
-        if winner is None:
-            return
-        try:
-            self.made = self._plan(winner.method, {**winner.options, **self.options})
-            self._why = f"auto, {'stored' if mode == 'cached' else 'measured'}: {winner}"
-        except (InputError, DeviceMemoryError):
-            return  # it cannot serve this device
+            method, options = best.method, {**best.options, **options}
+            why = f"auto, measured: {best}"
+        elif method == "auto":
+            why = "auto, by the cost model"
+        self.plan = make_plan(forest, method, dtype, self.limits, **options)
+        self.room.check(self.plan)
+        _log.info("method %s (%s): %s", self.plan.method, why, self.plan.summary)
+
+    def engine(self) -> Whole:
+        limits = self.limits if self._chosen else None
+        return Whole(self.plan, self.queue, self.dtype, self.room, limits).build()
 
     def _measure(self) -> Tuning:
         plans = list(candidate_plans(self.forest, self.dtype, self.limits, **self.options))

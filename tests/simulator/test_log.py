@@ -65,15 +65,11 @@ def test_the_device_is_named_with_its_reason(said, monkeypatch):
     assert said() == [f"device {devices.label(device)} (CLHINES_DEVICE={index})"]
 
 
-def test_the_store(said, forest, fast_queue, monkeypatch, tmp_path):
-    clhines.Solver(forest, queue=fast_queue, tune="cached")
-    assert "stored winner for this batch and device: none" in said()
+def test_measured_candidates(said, forest, fast_queue):
     found = clhines.Solver(forest, queue=fast_queue, tune="measure").tuning
-    assert len([line for line in said() if line.startswith("measured ")]) == len(found.rows)
-    clhines.Solver(forest, queue=fast_queue, tune="cached")
     lines = said()
-    assert f"stored winner for this batch and device: {found.best}" in lines
-    assert f"(auto, stored: {found.best})" in one(lines, "method")
+    assert len([line for line in lines if line.startswith("measured ")]) == len(found.rows)
+    assert f"(auto, measured: {found.best})" in one(lines, "method")
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])

@@ -1,7 +1,5 @@
 """Measuring candidates, and taking the winner."""
 
-import json
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,11 +8,10 @@ import pytest
 from systems import dissimilar, make_system
 
 from bench.made import chain, random_binary_tree, star
-from clhines import Forest, make_plan
-from clhines.core import files
-from clhines.core.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
+from clhines import Forest
+from clhines.core.errors import BuildError, DeviceMemoryError, InputError
 from clhines.solver import tune
-from clhines.solver.device import devices, program, timing
+from clhines.solver.device import devices, timing
 from clhines.solver.plan.auto import CANDIDATES, Candidate
 from clhines.solver.plan.methods import candidate_plans
 from clhines.solver.solver import Solver
@@ -104,12 +101,10 @@ def test_measured_solver_is_right_and_its_winner_is_used(typed_queue, dtype):
     assert solver.tuning.best in candidates
     assert all(0 < seconds < 10 for _, seconds in solver.tuning.rows)
     system.assert_solved(solver.solve(**system.arrays))
-    (path,) = files.cache_folder().glob("tuned-*.json")
-    entry = json.loads(path.read_text())
-    assert Candidate(entry["method"], entry["options"]) == solver.tuning.best
-    again = Solver(forest, dtype=dtype, queue=typed_queue, tune="cached")
+    best = solver.tuning.best
+    again = Solver(forest, best.method, dtype, queue=typed_queue, **best.options)
     assert again.tuning is None
-    assert again.plan.method == solver.plan.method == solver.tuning.best.method
+    assert again.plan.method == solver.plan.method == best.method
     assert again.plan.parts[0].spec == solver.plan.parts[0].spec
     assert np.array_equal(again.solve(**system.arrays), solver.solve(**system.arrays))
 
@@ -157,71 +152,9 @@ def test_a_heuristic_choice_that_does_not_build_is_replaced(fast_queue, monkeypa
     system.assert_solved(solver.solve(**system.arrays))
 
 
-def test_cached_takes_what_is_stored_for_this_forest_only(fast_queue):
-    other = Forest.from_parents([chain(5), star(4)])
-    plain = Solver(FOREST, dtype="float32", queue=fast_queue)
-    slowest = Candidate("fine", {"work_group": 4})
-    assert plain.plan.parts[0].spec.work_group != 4
-    key = tune.store_key(plain.device, FOREST, "float32", {})
-    tune.save(key, tune.Tuning(((slowest, 1.0),), slowest, slowest))
-    for forest, mode, expected in (
-        (FOREST, "cached", "fine"),
-        (FOREST, "heuristic", plain.plan.method),
-        (other, "cached", make_plan(other, "auto", "float32", devices.limits(plain.device)).method),
-    ):
-        solver = Solver(forest, dtype="float32", queue=fast_queue, tune=mode)
-        assert solver.plan.method == expected
-        system = make_system(forest, "float32")
-        system.assert_solved(solver.solve(**system.arrays))
-    solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
-    assert solver.plan.parts[0].spec.work_group == 4
-
-
-def test_a_stored_winner_that_the_device_refuses_is_ignored(fast_queue):
-    plain = Solver(FOREST, dtype="float32", queue=fast_queue)
-    row = Candidate("fine", {"work_group": 10**7})
-    key = tune.store_key(plain.device, FOREST, "float32", {})
-    tune.save(key, tune.Tuning(((row, 1.0),), row, row))
-    assert tune.load(key) == row
-    solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
-    assert solver.plan.parts[0].spec == plain.plan.parts[0].spec
-
-
-def test_a_stored_winner_that_does_not_build_is_ignored(fast_queue, monkeypatch):
-    plain = Solver(FOREST, dtype="float32", queue=fast_queue)
-    row = Candidate("fine", {"work_group": 4})
-    key = tune.store_key(plain.device, FOREST, "float32", {})
-    tune.save(key, tune.Tuning(((row, 1.0),), row, row))
-    real = program.build
-
-    def build(context, spec, source=None):
-        if getattr(spec, "work_group", 0) == 4:
-            raise BuildError("no")
-        return real(context, spec, source)
-
-    monkeypatch.setattr(program, "build", build)
-    solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
-    assert solver.plan.parts[0].spec == plain.plan.parts[0].spec
-    with pytest.raises(BuildError):
-        Solver(FOREST, "fine", "float32", queue=fast_queue, work_group=4)
-
-
+@pytest.mark.core
 def test_ways_to_tune_are_checked(fast_queue):
     with pytest.raises(InputError, match="tune='fast'; expected heuristic, measure"):
         Solver(FOREST, queue=fast_queue, tune="fast")
-    with pytest.raises(InputError, match="tune='cached' is for method 'auto'; got method 'flat'"):
-        Solver(FOREST, "flat", queue=fast_queue, tune="cached")
-
-
-@pytest.mark.core
-def test_an_unwritable_folder_is_a_warning(fast_queue, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.warns(StoreWarning, match="the winner was not stored: .*file") as caught:
-        solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="measure")
-    assert "\n" not in str(caught[0].message)
-    assert caught[0].filename == __file__
-    assert solver.tuning.best.method == solver.plan.method
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
+    with pytest.raises(InputError, match="tune='measure' is for method 'auto'; got method 'flat'"):
+        Solver(FOREST, "flat", queue=fast_queue, tune="measure")

@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 from clhines.solver.forest import Forest
 from clhines.solver.plan.plan import Limits, Option
 
-MODES = ("heuristic", "measure", "cached")  # for `Solver(tune=...)`
+MODES = ("heuristic", "measure")  # for `Solver(tune=...)`
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 COSTS_FILE = "costs.json"
 

@@ -53,7 +53,7 @@ OPTIONS = {
         "--method": METHODS, "--dtype": ["float64", "float32"], "--device": DEVICES,
         "--dt": TIMES,
         "--steps": COUNTS, "--current": ["0", "1e300", "-1e-300", "1e10", "0.1"],
-        "--out": OUTS, "--tune": ["heuristic", "cached"], "--json": None, "--no-check": None,
+        "--out": OUTS, "--tune": ["heuristic", "measure"], "--json": None, "--no-check": None,
     },
     "devices": {},
 }  # fmt: skip
