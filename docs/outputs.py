@@ -31,7 +31,6 @@ STORE = HERE / "_outputs"  # one file per page; ignored by git
 NEEDED = {  # text in a block -> package that it needs
     "import draw": "matplotlib",
     ".plot(": "matplotlib",
-    "--plot": "matplotlib",
 }
 EXTRAS = {"matplotlib": "plot", "mpi4py": "mpi", "neuron": "neuron", "torch": "torch", "jax": "jax"}
 DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU

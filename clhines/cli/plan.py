@@ -8,7 +8,7 @@ from typing import Any
 import clhines
 from clhines.cli import layouts
 from clhines.cli.arguments import Commands, add_cells, add_command, read_cells
-from clhines.cli.report import check_picture, doing, folded, named_option
+from clhines.cli.report import doing, folded
 from clhines.core.errors import InputError, meant, shown
 from clhines.solver.plan import plan as planning
 from clhines.solver.plan.methods import CHOICES, OPTION_TEXTS
@@ -19,7 +19,7 @@ Show how a batch of cells would be solved: method, layout and padding.
 Nothing is solved, and no device is needed; --device plans for one."""
 PLANS = """\
   clhines plan *.swc --cells 10000
-  clhines plan *.swc --method fine --option split=mean --plot plan.png"""
+  clhines plan *.swc --method fine --option split=mean"""
 METHODS = """\
 List the methods of solvers, with their options, values and defaults.
 `auto` chooses one by a model of their cost."""
@@ -34,12 +34,8 @@ def add_plan(commands: Commands) -> None:
     # fmt: off
     plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
                       help="an option of the method, see `clhines methods`; several times")
-    pictures = plan.add_mutually_exclusive_group()
-    pictures.add_argument("--plot", metavar="FILE",
-                          help="draw the first block, of methods with one work-item per cell or "
-                          "branch (fine and others): .png, .svg or .pdf")
-    pictures.add_argument("--layouts", action="store_true",
-                          help="only show worked examples of the layouts")
+    plan.add_argument("--layouts", action="store_true",
+                      help="only show worked examples of the layouts")
     # fmt: on
     plan.set_defaults(run=run_plan)
 
@@ -83,7 +79,6 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if arguments.layouts:
         print(layouts.page())
         return 0
-    check_picture(arguments.plot)
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))
@@ -97,8 +92,5 @@ def run_plan(arguments: argparse.Namespace) -> int:
     options: dict[str, Any] = dict(map(option_of, arguments.option))
     with doing("planning"):
         made = clhines.make_plan(forest, arguments.method, arguments.dtype, limits, **options)
-    if arguments.plot is not None:
-        with named_option("--plot"), doing("drawing"):
-            made.plot(arguments.plot)
     print(folded(f"device            {name}", 18) + f"\n{made.describe()}")
     return 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
-from clhines.core import files, pictures
+from clhines.core import files
 from clhines.core.errors import InputError, tell
 from clhines.core.progress import showing
 
@@ -81,13 +81,6 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
     if suffix not in endings:
         expected = " or ".join(repr(ending) for ending in endings)
         raise InputError(f"{option} {name}: the name ends in {suffix!r}; expected {expected}")
-
-
-def check_picture(name: str | None) -> None:
-    """Refuse a ``--plot`` file that cannot be drawn; nothing to do if it is None."""
-    if name is not None:
-        check_writable(name, "--plot", pictures.FORMATS)
-        pictures.check_matplotlib()
 
 
 @contextmanager

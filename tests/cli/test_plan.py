@@ -60,14 +60,6 @@ def test_examples_of_layouts(cli):
     assert (result.code, result.out, result.err) == (0, layouts.page() + "\n", "")
 
 
-def test_plan_is_drawn(cli, tmp_path):
-    pytest.importorskip("matplotlib")
-    result = cli("plan", "--method", "fine", "--plot", tmp_path / "plan.svg")
-    assert result.code == 0
-    assert "<svg" in (tmp_path / "plan.svg").read_text("utf-8")
-    assert cli("plan", "--method", "fine", "--plot", "plan.bmp").code == 2
-
-
 def test_plan_for_a_device(cli, every_queue):
     result = cli("plan", "--device", index_of(every_queue), "--dtype", "float32")
     assert (result.code, result.err) == (0, "")

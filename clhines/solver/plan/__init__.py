@@ -15,7 +15,7 @@ Who owns what
     launches) and `Plan`, and the combination of several plans. `methods`: `METHODS`, `make_plan`.
     `auto`: candidates and the cost model, fitted to `costs.json`. `layout`: gather, pack and
     unpack. `packing`: which cells share a block. `transforms`: other roots (`reroot`, for callers),
-    split branches. `bars`: pictures. The families, each with its schedules and layouts:
+    split branches. The families, each with its schedules and layouts:
 
     - `by_cell`, a lane per cell: `cell`; chains side by side: `lanes`; right-hand sides: `many`
     - `by_chain`, a work-group per chain: `reduction`, which `auto` never takes

@@ -15,7 +15,6 @@ from clhines.core.files import PathLike
 from clhines.core.summary import counted
 from clhines.solver.forest import Forest
 from clhines.solver.plan import export, layout
-from clhines.solver.plan.bars import first_block, picture
 
 MAX_PLACES = (1 << 31) - 1  # values of a plan: kernels have 32-bit indices
 COARSE = 256  # arrays in local memory of up to so many values may be larger than needed
@@ -295,38 +294,6 @@ class Plan:
             cannot be written.
         """
         export.write_plan(self, folder, symmetric)
-
-    def plot(self, path: PathLike | None = None) -> Any:
-        """Draw the first block of the first launch, with the plan's statistics.
-
-        Every bar is a branch or a cell; grey lanes are idle. A line is a barrier, or the step at
-        which a work-item continues with its next vector.
-
-        Parameters
-        ----------
-        path : str or path, optional
-            A file to write, which ends in .png, .svg or .pdf.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        InputError
-            matplotlib is missing, `path` has another ending, or the method is not supported.
-        """
-        part = self.parts[0]
-        bars = first_block(part.spec, part.tables)
-        numbers = {
-            "padding": f"{self.packed_size / self.forest.num_nodes - 1:.1%} of the nodes",
-            "memory": self._memory(),
-        }
-        title = f"{self.method}: block 1 of {part.num_groups}, {len(bars.lane)} {bars.what}"
-        title += "es" if bars.what == "branch" else "s"
-        notes = ["numbers are for all blocks"]
-        notes += [f"{name}: {text}" for name, text in self.changes.items()]
-        return picture(bars, title, part.shown_statistics() | numbers, notes, path)
 
 
 def real_name(dtype: DTypeLike) -> str:

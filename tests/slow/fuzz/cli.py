@@ -39,14 +39,11 @@ FILES += ["real.swc", "real.swc"]
 FILES += ["latin\udcff.swc", "new\nline.swc", ""]
 OUTS = """out.npz out.npz out.csv out.txt out absent/out.npz folder.swc locked.npz link.npz null.npz
     fifo.npz loop.npz out.NPZ .npz good.swc /dev/full.npz deep.npz/x.npz""".split()
-PLOTS = """out.png out.svg out.pdf out.txt out absent/out.png folder.swc null.png link.png
-    out.PNG""".split()
 OPTIONS = {
     "plan": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
         "--method": METHODS, "--dtype": ["float64", "float32", "half"],
-        "--device": DEVICES, "--plot": PLOTS,
-        "--layouts": None,
+        "--device": DEVICES, "--layouts": None,
     },
     "solve": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
@@ -112,7 +109,6 @@ def prepare(folder):
     _quietly(_run, ["solve", "--steps", "1", "good.swc"])
     if os.environ.get("DISPLAY") is None:
         os.environ.setdefault("MPLBACKEND", "agg")
-    _quietly(_run, ["plan", "good.swc", "--method", "fine", "--plot", "warm.png"])
 
 
 def _fill():

@@ -1,7 +1,5 @@
 """Options of `fine` that shape levels and blocks: splitting, packing, shifting, local memory."""
 
-import sys
-
 import numpy as np
 import pytest
 from plans import SHAPED, mixture
@@ -11,7 +9,6 @@ from trees import complete_binary
 from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, InputError, make_plan
 from clhines.solver.plan import packing, transforms
-from clhines.solver.plan.bars import first_block
 from clhines.solver.plan.by_branch import schedule
 from clhines.solver.plan.by_branch.fine import LARGE_GROUP, MOST_LEVELS, Level
 from clhines.solver.plan.plan import Limits
@@ -266,71 +263,6 @@ def test_every_option_gives_a_permutation_plus_padding(options, limits):
 
 
 # ------------------------------------------------------------------------------------- pictures
-
-
-def bars_of(plan):
-    return first_block(plan.parts[0].spec, plan.parts[0].tables)
-
-
-@pytest.mark.parametrize(
-    ("options", "lanes"),
-    [({"work_group": 6}, 6), ({"work_group": 6, "level_shift": True}, 6), ({"vector_width": 4}, 4)],
-)
-def test_bars_are_the_work_of_a_block(options, lanes):
-    forest = mixture()
-    for max_cells in (3, 40):
-        plan = make_plan(forest, "fine", max_cells=max_cells, **options)
-        bars, tables = bars_of(plan), plan.parts[0].tables
-        cells = tables["cell_number"][slice(*tables["block_cells"][:2])]
-        assert bars.length.sum() == forest.sizes[cells].sum()
-        assert bars.lanes == lanes > bars.lane.max()
-        taken = np.zeros((lanes, bars.edges[-1]), int)
-        for start, lane, length in zip(bars.start, bars.lane, bars.length):
-            taken[lane, start : start + length] += 1
-        assert taken.max() == 1
-        assert taken.any(axis=0).all()
-
-
-def test_bars_of_cells():
-    bars = bars_of(make_plan(Forest.from_parents([chain(5), chain(3)]), "interleaved"))
-    assert (bars.lane.tolist(), bars.length.tolist(), bars.edges[-1]) == ([0, 1], [5, 3], 5)
-
-
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_plan_is_drawn(tmp_path, ending):
-    pytest.importorskip("matplotlib")
-    options = {"split": "mean", "level_shift": True, "work_group": 16}
-    plan = make_plan(mixture(), "fine", **options)
-    figure = plan.plot(tmp_path / f"plan.{ending}")
-    assert (tmp_path / f"plan.{ending}").stat().st_size > 10_000
-    axes, strip = figure.axes[:2]
-    assert "[nodes]" in axes.get_xlabel()
-    texts = "\n".join(text.get_text() for text in strip.texts)
-    for words in ("levels", "barriers", "idle lanes", "padding", "memory", "moved branches"):
-        assert words in texts
-    lowest = min(text.get_window_extent().y0 for text in strip.texts)
-    assert lowest >= 0 and "options: " in texts  # the last note is on the picture too
-    assert "split=mean" in plan.describe()
-
-
-def test_many_vectors_leave_their_bars_to_be_seen():
-    pytest.importorskip("matplotlib")
-    figure = make_plan(Forest(caterpillar(4000)), "fine", vector_width=4).plot()
-    lines = figure.axes[0].collections[1]
-    assert len(lines.get_segments()) > 900
-    covered = len(lines.get_segments()) * lines.get_linewidth()[0] / 72
-    assert covered < 0.1 * figure.get_figwidth()
-
-
-def test_what_cannot_be_drawn(monkeypatch, tmp_path):
-    plan = make_plan(Forest(chain(5)), "fine")
-    with pytest.raises(InputError, match=r"plan.txt cannot be drawn; expected a name in .png, "):
-        plan.plot("plan.txt")
-    with pytest.raises(InputError, match="plot.. draws plans with .*; got 'contraction'"):
-        make_plan(Forest(chain(5)), "contraction").plot()
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"a plot needs matplotlib: .*'\.\[plot\]'"):
-        plan.plot()
 
 
 # ------------------------------------------------- kernels written for a number of levels
