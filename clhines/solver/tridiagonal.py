@@ -16,7 +16,7 @@ from __future__ import annotations
 import copyreg
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Unpack, cast, overload
 
@@ -492,17 +492,6 @@ def _factored(
 copyreg.pickle(TridiagonalFactors, lambda factors: (_factored, factors.source()))
 
 
-@overload
-def solve_tridiagonal(
-    dl: float | Sequence[np.ndarray],
-    d: list[np.ndarray],
-    du: float | Sequence[np.ndarray],
-    b: list[np.ndarray],
-    **options: Any,
-) -> list[np.ndarray]: ...
-
-
-@overload
 def solve_tridiagonal(
     dl: ArrayLike,
     d: ArrayLike,
@@ -517,24 +506,7 @@ def solve_tridiagonal(
     columns: bool = False,
     periodic: bool = False,
     **options: Any,
-) -> np.ndarray: ...
-
-
-def solve_tridiagonal(
-    dl: Any,
-    d: Any,
-    du: Any,
-    b: Any,
-    *,
-    sizes: ArrayLike | None = None,
-    method: str = "auto",
-    dtype: DTypeLike | None = None,
-    out: np.ndarray | None = None,
-    check: bool | str = True,
-    columns: bool = False,
-    periodic: bool = False,
-    **options: Any,
-) -> np.ndarray | list[np.ndarray]:
+) -> np.ndarray:
     """Solve a batch of tridiagonal systems, of equal or of different sizes, see `Tridiagonal`.
 
     Parameters
@@ -544,10 +516,9 @@ def solve_tridiagonal(
         n) for m systems of n rows, (n,) for one system, or (N,) with `sizes`. `dl` and `du` have
         one value less per system, as in LAPACK's ``gtsv``. Or they have the shape of `d`, as in
         cuSPARSE's ``gtsv2StridedBatch``: then the first `dl` and the last `du` of each system are
-        ignored. `Tridiagonal` lists the shapes of a diagonal that all systems share. Each may be a
-        list of arrays, one per system.
+        ignored. `Tridiagonal` lists the shapes of a diagonal that all systems share.
     b : NumPy array
-        The shape of `d`, or (k, m, n), (k, n), (k, N) for k right-hand sides; a list if `d` is one.
+        The shape of `d`, or (k, m, n), (k, n), (k, N) for k right-hand sides.
     sizes : (m,) integers, optional
         Rows of each system, 1 or more.
     method, **options
@@ -560,7 +531,7 @@ def solve_tridiagonal(
 
     Returns
     -------
-    x : like b, of `dtype`; a list if `b` is a list of arrays of different sizes
+    x : like b, of `dtype`
 
     Raises
     ------
@@ -572,57 +543,14 @@ def solve_tridiagonal(
         which pivots are good.
     """
     system = {"dl": dl, "d": d, "du": du, "b": b}
-    batch = method, dtype, options
-    list_sizes = _sizes_of_list(d)
-    if list_sizes is None:
-        how: dict[str, Any] = {"out": out, "check": check, "columns": columns, "periodic": periodic}
-        return _solve_arrays(system, sizes, *batch, **how)
-    if sizes is not None or out is not None or columns or periodic:
-        raise InputError("d is a list of several sizes; expected no sizes, out, columns, periodic")
-    system = {name: _joined(name, a, list_sizes) for name, a in system.items()}
-    x = _solve_arrays(system, list_sizes, *batch, out=None, check=check, columns=False)
-    return np.split(x, np.cumsum(list_sizes)[:-1]) if x.size else []
-
-
-def _solve_arrays(
-    system: dict[str, Any],
-    sizes: ArrayLike | None,
-    method: str,
-    dtype: DTypeLike | None,
-    options: dict[str, Any],
-    **how: Any,
-) -> np.ndarray:
     arrays = {name: _real_array(name, a) for name, a in system.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)
     if _is_empty(arrays):
         return np.empty(arrays["b"].shape, dtype)
-    grid = _grid(arrays, how["columns"]) if sizes is None else sizes_of(sizes)
+    grid = _grid(arrays, columns) if sizes is None else sizes_of(sizes)
     kept = _kept(grid, method, np.dtype(dtype), options)
-    arguments: dict[str, Any] = {**arrays, **how}
-    return cast("np.ndarray", kept.solve(**arguments))
-
-
-def _sizes_of_list(d: object) -> list[int] | None:
-    if not isinstance(d, (list, tuple)):
-        return None
-    shapes = [np.shape(a) for a in d if isinstance(a, (np.ndarray, list, tuple))]
-    sizes = [shape[0] for shape in shapes if len(shape) == 1]
-    return sizes if len(sizes) == len(d) and len(set(sizes)) > 1 else None
-
-
-def _joined(name: str, parts: object, sizes: list[int]) -> object:
-    """Concatenate the arrays of a list; each `dl` and `du` may have one value less than `d`."""
-    if np.isscalar(parts):
-        return parts
-    if not isinstance(parts, (list, tuple)) or len(parts) != len(sizes):
-        raise InputError(f"{name} is no list of {len(sizes)} arrays; expected one, as of d")
-    arrays = [_real_array(f"{name}[{k}]", a) for k, a in enumerate(parts)]
-    less = int(name in ("dl", "du") and arrays[0].shape != (sizes[0],))
-    for k, (a, n) in enumerate(zip(arrays, sizes, strict=True)):
-        if a.shape != (n - less,):
-            raise InputError(f"{name}[{k}] has shape {a.shape}; expected ({n - less},)")
-    return np.concatenate(arrays)
+    return kept.solve(**arrays, out=out, check=check, columns=columns, periodic=periodic)
 
 
 def _real_array(name: str, a: object) -> np.ndarray:

@@ -369,28 +369,6 @@ def test_what_a_kept_solver_refuses(queue):
         Tridiagonal([4], dtype=int, queue=queue)
 
 
-@pytest.mark.parametrize("short", [False, True])
-def test_lists_of_systems_of_different_sizes(short):
-    sizes = [5, 2, 33, 3]
-    dl, d, du, b = make(sizes)
-    cuts = np.cumsum(sizes)[:-1]
-    lower, main, upper, rhs = (np.split(a, cuts) for a in (dl, d, du, b[0]))
-    if short:
-        lower, upper = [a[1:] for a in lower], [a[:-1] for a in upper]
-    found = solve_tridiagonal(lower, main, upper, rhs)
-    assert [len(x) for x in found] == sizes
-    expected = solve_tridiagonal(dl, d, du, b[0], sizes=sizes)
-    assert np.array_equal(np.concatenate(found), expected)
-    for change, words in (
-        ({"b": b[0]}, "b is no list of 4 arrays"),
-        ({"b": [*rhs[:3], rhs[3][:2]]}, r"b\[3\] has shape \(2,\); expected \(3,\)"),
-        ({"du": [*upper[:3], np.ones(9)]}, r"du\[3\] has shape \(9,\)"),
-        ({"sizes": sizes}, "expected no sizes"),
-    ):
-        with pytest.raises(InputError, match=words):
-            solve_tridiagonal(**{"dl": lower, "d": main, "du": upper, "b": rhs, **change})
-
-
 @pytest.mark.filterwarnings("error")
 def test_values_beyond_float32_and_arrays_that_hold_one_value():
     one, d = np.ones(7), np.full(8, 4.0)
