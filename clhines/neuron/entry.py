@@ -292,10 +292,7 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return how many steps to take next: NEURON takes the last, the device all others.
-
-    They are `most` at most.
-    """
+    """Return how many steps, `most` at most, to take next: NEURON takes the last one."""
     if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
         most = 1

@@ -39,10 +39,7 @@ def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
 
 
 def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
-    """Return the last call's model if it is valid on every rank; otherwise None.
-
-    ``target_var`` must be unchanged, too.
-    """
+    """Return the last call's model if it, and ``target_var``, are unchanged on all ranks."""
     if ranks.all(kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
         same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])

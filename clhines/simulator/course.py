@@ -83,10 +83,7 @@ class RunCourse:
         return result
 
     def _advance(self, count: int) -> None:
-        """Advance by `count` steps, and store the results.
-
-        If this raises an error, the simulation has no valid state any more.
-        """
+        """Advance by `count` steps and store results; after an error the state is invalid."""
         runner, progress = self._runner, self._progress
         try:
             with naming_memory(runner.model.network, count):
@@ -142,10 +139,7 @@ class RunCourse:
         )
 
     def _warn_of_runaways(self, failed: np.ndarray) -> None:
-        """Warn of the first cell whose voltage exceeded `RUNAWAY`.
-
-        `failed` is the chunk's, see `Chunk.failed`.
-        """
+        """Warn of the first cell whose voltage exceeded `RUNAWAY`; see `Chunk.failed`."""
         if not self._runner.is_first:
             return
         step = -1 - int(failed[failed < 0].max())

@@ -173,10 +173,7 @@ class Simulation(Holder):
         self._made = True
 
     def _overlaps(self, current: CurrentModel, on_host: bool, arguments: dict[str, object]) -> bool:
-        """Return whether ranks exchange spikes during an epoch.
-
-        Raise InputError if `arguments` differ between ranks.
-        """
+        """Return whether ranks exchange spikes during an epoch; `arguments` must agree."""
         if self.ranks.size == 1:
             return False
         check_same(self.ranks, current.compiled, current.signature, arguments)

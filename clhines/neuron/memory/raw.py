@@ -185,10 +185,7 @@ def word_behind(word: int) -> int:
 
 
 class Readable:
-    """Addresses from which `room` bytes can be read, by Linux's memory maps.
-
-    On other systems it is empty.
-    """
+    """Addresses from which `room` bytes can be read, by Linux's memory maps; none elsewhere."""
 
     def __init__(self, room: int) -> None:
         self._room = room

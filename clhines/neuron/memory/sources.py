@@ -98,10 +98,7 @@ class EventSources:
         return columns
 
     def _active_byte(self, thing: Hoc) -> int:
-        """Return the offset, in a NetCon, of the byte that says whether it is active.
-
-        `thing`: a NetCon with a target.
-        """
+        """Return the offset, in a NetCon with a target, of the byte that says if it is active."""
         was = bool(thing.active())
         both = []
         for active in (not was, was):

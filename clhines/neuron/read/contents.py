@@ -242,10 +242,7 @@ class WatchSlots:
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
-        """Return the address that each instance's only POINTER holds, (k,) int64.
-
-        A dparam slot has `width` bytes.
-        """
+        """Return the address in each instance's only POINTER; `width` is a dparam slot's, bytes."""
         numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
         meanings = self._meanings(instances.entry.number)
         places = [k for k, number in enumerate(meanings) if number in numbers]

@@ -53,10 +53,7 @@ class GatherError(ClhinesError):
 
 
 class AccessHooks:
-    """Check what functions read, set and call while the hooks are `on`.
-
-    `problem` describes the first access that is not supported.
-    """
+    """Check what functions access while the hooks are `on`; `problem` is the first bad access."""
 
     def __init__(self, model: NeuronModel) -> None:
         self.on = self.raises = False  # whether a problem raises a GatherError

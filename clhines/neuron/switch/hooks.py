@@ -38,10 +38,7 @@ class ScriptEnd(BaseException):  # no `except Exception` of the script catches i
 
 
 class Switch:
-    """The functions that NEURON calls in place of its own while the switch is on.
-
-    hoc prints `message` if one of them fails.
-    """
+    """The functions that NEURON calls instead of its own; hoc prints `message` if one fails."""
 
     def __init__(self, h: Hoc) -> None:
         self._h = h

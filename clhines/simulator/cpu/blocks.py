@@ -414,10 +414,7 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Make the spec of kernels of `epochs-cpu` from the `spec` of engine `steps`' kernels.
-
-        `network` is the model of all ranks.
-        """
+        """Make the spec of `epochs-cpu` from that of engine `steps`; `network` is all ranks'."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None

@@ -91,10 +91,7 @@ class BoundKernel:
     def launch_columns(
         self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
     ) -> None:
-        """Enqueue the kernel for `width` columns and `rows` rows.
-
-        A work-group has at most `most` columns.
-        """
+        """Enqueue `width` columns and `rows` rows; work-groups have `most` columns at most."""
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 

@@ -123,20 +123,14 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
-        """Replace the values of the model `before`; return False if another run is needed.
-
-        `fill` is called next.
-        """
+        """Replace values of the model `before` (`fill` follows); False: make another run."""
 
     def renew_constants(self) -> bool:
         """Replace constant conductances and currents; return False if that is not supported."""
         return False
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return all device arrays where the kernels keep a parameter; empty if it cannot change.
-
-        `in_arenas` are its storages in the arenas.
-        """
+        """Return where a parameter is stored, `in_arenas` or in other arrays; empty if fixed."""
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not

@@ -195,10 +195,7 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def neighbours(parents: np.ndarray) -> np.ndarray:
-    """Return parent, first child and next sibling of each node, -1 for none, (3, n) int64.
-
-    The children of a node ascend.
-    """
+    """Return parent, first child, next sibling of nodes, -1 for none, (3, n); children ascend."""
     nodes = np.full((3, len(parents)), -1)
     nodes[0] = parents
     child = np.flatnonzero(parents >= 0)

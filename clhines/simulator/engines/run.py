@@ -126,10 +126,7 @@ class PartRun(Run, Protocol):
     """A run of one rank's part of a network, which exchanges events with other ranks."""
 
     def early_sources(self) -> np.ndarray:
-        """Return the sources of this rank that are above their thresholds at t = 0, (k,).
-
-        A second call returns none.
-        """
+        """Return, once, the rank's sources that are above their thresholds at t = 0, (k,)."""
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far.
@@ -138,10 +135,7 @@ class PartRun(Run, Protocol):
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of all ranks, of `count` steps from `first` on.
-
-        `source` are cells of the whole network.
-        """
+        """Deliver all ranks' spikes of `count` steps from `first` on, from cells `source`."""
 
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Wait; return the sources and times, ms, of new events, and the voltages of nodes, mV."""

@@ -207,10 +207,7 @@ def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 class Surrounded:
-    """Solve for cells with extracellular layers, a cell per work-item.
-
-    On GPUs the nodes of 32 cells, with their layers, are interleaved.
-    """
+    """Solve for cells with extracellular layers, a cell per work-item; on GPUs interleaved."""
 
     def __init__(self, run: ArenaRun, place: np.ndarray) -> None:
         layers, num = run.model.layers, np.int32

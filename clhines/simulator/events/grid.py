@@ -92,10 +92,7 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return the bounds of chunks with `columns` targets each, see `GridConnections.chunks`.
-
-        They are computed once.
-        """
+        """Return, computed once, the bounds of chunks; see `GridConnections.chunks`."""
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]

@@ -69,10 +69,7 @@ class Received:
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:
-        """Enqueue a read of new spikes; return a function that waits for them.
-
-        Only one such read may be pending.
-        """
+        """Enqueue a read of new spikes, one at a time; return a function that waits for it."""
         count, source = np.zeros(1, np.int32), self.spikes.count
         if self._side is not None:
             size = source.nbytes

@@ -302,10 +302,7 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which lane writes each recorded voltage and compares each threshold off a soma.
-
-        See `recorded_lists`.
-        """
+        """Return `recorded_lists` for voltages and for threshold detectors off somas."""
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
         at = rows["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]

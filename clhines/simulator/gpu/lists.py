@@ -201,10 +201,7 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return nodes whose `u` couples each node to the next, and each lane to its parent.
-
-        Both are -1 where there is no such neighbour.
-        """
+        """Return nodes whose `u` couples each node to the next, and lanes to parents; -1: none."""
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
@@ -398,10 +395,7 @@ class LaneNodes:
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return list and lane of each node, (2, k) int64.
-
-    A list has nodes of one cell that have the same density mechanisms.
-    """
+    """Return list and lane of each node; a list has one cell's nodes with equal mechanisms."""
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
     run = np.cumsum(new) - 1
@@ -414,10 +408,7 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _mixed_rows(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return list and lane of each node, (2, k) int64.
-
-    Lists mix nodes with different mechanisms if a warp then has less to do.
-    """
+    """Return list and lane of each node; mechanisms are mixed if warps then have less to do."""
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
     cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]

@@ -356,10 +356,7 @@ class EpochSpec(TemplateSpec):
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
-        """Return the OpenCL expression of a value at the node of the instance ``site``.
-
-        `array` is an index of `OnChip.held`.
-        """
+        """Return the OpenCL expression of value `array` of `OnChip.held` at ``site``'s node."""
         cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
         each = len(self.chip.held)
         first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"

@@ -42,10 +42,7 @@ def call_wide(
 
 @dataclass(frozen=True)
 class VectorCall:
-    """Source of a call of a mechanism's block for a vector of instances: `n`, from j on.
-
-    Their active nodes are ``node``.
-    """
+    """Source of a call of a block for a vector: `n` instances from j on, at nodes ``node``."""
 
     kind: KindBlocks
     block: str

@@ -186,10 +186,7 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Return the model of a network after changes of voltages and parameters.
-
-    Connections and events are the same.
-    """
+    """Return the model of a network in which only voltages and parameters have changed."""
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = replace_values(model.kinds, model.instances, now, changed, changes.stored, model.dt)

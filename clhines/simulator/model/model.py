@@ -292,10 +292,7 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the GLOBAL states of mechanism `k` that all instances read from the last instance.
-
-        Empty for k = -1.
-        """
+        """Return the GLOBAL states that all read from the last instance of `k`; none for -1."""
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 

@@ -126,10 +126,7 @@ def _has_more(program: Program) -> bool:
 def of_network(
     added: Additions, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
-    """Return the needs (features of engines) that are known before a model is made.
-
-    `connections` are `Wiring.calls`.
-    """
+    """Return the needs (features of engines) known before a model; see `Wiring.calls`."""
     words = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
@@ -152,10 +149,7 @@ def of_network(
 
 
 def of_model(model: Model, exact: bool) -> frozenset[str]:
-    """Return the needs (features of engines) that follow from a model.
-
-    `exact` is whether events act at exact times.
-    """
+    """Return the needs (features of engines) of a model; `exact`: events at exact times."""
     kinds = model.kinds
     words: dict[str, object] = {
         "noise": any(kind.mechanism.uses_noise for kind in kinds),

@@ -187,10 +187,7 @@ class OneDeviceRun(Run):
         self._arrays = self._meet([], lambda: None, self._whole.save if self._whole else list)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Remember that these sources have sent new events.
-
-        Other ranks have not received these events yet.
-        """
+        """Note that these sources have sent new events, which other ranks have not received."""
         self._sent = source.astype(np.int64)
 
     def voltages(self) -> np.ndarray:

@@ -64,10 +64,7 @@ class RankedRun:
         return chunk.failed, chunk.values
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Return samples of records before a step; see `Run.now`.
-
-        If this fails, the other ranks raise an error, too.
-        """
+        """See `Run.now`; if this fails, the other ranks raise an error, too."""
         try:
             return self.run.now(records, step)
         except Exception as error:
@@ -118,10 +115,7 @@ class SharedRun(RankedRun):
         super().begin(rows, self._records.localise(records))
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the failures and the recorded values of a chunk, of all ranks.
-
-        Each rank reports only its first failure.
-        """
+        """Return failures (each rank's first) and recorded values of a chunk, of all ranks."""
         here, numbers = np.zeros(0, int) if chunk is None else chunk.failed, []
         for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):
             cell = self._first_cell + int(np.argmax(here == first)) if first else 0

@@ -126,10 +126,7 @@ class Reducer:
         raise NotImplementedError
 
     def recorded_rows(self, first: int, rows: int) -> tuple[int, int]:
-        """Return the first of `rows` rows that is recorded, and how many are recorded.
-
-        Row 0 is the end of step `first`.
-        """
+        """Return the first of `rows` rows to record, and how many; row 0 is of step `first`."""
         begin = -(first + 1) % self.record.every
         return begin, max(0, -(-(rows - begin) // self.record.every))
 

@@ -66,10 +66,7 @@ class Spread:
         self._written = deque[cl.Event | None](maxlen=8)
 
     def takes(self, storage: Storage, by: str) -> bool:
-        """Whether `put` can write a value to a storage; `by` is `ParameterValue.by`.
-
-        A storage without `places` has one number for all instances.
-        """
+        """Whether `put` can write a value, for each instance or for all (`by`), to a storage."""
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:

@@ -230,10 +230,7 @@ class PinnedCopies:
         return piece
 
     def send(self, arrays: Sequence[Target]) -> cl.Event:
-        """Copy rows to buffers; return the event of the copies.
-
-        The rows may then change at once.
-        """
+        """Copy rows to buffers; return the copies' event. The rows may then change at once."""
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             busy = self._busy[t]

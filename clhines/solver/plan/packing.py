@@ -234,10 +234,7 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
 
 
 def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
-    """Return, for each shape, the number of branches on each level and below.
-
-    The root's level counts its own branch only.
-    """
+    """Return, by shape, the number of branches on each level and below (1 at the root)."""
     below = [np.cumsum(w[::-1])[::-1] for w in widths]
     return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]
 

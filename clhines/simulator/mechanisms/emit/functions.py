@@ -91,10 +91,7 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return the first part of the names of helper functions for vectors of a width.
-
-    All mechanisms share these helpers.
-    """
+    """Return how names of helpers for vectors begin, which all mechanisms share."""
     return f"groups__v{width}"
 
 
@@ -483,10 +480,7 @@ class _StatementWriter:
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
     def _turn(self, loop: Loop) -> list[str]:
-        """Print the statements in the body of a loop.
-
-        Return the names of the variables' new values at the end of an iteration.
-        """
+        """Print the statements in a loop's body; return the names of the variables' new values."""
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):

@@ -16,10 +16,7 @@ FACTOR, TERM, MOST = 2147437301, 453816981, 2**32 - 1
 
 
 def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the states of NEURON's one generator after a number of draws, uint64.
-
-    The module describes `drawn`, `keep` and `at`.
-    """
+    """Return the states of NEURON's one generator after some draws, uint64; see the module."""
     keep, turns = np.nan_to_num(np.asarray(keep, np.float64)), np.asarray(at, np.float64)
     seeds = np.maximum(-1.0 - keep, 0.0).astype(np.int64)
     state = np.where(keep > 0, np.asarray(drawn, np.int64) + 1, seeds) & MOST
@@ -30,10 +27,7 @@ def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the state of NEURON's one generator, minus 1, int64.
-
-    The module describes `drawn`, `keep` and `at`.
-    """
+    """Return the state of NEURON's one generator, minus 1, int64; see the module."""
     return (_states(drawn, keep, at).astype(np.int64) - 1) & MOST
 
 

@@ -141,10 +141,7 @@ class Compiled:
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return the cached source of a key; the first call makes it.
-
-        InputError if an expression is too large.
-        """
+        """Return the cached source of a key; InputError if an expression is too large."""
         if key not in self.printed:
             try:
                 self.printed[key] = make()

@@ -94,10 +94,7 @@ def executed(
 
 
 class _Work:
-    """Execute the blocks of a file, and add their bodies to `bodies`.
-
-    Each public method executes one part of the file.
-    """
+    """Execute the parts of a file, one by each public method, and add bodies to `bodies`."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.bodies, self.shared = bodies, bodies.shared
@@ -235,10 +232,7 @@ class _Work:
         return self.graph.add(-x if self.file.electrode else x for x in values)
 
     def _slope(self, current: Node) -> Node:
-        """Return di/dv of a current.
-
-        It is exact if the current is linear in v, else NEURON's difference.
-        """
+        """Return di/dv of a current: exact if it is linear in v, else NEURON's difference."""
         graph = self.graph
         if not current.uses("v"):
             return graph.zero
@@ -426,10 +420,7 @@ class _Work:
         self._keep("watch", inner, results)
 
     def copies(self) -> None:
-        """Refuse WATCH conditions on variables of ions.
-
-        NEURON compares copies of these variables that were made earlier.
-        """
+        """Refuse WATCH conditions on variables of ions: NEURON compares earlier copies of these."""
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return

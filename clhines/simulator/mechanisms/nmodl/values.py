@@ -202,10 +202,7 @@ class BlockValues:
         return self.graph.where(inside, among(0, len(keys)), outside)
 
     def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
-        """Set an array's element at an index that is not constant.
-
-        If the index is outside the array, all elements become NaN.
-        """
+        """Set an element at a variable index; if it is outside the array, all become NaN."""
         graph = self.graph
         keys, inside, outside = self._among(name, index, line)
         for k, key in enumerate(keys):
@@ -312,10 +309,7 @@ class BlockValues:
             return {k: (s, self.values[k]) for k, s in late.items()}
 
     def set(self, key: str, value: Node, name: str = "") -> None:
-        """Set a variable by its key.
-
-        `name` is the name of the value in generated source; default: the key.
-        """
+        """Set a variable by its key; `name` (default: key) is the value's name in the source."""
         if "\0" not in key:
             self.writes[key] = None
             name = key

@@ -204,10 +204,7 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the number of values that branches of a block exchange: its lanes, and zeros.
-
-    The zeros are one vector of them.
-    """
+    """Return the size of the exchange memory: the lanes of a block and a vector of zeros."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 

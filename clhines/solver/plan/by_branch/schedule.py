@@ -164,10 +164,7 @@ class BranchVectors:
         return out
 
     def exchange(self) -> np.ndarray:
-        """(num_branches,) int64: index of a branch's values in the memory that branches exchange.
-
-        The first vector there is zero.
-        """
+        """(num_branches,) int64: index in the exchange memory, after a vector of zeros."""
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 

@@ -235,10 +235,7 @@ def _elements(run: Execution, e: Expression, line: int) -> list[str]:
 
 
 def _conserved(run: Execution, block: Block) -> list[str]:
-    """Return the states whose rows CONSERVE statements replace, one for each statement.
-
-    The last statement comes first.
-    """
+    """Return the states whose rows CONSERVE statements replace, the last statement's first."""
     replaced: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
@@ -316,10 +313,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
-    """With NEURON's secondorder add the changes of states a second time.
-
-    `steps` are the changes in half a step.
-    """
+    """Add the changes of states, `steps`, again, as `secondorder` takes half a step."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
