@@ -92,7 +92,7 @@ class Quantities:
 
     @property
     def of_start(self) -> bool:
-        """Whether a derivative is by initial values, or goes through INITIAL."""
+        """Whether a derivative is by an initial value, or by one that INITIAL reads."""
         of_groups = (one for one in self.of if not isinstance(one, str))
         return "v_init" in self.of or any(
             name in group.mechanism.states or is_of_start(group.mechanism, name)

@@ -117,10 +117,10 @@ class _Copier:
     instances: Sequence[np.ndarray] | None = None
 
     def copy(self, wiring: Wiring, streams: Sequence[Stream], turns: np.ndarray) -> None:
-        """Copy everything but cells.
+        """Copy everything but cells, for the copies numbered `turns`, (rows, copies in a row).
 
-        `turns` has the numbers of the copies, in rows. The new connections come row by row; in a
-        row, call by call of `connect`; for a call, copy by copy.
+        The new connections come row by row; in a row, call by call of `connect`; for a call, copy
+        by copy.
         """
         threshold, parts = self.once.threshold, inside(self.network)
         if isinstance(threshold, np.ndarray):

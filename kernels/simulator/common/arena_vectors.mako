@@ -5,7 +5,7 @@
     constants = "constant_g, constant_b, " if spec.constant else ""
     right = f"passive({{0}}, above, below, beside, u, {constants}v)"
 %>\
-## Part of steps.mako, with vectors.
+## Part of steps.mako: its kernels for CPUs, which advance several instances at once, in vectors.
 // A step for a range of entries of the solver's order and a range of active nodes, which have mechanisms. ${W}
 // instances of a mechanism at consecutive nodes advance together. The last vector of a range is filled with copies
 // of the last instance, which are not stored.

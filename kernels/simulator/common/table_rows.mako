@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of epoch_functions.mako: interpolation in tables of rate functions: a place in a table, and loads of two or four
-## numbers of a row at once. A row's numbers are side by side, at a multiple of their size.
+## Part of epoch_functions.mako: interpolation in tables of rate functions: a row number with a fraction, and loads of
+## two or four numbers of a row at once. A row's numbers are side by side, at a multiple of their size.
 typedef ${spec.real}2 real2;
 typedef ${spec.real}4 real4;
 

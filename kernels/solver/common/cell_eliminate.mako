@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Part of cell.mako, backward sweep: eliminate node `at`, which is at `place`. sum_d and sum_b have the
+## Part of cell.mako, backward sweep: eliminate node `at`, whose values have the index `place`. sum_d and sum_b have the
 ## contributions of node at + 1 if it is a child.
 % if not spec.chains:
             const int parent = ${spec.step.read("parent", "code")}, waiting = ${spec.step.read("waiting", "code")}, first = ${spec.step.read("first", "code")};

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Part of cell.mako, forward sweep: solve node `at`, which is at `place`. `above` has x of node at - 1.
+## Part of cell.mako, forward sweep: solve node `at`, whose values have the index `place`. `above` has x of node at - 1.
 % if not spec.chains:
             const int up = start + parent * stride;
 % endif
