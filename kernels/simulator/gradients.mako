@@ -1,6 +1,7 @@
 <%page args="spec"/>\
 <%
     from clhines.simulator.mechanisms.emit.exponentials import TESTS
+    from clhines.simulator.mechanisms.emit.helpers import weight_slope_coefficients
     w = spec.width
     twice = "2 * " if spec.secondorder else ""
 %>\
@@ -99,6 +100,23 @@ typedef real lanes;
 ${part("simulator/common/copy_places")}\
 % if spec.lanes:
 ${part("simulator/common/rates")}\
+<%
+    end = spec.series_numbers.suffix
+    first, *others = [f"{float(c)!r}{end}" for c in weight_slope_coefficients(spec.real)[::-1]]
+    far = f"dt * fma(b, weight, 1.0{end}) - weight"
+%>\
+// derivative by b of (exp(b*dt) - 1) / b, the weight
+static real node_weight_slope_(const node_series_ series__, const real b, const real dt, const real weight)
+{
+    const real z = b * dt;
+    if (fabs(z) >= 0.5${end}) return ${f"({far}) * node_inverse_(b)" if spec.ptx else f"({far}) / b"};
+    real sum = ${first};
+% for number in others:
+    sum = fma(sum, z, ${number});
+% endfor
+    return dt * dt * sum;
+}
+
 % endif
 ${spec.functions}
 % if spec.kernel in ("", "take_step"):

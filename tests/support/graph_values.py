@@ -10,6 +10,11 @@ def _weight(b, dt):
     return math.expm1(b * dt) / b if b else dt
 
 
+def _weight_slope(b, dt, weight):
+    z = b * dt
+    return dt**2 * sum(k * z ** (k - 1) / math.factorial(k + 1) for k in range(1, 40))
+
+
 def _bernoulli_slope(x, e):
     return (1 - x - x / (e - 1)) / (e - 1)
 
@@ -28,6 +33,7 @@ OPS = {
     "bernoulli_slope": _bernoulli_slope,
     "sign": lambda x: math.copysign(1.0, x),
     "weight": _weight,
+    "weight_slope": _weight_slope,
     "grown": lambda x, *terms: math.expm1(x),
 }
 

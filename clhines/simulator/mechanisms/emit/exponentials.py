@@ -43,9 +43,15 @@ _FORMATS = {
 
 @lru_cache(maxsize=8)
 def series(
-    real: str, low: Fraction = -_HALF, high: Fraction = _HALF, share: int = 8
+    real: str,
+    low: Fraction = -_HALF,
+    high: Fraction = _HALF,
+    share: int = 8,
+    is_slope: bool = False,
 ) -> tuple[float, ...]:
     """Return the coefficients of a polynomial for ``(exp(z) - 1)/z``, the constant first.
+
+    With `is_slope` the polynomial is for the derivative of this function.
 
     The polynomial is accurate for z from `low` to `high`: its error is below 2/`share` of a
     rounding error of the type `real`. It is an economised Taylor series in a variable t from -1 to
@@ -55,7 +61,8 @@ def series(
     eps = float(np.finfo(np.float32 if real == "float" else np.float64).eps)
     middle, half = (low + high) / 2, (high - low) / 2
     terms = 30
-    plain = [Fraction(1, factorial(k + 1)) for k in range(terms)]
+    plain = [Fraction(1, factorial(k + 1)) for k in range(terms + 1)]
+    plain = [k * c for k, c in enumerate(plain)][1:] if is_slope else plain[:-1]
     polynomial = [c * half**k for k, c in enumerate(_moved(plain, middle))]
     chebyshev = [[Fraction(1)], [Fraction(0), Fraction(1)]]
     while len(chebyshev) < terms:
@@ -66,7 +73,7 @@ def series(
         n = len(polynomial) - 1
         highest = polynomial[n] / chebyshev[n][n]
         rest += abs(float(highest))
-        if rest > eps / share:  # the function's values are above 1/2
+        if rest > eps / share:  # the function's values are above 1/2, its slope's above 0.3
             return tuple(
                 float(c) for c in _moved([c / half**k for k, c in enumerate(polynomial)], -middle)
             )

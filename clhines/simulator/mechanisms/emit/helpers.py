@@ -46,6 +46,11 @@ def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
     return result
 
 
+def weight_slope_coefficients(real: str) -> list[Fraction]:
+    """Return the coefficients of the slope of ``(exp(z) - 1) / z`` that matter up to 1/2."""
+    return [k * c for k, c in enumerate(_expm1_coefficients(real, 0.625))][1:]
+
+
 def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
     """Return statements that compute a polynomial in `x` into the local variable ``sum``."""
     numbers = [p.number(c) for c in reversed(coefficients)]
@@ -62,6 +67,7 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
     terms = _expm1_coefficients("double" if p.python else p.real)
+    slopes = weight_slope_coefficients("double")
     if not p.python:
         return _vector_bodies(p, slope) if p.width > 1 else _branching_bodies(p, c, slope, terms)
 
@@ -84,6 +90,11 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
             ["b", "dt"],
             ["z = b * dt", *_horner(p, terms, "z")],
             choose("z", half, "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"),
+        ),
+        "weight_slope": (
+            ["b", "dt", "weight"],
+            ["z = b * dt", *_horner(p, slopes, "z")],
+            choose("z", half, "dt * dt * sum", _FAR_SLOPE.format(one)),
         ),
     }
 
@@ -126,6 +137,15 @@ def _branching_bodies(
             ],
             "dt * sum",
         ),
+        "weight_slope": (
+            ["b", "dt", "weight"],
+            [
+                f"const {p.type} z = b * dt",
+                leave("z", half, _FAR_SLOPE.format(one)),
+                *_horner(p, weight_slope_coefficients(p.real), "z"),
+            ],
+            "dt * dt * sum",
+        ),
     }
 
 
@@ -146,13 +166,16 @@ def _vector_bodies(
         return [f"{p.type} result = {quotient}", *near, f"if (SOME(near)) {{\n{inside}"]
 
     far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
-    low, high = _WEIGHTS
-    weight = [
-        f"const {p.type} z = b * dt",
-        *summed([p.number(k) for k in series(p.real, low, high)], "z", p.type),
-        f"const {p.mask} small = z > {p.number(low)} & z < {p.number(high)}",
-        f"const {p.type} value = dt * sum",
-    ]
+
+    def near(high: Fraction, is_slope: bool) -> list[str]:
+        numbers = [p.number(k) for k in series(p.real, _LOW, high, is_slope=is_slope)]
+        return [
+            f"const {p.type} z = b * dt",
+            *summed(numbers, "z", p.type),
+            f"const {p.mask} small = z > {p.number(_LOW)} & z < {p.number(high)}",
+            f"const {p.type} value = {'dt * dt' if is_slope else 'dt'} * sum",
+        ]
+
     c, value = bernoulli_coefficients(p.real, 0.5), f"sum * y - {half} * x + {one}"
     return {
         "bernoulli": (["x", "e"], unless(far, half, c, value), "result"),
@@ -163,18 +186,25 @@ def _vector_bodies(
         ),
         "weight": (
             ["b", "dt"],
-            weight,
+            near(Fraction(1, 16), False),
             f"EVERY(small) ? value : small ? value : {p.prefix}_expm1_(z) / b",
+        ),
+        "weight_slope": (
+            ["b", "dt", "weight"],
+            near(Fraction(1, 2), True),
+            f"EVERY(small) ? value : small ? value : {_FAR_SLOPE.format(one)}",
         ),
     }
 
 
-_WEIGHTS = Fraction(-3, 4), Fraction(1, 16)  # range of rate * step with a polynomial for vectors
+_LOW = Fraction(-3, 4)  # least rate * step with a polynomial for vectors
+_FAR_SLOPE = "(dt * ({0} + b * weight) - weight) / b"  # exp(b*dt) is 1 + b*weight
 _SMALL = 0.03125  # rate * step up to which a short series suffices
 _COMMENTS = {
     "bernoulli": "x / (exp(x) - 1), e = exp(x); its series near x = 0",
     "bernoulli_slope": "derivative of x / (exp(x) - 1), e = exp(x)",
     "weight": "(exp(b*dt) - 1) / b, the integral of exp(b*s) over a step",
+    "weight_slope": "derivative of the weight by b",
 }
 
 

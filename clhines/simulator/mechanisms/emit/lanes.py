@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from clhines.simulator.mechanisms.emit.printer import Printer
+from clhines.simulator.mechanisms.emit.printer import HELPERS, Printer
 from clhines.simulator.mechanisms.ir.blocks import Assignments
 from clhines.simulator.mechanisms.ir.compiled import Body
 from clhines.simulator.mechanisms.ir.expressions import Node, postorder
@@ -21,7 +21,6 @@ from clhines.simulator.mechanisms.ir.passes.name_places import name_places
 from clhines.simulator.mechanisms.ir.passes.relax import relax
 
 SERIES = "const node_series_ series__"  # first argument of all functions
-_HELPERS = ("bernoulli", "bernoulli_slope", "weight")
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class LanesPrinter(Printer):
             ends = (_loaded(name, end, self.show(table), load) for end in ("low", "high"))
             values = (f"{end}.s{part}" if width > 1 else end for end in ends)
             return f"node_between_({name}.share, {', '.join(values)})"
-        if e.op in _HELPERS:
+        if e.op in HELPERS:
             return self._helper(e.op, *(self.show(a) for a in e.args))
         if e.op == "grown":
             terms = "".join(f"_{int(a.value)}" for a in e.args[1:])

@@ -17,6 +17,7 @@ from clhines.simulator.mechanisms.emit.words import safe
 from clhines.simulator.mechanisms.ir.blocks import Assignments, without_sign
 from clhines.simulator.mechanisms.ir.expressions import Node
 
+HELPERS = frozenset(("bernoulli", "bernoulli_slope", "weight", "weight_slope"))
 _NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
 
 
@@ -233,9 +234,7 @@ class Printer:
             return f"{self.helpers}_{e.op}_({', '.join([place, *shown, *numbers])})"
         if self.python and e.op in _NUMPY:
             return self.call(_NUMPY[e.op], *arguments)
-        if e.op in ("bernoulli", "bernoulli_slope", "weight") or e.op.startswith(
-            ("random_", "scop_")
-        ):
+        if e.op in HELPERS or e.op.startswith(("random_", "scop_")):
             return f"{self.helpers}_{e.op}_({', '.join(arguments)})"
         return self.call("fabs" if e.op == "abs" else e.op, *arguments)
 

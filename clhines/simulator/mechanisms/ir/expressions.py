@@ -32,12 +32,12 @@ class Node:
 
     `op` is ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
     ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``, ``place`` in a
-    table, ``lookup`` of a value there; or, without a derivative, ``grown`` (with its number of
-    terms if that is small), ``entry`` of a row, a function of C, ``random_count`` or a function of
-    `random123`. A product has its numeric factor as its first argument, a sum its numeric term as
-    its last, a local its definition. `index` is the node's number in its graph, larger than its
-    arguments' numbers. `mask` has a bit for each symbol on which the node depends, see
-    `Graph.bits`.
+    table, ``lookup`` of a value there; or, without a derivative, ``weight_slope``, ``grown`` (with
+    its number of terms if that is small), ``entry`` of a row, a function of C, ``random_count`` or
+    a function of `random123`. A product has its numeric factor as its first argument, a sum its
+    numeric term as its last, a local its definition. `index` is the node's number in its graph,
+    larger than its arguments' numbers. `mask` has a bit for each symbol on which the node depends,
+    see `Graph.bits`.
     """
 
     __slots__ = ("args", "graph", "index", "mask", "name", "op", "value")
@@ -406,12 +406,8 @@ def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
 
 def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
     """Return the derivative of ``weight(b, h) = (exp(b*h) - 1)/b`` by b."""
-    z = graph.local("_z", b * h)
-    near = h**2 * _series(graph, [Fraction(k + 1, math.factorial(k + 2)) for k in range(15)], z)
     weight = graph.local("_weight", graph.call("weight", b, h))  # no factor that `relax` knows
-    # exp(b*h) is 1 + b*weight
-    far = (h * (graph.one + b * weight) - weight) / b
-    return graph.where(graph.less(graph.call("abs", z), graph.number(Fraction(1, 2))), near, far)
+    return graph.call("weight_slope", b, h, weight)
 
 
 def _slope_of_bernoulli_slope(graph: Graph, x: Node, e: Node) -> Node:

@@ -13,7 +13,7 @@ from clhines.simulator.mechanisms.ir.expressions import (
     split,
 )
 
-_EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight", "grown"}
+_EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight", "weight_slope", "grown"}
 
 
 class Constants:
