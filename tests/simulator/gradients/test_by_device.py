@@ -97,6 +97,46 @@ def test_functions_for_lanes_of_a_gpu(fast_queue, monkeypatch, tabled, dtype):
         np.testing.assert_allclose(found[one], expected[one], atol=1e-3 * size)
 
 
+QUOTIENT = "exp((v + 90)/k)/(1 + exp((v + 90)/k))"
+STEEP = """density steep
+parameter k = 0.01
+parameter most = 1
+state m = 0
+dm/dt = most*%s - m
+current i = 1e-3*m
+"""
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_exponentials_that_overflow(fast_queue, monkeypatch, dtype, mode):
+    """A CPU refuses infinity over infinity. A GPU limits it, and its derivatives are right.
+
+    The quotient is 1, so the derivative by `most` is that of a constant 1. The derivative by k is
+    below exp(-2000): what is left is the rounding error of the quotient, times (v + 90)/k^2.
+    """
+
+    def derivatives(names, quotient, mode, **given):
+        net = Network.from_arrays([-1, -1], [0, 1, 2], [400.0] * 2, [0.0] * 2, [0.004] * 2)
+        group = net.insert(STEEP % quotient, [0, 1], k=0.01, most=1.0)
+        with Simulation(net, 0.05, v_init=[-64.0, -65.0], **given) as sim:
+            sim.record("v", [0, 1])
+            run = sim.gradient(1.0, lambda v: (0.0, np.ones_like(v)),
+                               [(group, name) for name in names], mode=mode)  # fmt: skip
+            return [float(slope) for slope in run.slopes]
+
+    given = ["most", "k"], QUOTIENT, mode
+    if devices.is_cpu(fast_queue.device):
+        with pytest.raises(InputError, match="not finite"):
+            derivatives(*given, queue=fast_queue, dtype=dtype)
+        others = {**vars(devices), "is_cpu": lambda _: False}
+        monkeypatch.setattr(by_device, "devices", SimpleNamespace(**others))
+    by_most, by_k = derivatives(*given, queue=fast_queue, dtype=dtype)
+    [expected] = derivatives(["most"], "1", "reverse", engine="reference")
+    assert by_most == pytest.approx(expected, rel=1e-9 if dtype == "float64" else 1e-4)
+    assert abs(by_k) <= 4 * np.finfo(dtype).eps * 30 / 0.01**2 * abs(by_most)
+
+
 def test_axial_resistivity(fast_queue):
     """Two copies of a cell, in which derivatives by entries of the matrix are summed."""
     cable = clhines.discretise(clhines.sample_cells()[0], max_length=200)
