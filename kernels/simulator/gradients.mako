@@ -14,12 +14,12 @@
     const real t_0 = times[4 * step], t_1 = times[4 * step + 1], t_2 = times[4 * step + 2], t_3 = times[4 * step + 3];
     const int i = order[k];
     const uint at = i * num_rows + q;
-    __global const int *restrict here = of_node + i * ${max(1, 2 * len(spec.kinds))};
+    __global const int *restrict here = of_node + i * ${max(1, 4 * len(spec.kinds))};
 % if spec.lanes:
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif
 </%def>\
-<%def name="near(node)">v_of[p] + (ends ? ${twice}gather(changes, OF(${node})) : 0)</%def>\
+<%def name="near(node)">now_of[p] + (ends ? ${twice}gather(changes, OF(${node})) : 0)</%def>\
 <%def name="times(block)">\
 % if block == "advance":
             const real t_begin = t_0, t_now = t_1, t_end = t_1;
@@ -77,11 +77,10 @@ ${caller.body()}\
 // solver's order.
 //
 // A launch ends the step from t_0 to t_1 and begins the step from t_1 to t_3, with the middle t_2; `step` is
-// the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run is only for
-// its records and spikes, without a history: states stay in one slot, and voltages alternate between two, as neighbours
-// read them. ``by_x`` is the derivative of the loss by x; `slopes` has the derivatives by voltages and states, from
-// launch to launch. A detector sends a spike if its `held` is 0. Then `held` counts down from `hold`, and stays at
-// least 1 while the voltage is above the threshold.
+// the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run writes its
+// records and spikes. ``by_x`` is the derivative of the loss by x; `slopes` has the derivatives by voltages and states,
+// from launch to launch. A detector sends a spike if its `held` is 0. Then `held` counts down from `hold`, and stays
+// at least 1 while the voltage is above the threshold.
 % if spec.tile > 1:
 //
 // In forward steps ${spec.tile} nodes that are neighbours in the solver's order have neighbouring work-items, so that
@@ -123,15 +122,15 @@ ${spec.functions}
 __kernel void take_step(${signature(spec, "take_step")})
 {
 ${begin(spec.tile)}\
-    __global const lanes *now_of = store + now * slot, *v_of = notes ? store + (step > 0 ? (step - 1) % 2 : 0) * slot : now_of;
+    __global const lanes *now_of = store + now * slot;
     __global lanes *next_of = store + next * slot;
-    lanes v = v_of[at];
+    lanes v = now_of[at];
     if (ends) {
         // phase 5: voltages
         v += ${twice}gather(changes, OF(i));
-        (notes ? store + step % 2 * slot : next_of)[at] = v;
+        next_of[at] = v;
         // phase 9: records
-        if (notes && column[i] >= 0) ${spec.row(0, "i")} = v;
+        if (notes && column[i] >= 0) ${spec.row("i")} = v;
     }
     lanes d = 0, b = 0;
     if (begins) {
@@ -152,7 +151,7 @@ ${begin(spec.tile)}\
 % for kinds, stage in spec.rounds:
 % if stage == "begins":
 % for name, first in spec.recorded_ions:
-    if (ends && notes && column[${first} + i] >= 0) ${spec.row(first, "i")} = ion_${name};  // phase 9: records
+    if (ends && notes && column[${first} + i] >= 0) ${spec.row(f"{first} + i")} = ion_${name};  // phase 9: records
 % endfor
     if (begins) {
 % for ion in spec.ions:
@@ -169,10 +168,8 @@ ${begin(spec.tile)}\
 % for kind in kinds:
 % if kind.num_states or kind.gives_current or kind.has("advance"):
     ${kind.each}
-        const uint e = j * num_rows + q;
 % if kind.num_states:
-        __global const lanes *states = ${"(ends ? next_of : now_of)" if stage == "begins" else "now_of"} + ${kind.states_at};
-        __global lanes *after = next_of + ${kind.states_at};
+        __global const lanes *states = ${"(ends ? next_of : now_of)" if stage == "begins" else "now_of"};
 ${load(kind, "s", "states")}\
 % endif
 % if stage != "begins":
@@ -182,8 +179,8 @@ ${load(kind, "s", "states")}\
 ${times("advance")}\
             ${kind.call("advance")}
 % endif
-% for s, first in kind.recorded:
-            if (notes && column[${first} + j] >= 0) ${spec.row(first, "j")} = s_${s};  // phase 9: records
+% for s in kind.recorded:
+            if (notes && column[${kind.entry(s)}] >= 0) ${spec.row(kind.entry(s))} = s_${s};  // phase 9: records
 % endfor
         }
 % endif
@@ -207,7 +204,7 @@ ${times("current")}\
         }
 % endif
 % if kind.num_states and (stage != "begins" or kind.receives or kind.written("current", "state")):
-${store(kind, "s", "after")}\
+${store(kind, "s", "next_of")}\
 % endif
     }
 % endif
@@ -266,7 +263,7 @@ ${begin(1)}\
         by_conductance[at] ${"-= by_b * v" if spec.diagonal else "+= by_d - by_b * v"};
 % endif
     }
-    if (ends && column[i] >= 0) by_v += ${spec.row(0, "i")};
+    if (ends && column[i] >= 0) by_v += ${spec.row("i")};
 % for name, place in spec.ion_places:
     lanes by_ion_${name} = slopes[${place} + at];
     const lanes later_ion_${name} = later_of[${place} + at], earlier_ion_${name} = earlier_of[${place} + at];
@@ -275,20 +272,17 @@ ${begin(1)}\
 % for kind in kinds[::-1]:
 % if kind.blocks_back(stage):
     ${kind.each}
-        const uint e = j * num_rows + q;
-        __global lanes *by_state = slopes + ${kind.states_at};
-        __global const lanes *later = later_of + ${kind.states_at}, *earlier = earlier_of + ${kind.states_at};
-${load(kind, "by", "by_state")}\
-${load(kind, "later", "later")}\
-${load(kind, "earlier", "earlier")}\
+${load(kind, "by", "slopes")}\
+${load(kind, "later", "later_of")}\
+${load(kind, "earlier", "earlier_of")}\
 % for name, place in kind.parameters:
         lanes of_${name} = ${place};
 % endfor
 % for block, when, slot in kind.blocks_back(stage):
         if (${when}) {
 % if block == "advance":
-% for s, first in kind.recorded:
-            if (column[${first} + j] >= 0) by_${s} += ${spec.row(first, "j")};
+% for s in kind.recorded:
+            if (column[${kind.entry(s)}] >= 0) by_${s} += ${spec.row(kind.entry(s))};
 % endfor
 % endif
 % if kind.has(block + "__back"):
@@ -313,7 +307,7 @@ ${each_target(kind, "const real by = ((const real *)&adjoint_weight_" + kind.wei
 % endfor
         }
 % endfor
-${store(kind, "by", "by_state")}\
+${store(kind, "by", "slopes")}\
 % for name, place in kind.parameters:
         ${place} = of_${name};
 % endfor
@@ -335,7 +329,7 @@ ${store(kind, "by", "by_state")}\
 % endfor
     }
 % for name, first in spec.recorded_ions:
-    if (ends && column[${first} + i] >= 0) by_ion_${name} += ${spec.row(first, "i")};
+    if (ends && column[${first} + i] >= 0) by_ion_${name} += ${spec.row(f"{first} + i")};
 % endfor
 % endif
 % endfor
@@ -370,12 +364,12 @@ ${store(kind, "by", "by_state")}\
                 lanes sum = ${"adjoint_v_v * by_v[r]" if ("v", "v") in found else "0"};
 % for s in kind.states:
 % if ("state", s) in found:
-                sum += adjoint_state_${s} * T(${slot}, r, e + ${kind.states_at} + ${kind.states.index(s) * kind.count}u * num_rows);
+                sum += adjoint_state_${s} * T(${slot}, r, e + ${kind.states.index(s)}u * num_rows);
 % endif
 % endfor
 % for r, name, begin in of_kind(kind):
 % if ("parameter", name) in found:
-                if (r == ${r}) sum += adjoint_parameter_${name} * seeds[e + ${begin}u * num_rows];
+                if (r == ${r}) sum += adjoint_parameter_${name} * seeds[(${begin}u + j) * num_rows + q];
 % endif
 % endfor
                 ${result}
@@ -408,14 +402,13 @@ ${begin(1)}\
 % for kind in spec.kinds:
 % if kind.has("current__back") or kind.num_states:
     ${kind.each}
-        const uint e = j * num_rows + q;
 % if kind.num_states:
         if (ends) {
-            __global const lanes *states = store + now * slot + ${kind.states_at};
+            __global const lanes *states = store + now * slot;
 ${load(kind, "s", "states")}\
 ${times("advance")}\
 % for s in kind.states:
-<% place = f"T(next, r, e + {kind.states_at} + {kind.states.index(s) * kind.count}u * num_rows)" %>\
+<% place = f"T(next, r, e + {kind.states.index(s)}u * num_rows)" %>\
 % if s in kind.written("advance", "state"):
         {
             lanes ${", ".join(f"by_{x} = {int(x == s)}" for x in kind.states)};
@@ -432,7 +425,7 @@ ${product(kind, "advance", "now", place + " = sum;")}\
 % endif
 % if kind.has("current__back"):
         if (begins) {
-            __global const lanes *states = store + (ends ? next : now) * slot + ${kind.states_at};
+            __global const lanes *states = store + (ends ? next : now) * slot;
 ${load(kind, "s", "states")}\
 ${times("current")}\
 % for result, factor in (("i_i", ""), ("g_g", " * change")):

@@ -1,10 +1,11 @@
 """Gradients of copies of a network, side by side on a device: steps forward and back.
 
-The forward run keeps some states. From the last one on, the steps to the next one run again,
-keeping every state, and are then taken back; so on to the start:
+The forward run keeps all states if there is room. Otherwise it keeps the states at the begin of
+stretches, and all states of the last stretch. The derivatives go back through that stretch, then
+the steps of the stretch before run again and keep all states, and so on to the start:
 
-    forward    keep 0 ....... keep 4 ....... keep 8 .... end
-    backward                                 8 > 9 > 10, 10 < 9 < 8
+    forward    keep 0 ....... keep 4 ....... keep 8, 9, 10
+    backward                                 10 < 9 < 8
                               4 > ... > 8,   8 < ... < 4
                0 > ... > 4,   4 < ... < 0
 
@@ -42,7 +43,7 @@ from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.records.records import Record
 from clhines.simulator.refusals import refusal
-from clhines.solver.device import devices, program
+from clhines.solver.device import copies, devices, program
 from clhines.solver.device.arrays import to_device
 from clhines.solver.forest import Forest
 from clhines.solver.plan.plan import real_name
@@ -57,7 +58,12 @@ MEMORY = 8e9  # most bytes on the device
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
 SlotSystem: TypeAlias = tuple[cla.Array, cla.Array, SlotSolve]  # diagonal, changes, its solve
 _SOLVERS: WeakKeyDictionary[Forest, dict[Any, Solver]] = WeakKeyDictionary()
-_CHANGES = "step", "turn", "now", "next"
+_TURN = "step", "turn", "now", "next"
+_CHANGES = {  # arguments of a kernel that differ between launches
+    "take_step": (*_TURN, "system_d", "changes"),
+    "take_back": (*_TURN, "changes"),
+    "take_tangents": _TURN,
+}
 
 
 class DeviceSteps:
@@ -72,6 +78,7 @@ class DeviceSteps:
         records: Sequence[Record],
         steps: int,
         place: tuple[cl.CommandQueue, np.dtype],
+        copies: int,
         directions: Sequence[Direction] = (),
         surrogate: float | None = None,
     ) -> None:
@@ -84,7 +91,7 @@ class DeviceSteps:
         width = _VECTOR_BYTES // self.dtype.itemsize if vectors else 1
         if directions and model.forest.num_cells % width:
             width = 1  # no copies that fill up
-        self.layout = CopyLayout(model, width)
+        self.layout = CopyLayout(model, width, copies)
         self.lanes = self.layout.rows * self.layout.width
         real, self.connections = real_name(self.dtype), EventConnections(model, steps)
         wanted = quantities.parameters(), quantities.by_matrix
@@ -106,12 +113,13 @@ class DeviceSteps:
             directions=self._seeded(),
         )
         self.slot = self.plan.entries * self.layout.rows  # rows of voltages, states and ions
+        self.start = self.plan.start()
         self._sizes = self._launched(1), self._launched(self.spec.tile)
         self.arrays = self._arguments(places)
         self.arrays["surrogate_width"] = self.dtype.type(surrogate or 0)
         self._programs: dict[str, tuple[cl.Program, GradientSpec]] = {}
         self._capped = limits.ptx and real == "double"
-        self._kernels: dict[str, tuple[launches.BoundKernel, list[str]]] = {}
+        self._kernels: dict[str, launches.BoundKernel] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
         """Return each direction's kind, parameter and first seed."""
@@ -162,6 +170,7 @@ class DeviceSteps:
     def _arguments(self, places: np.ndarray) -> dict[str, Any]:
         plan, columns, num = self.plan, self.plan.columns, np.int32
         model, n = self.model, self.layout.nodes
+        on_cpu = devices.is_cpu(self.queue.device)  # whose caches follow the states of neighbours
         column = np.full(plan.entries, -1)
         column[self.recorded] = np.arange(len(self.recorded))
         self.u = self.solver.to_device_order(model.u)
@@ -170,7 +179,7 @@ class DeviceSteps:
             "parent": parent,
             "child": child,
             "sibling": sibling,
-            "order": np.argsort(places[:, 0]),
+            "order": np.arange(n) if on_cpu else np.argsort(places[:, 0]),
             "of_node": plan.of_node.transpose(2, 0, 1),
             "place": places[:, 0] if self.spec.stride else places,
             "column": column,
@@ -192,7 +201,7 @@ class DeviceSteps:
             "dt": self.dtype.type(model.dt),
             "solved_dt": self.dtype.type(model.solved_dt),
             "slot": np.int64(self.slot),
-            **dict.fromkeys(_CHANGES, num(0)),
+            **dict.fromkeys(_TURN, num(0)),
         }
         if self.spec.lanes is not None:
             numbers = self.spec.series_numbers.arguments
@@ -219,27 +228,32 @@ class DeviceSteps:
     def to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
         return to_device(self.queue, values if values.size else np.zeros(1), dtype or self.dtype)
 
+    def room(self, size: int) -> cla.Array:
+        """Return an array with any values."""
+        data = None
+        if copies.lends_all(self.queue.device):  # in large pages, unlike PoCL's own memory
+            values = np.empty(size + _VECTOR_BYTES, self.dtype)
+            first = -values.ctypes.data % _VECTOR_BYTES // self.dtype.itemsize
+            data = copies.lend(self.queue, values[first : first + size], True)
+        return cla.Array(self.queue, size, self.dtype, data=data)
+
     def zeros(self, entries: int) -> cla.Array:
         return cla.zeros(self.queue, max(1, entries) * self.lanes, self.dtype)
 
     # -- launches --------------------------------------------------------------------------------
 
-    def bind(self, names: Sequence[str], more: Mapping[str, Any]) -> None:
-        for name in names:
-            arguments = {**self.arrays, **more}
-            if name not in self._programs:
-                registers = _REGISTERS[name] if self._capped else 0
-                spec = replace(self.spec, kernel=name, registers=registers)
-                self._programs[name] = program.build(self.queue.context, spec), spec
-            bound = launches.bind(*self._programs[name], name, arguments, _CHANGES)
-            self._kernels[name] = bound, [p.name for p in self.spec.parameters(name)]
+    def bind(self, name: str, more: Mapping[str, Any]) -> None:
+        if name not in self._programs:
+            registers = _REGISTERS[name] if self._capped else 0
+            spec = replace(self.spec, kernel=name, registers=registers)
+            self._programs[name] = program.build(self.queue.context, spec), spec
+        arguments, changes = {**self.arrays, **more}, _CHANGES[name]
+        self._kernels[name] = launches.bind(*self._programs[name], name, arguments, changes)
 
-    def launch(self, name: str, step: int, turn: int, now: int, after: int, **arrays: Any) -> None:
-        """Launch a kernel at the begin of a step, with its slots, and arrays that change."""
-        kernel, names = self._kernels[name]
-        for argument, array in arrays.items():
-            kernel[names.index(argument)] = array
-        kernel.change(*map(np.int32, (step, turn, now, after)))
+    def launch(self, name: str, *changes: int | cla.Array) -> None:
+        """Launch a kernel at the begin of a step, with the arguments `_CHANGES` of it."""
+        kernel = self._kernels[name]
+        kernel.change(*changes)
         kernel.launch(self.queue, *self._sizes[name == "take_step"])
 
     def prepared(self, d: cla.Array, x: cla.Array, b: cla.Array | None = None) -> SlotSolve:
@@ -254,13 +268,12 @@ class DeviceSteps:
         """Return room for the rows of all steps, with some numbers per value."""
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
 
-    def recorded_rows(self, on_device: cla.Array, store: cla.Array) -> list[np.ndarray]:
-        """Return the rows of each record from the rows on the device, at the end of a run."""
+    def recorded_rows(self, on_device: cla.Array, last: cla.Array) -> list[np.ndarray]:
+        """Return the rows of each record from the rows and the `last` values on the device."""
         rows = on_device.get(self.queue).reshape(self.steps + 1, -1)
-        start = self.plan.start()[self.recorded]
+        start = self.start[self.recorded]
         rows[0, : start.size] = start.reshape(-1)
-        last = self.steps % 2 * self.slot * self.layout.width  # voltages alternate between slots
-        v = store[last : last + self.layout.nodes * self.lanes].get(self.queue)
+        v = last[: self.layout.nodes * self.lanes].get(self.queue)
         if not (np.isfinite(rows).all() and np.isfinite(v).all()):
             raise InputError(refusal("gradient.run"))
         return [self._of_record(record, rows) for record in self.records]
@@ -295,63 +308,96 @@ class DeviceSteps:
 
 
 class DeviceGradient:
-    """A run of a model on a device from t = 0, and back; as `ReferenceGradient`."""
+    """A run of a model on a device from t = 0, and back; as `ReferenceGradient`.
+
+    Steps come in stretches. The store has the states of one stretch, in a slot for each step.
+    """
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
         self._steps, self._starts = steps, starts
+        self._stretch = stretch = self.keep_every()
+        self._last = max(0, steps.steps - 1) // stretch  # number of the last stretch
+        self._kept = [steps.to_device(steps.start)]  # the begin of each stretch
+        count, size = min(stretch, steps.steps), steps.slot * steps.layout.width
+        self._store = steps.room(max(2, count + 1) * size)
+        self._systems = [self._system() for _ in range(max(1, count))]
+        self._number = -1  # of the stretch in the store
 
     def keep_every(self) -> int:
         """Return the number of steps between two states that are kept.
 
-        It is about the square root of all steps, or less to fit into `MEMORY`, and even.
+        It is the number of all steps if their states fit into `MEMORY`, else about its square root.
         """
         of = self._steps
         size = (of.slot * of.layout.width + 2 * of.size) * of.dtype.itemsize
-        count, room = max(1, of.steps), MEMORY / size
-        for stretch in range(isqrt(count) // 2 * 2 + 2, 0, -2):
+        device = of.queue.device
+        most = min(MEMORY, device.global_mem_size / 4, device.max_mem_alloc_size)
+        count, room = max(1, of.steps), most / size
+        for stretch in (count, *range(isqrt(count) + 1, 0, -1)):
             if stretch + 1 + -(-count // stretch) <= room:
                 return stretch
         raise InputError(
             f"a gradient of {count} steps keeps {2 * isqrt(count) + 1} states of {size:.3g} bytes; "
-            f"expected fewer copies at once, so that they fit into {MEMORY:.3g}"
+            f"expected fewer copies at once, so that they fit into {most:.3g}"
         )
 
     def forward(self) -> list[np.ndarray]:
         """Advance all steps; return the rows of each record."""
-        of, end = self._steps, self._steps.steps
-        self._stretch = stretch = self.keep_every()
-        size = of.slot * of.layout.width
-        self._store = cla.empty(of.queue, max(2, min(stretch, end) + 1) * size, of.dtype)
-        self._kept = [of.to_device(of.plan.start())]
-        self._rows, self._systems = of.new_rows(), [self._system()]
-        ((d, x, solve),) = self._systems
-        of.bind(["take_step"], {**self._arrays, "system_d": d, "changes": x})
-        self._load(0)
-        for step in range(end + 1):
-            of.launch("take_step", step, turn_of(step, end, DELIVERS | NOTES), 0, 0)
-            if step and step % stretch == 0 and step < end:
-                self._kept.append(self._store[:size].copy(of.queue))
+        of = self._steps
+        self._rows = of.new_rows()
+        self._bind("take_step")
+        del self._kept[1:]
+        self._run(0, self._last)
+        return of.recorded_rows(self._rows, self._slot_of(of.steps))
+
+    def _bind(self, name: str, **arrays: cla.Array) -> None:
+        d, x, _ = self._systems[0]
+        usual = {"store": self._store, "rows": self._rows, "system_d": d, "changes": x}
+        self._steps.bind(name, {**usual, **arrays})
+
+    def _run(self, first: int, last: int, more: int = NOTES) -> None:
+        """Advance from the begin of a stretch to the end of another, whose states are kept.
+
+        Steps before the last stretch use two slots in turn.
+        """
+        of, stretch = self._steps, self._stretch
+        begin, kept_from = first * stretch, last * stretch
+        end = min(kept_from + stretch, of.steps)
+        self._number = last
+
+        def slot(step: int) -> int:
+            return step - kept_from if step >= kept_from else (kept_from - step) % 2
+
+        kept, to = self._kept[first], self._slot_of(begin)
+        cl.enqueue_copy(
+            of.queue, to.base_data, kept.base_data, byte_count=kept.nbytes, dst_offset=to.offset
+        )
+        for step in range(begin, end + 1):
+            before = max(step - 1, begin)
+            d, _, solve = self._systems[min(max(step - kept_from, 0), len(self._systems) - 1)]
+            changes = self._systems[max(before - kept_from, 0)][1]
+            # the begin of a stretch has its events
+            turn = turn_of(step - begin, end - begin, more | DELIVERS * (step > begin or not begin))
+            of.launch("take_step", step, turn, slot(before), slot(step), d, changes)
+            if begin < step <= kept_from and step % stretch == 0:
+                self._kept.append(self._slot_of(step).copy(of.queue))
             if step < end:
                 solve()
-        return of.recorded_rows(self._rows, self._store)
+
+    def _slot_of(self, step: int) -> cla.Array:
+        """Return the values at the begin of a step, in the stretch in the store or before it."""
+        size = self._steps.slot * self._steps.layout.width
+        after = step - self._number * self._stretch
+        first = (after if after >= 0 else after % 2) * size
+        return self._store[first : first + size]
 
     def _system(self) -> SlotSystem:
         d, x = self._steps.system(1), self._steps.system(0)
         return d, x, self._steps.prepared(d, x)
 
-    @property
-    def _arrays(self) -> dict[str, cla.Array]:
-        return {"store": self._store, "rows": self._rows}
-
-    def _load(self, number: int) -> None:
-        kept = self._kept[number]
-        cl.enqueue_copy(
-            self._steps.queue, self._store.base_data, kept.base_data, byte_count=kept.nbytes
-        )
-
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the derivatives by all variables, given the derivatives by the rows."""
-        of, stretch, spec = self._steps, self._stretch, self._steps.spec
+        of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))
         names = ["by_right", "by_conductance"] if spec.matrix else []
@@ -362,36 +408,22 @@ class DeviceGradient:
             found["by_weight"] = of.to_device(np.zeros(len(of.connections.weight)))
             slots = of.model.connections.max_delay + 1 if spec.surrogate else 0
             found["by_sum"] = of.to_device(np.zeros(slots * int(of.connections.first[-1])))
-        while len(self._systems) < min(stretch, of.steps):
-            self._systems.append(self._system())
-        d, x, _ = self._systems[0]
-        more = {**self._arrays, "system_d": d, "changes": x}
-        of.bind(["take_step"], more)
-        of.bind(["take_back"], {**more, **found, "rows": by_rows_on_device})
+        self._bind("take_step")
+        self._bind("take_back", **{**found, "rows": by_rows_on_device})
         self._solve_back = [of.prepared(d, of.arrays["solution"]) for d, _, _ in self._systems]
-        end = of.steps
-        for number in reversed(range(len(self._kept))):
-            begin = number * stretch
-            self._load(number)
-            self._stretch_back(begin, end - begin)
-            end = begin
+        for number in reversed(range(self._last + 1)):
+            if number != self._number:
+                self._run(number, number, 0)
+            self._stretch_back(number * self._stretch)
         return self._adjoint(found, by_rows[0])
 
-    def _stretch_back(self, begin: int, count: int) -> None:
-        """Run some steps again, keep all states, and take the steps back."""
+    def _stretch_back(self, begin: int) -> None:
+        """Take back the steps whose states are in the store."""
         of, systems = self._steps, self._systems
-        for k in range(count + 1):
-            before = max(k - 1, 0)
-            arrays = {"changes": systems[before][1]}
-            if k < count:
-                arrays["system_d"] = systems[k][0]
-            delivers = DELIVERS if k or not begin else 0  # a kept state has its step's events
-            of.launch("take_step", begin + k, turn_of(k, count, delivers), before, k, **arrays)
-            if k < count:
-                systems[k][2]()
+        count = min(self._stretch, of.steps - begin)
         for k in reversed(range(count + 1)):
             before, changes = max(k - 1, 0), systems[min(k, count - 1)][1]
-            of.launch("take_back", begin + k, turn_of(k, count), k, before, changes=changes)
+            of.launch("take_back", begin + k, turn_of(k, count), k, before, changes)
             if k:
                 self._solve_back[k - 1]()
 
@@ -399,23 +431,21 @@ class DeviceGradient:
         """Return the derivatives at the start, and take them back through it."""
         of, adjoint = self._steps, Adjoint(self._steps.host)
         layout, plan, model = of.layout, of.plan, of.model
-        slopes = found["slopes"]
-        wanted = slopes if self._starts else slopes[: layout.nodes * of.lanes]
-        by_entry = wanted.get(of.queue).reshape(-1, of.lanes)
-        here = of.recorded < len(by_entry)
-        by_entry[of.recorded[here]] += by_first_row[: len(of.recorded)][here]
-        adjoint.v = layout.unpacked(by_entry[: layout.nodes])
-        for kind, of_kind in zip(of.spec.kinds, adjoint.states, strict=True):
-            for number, name in enumerate(kind.states if self._starts else ()):
-                first = kind.first_state + number * kind.count
-                of_kind[name][:] = layout.unpacked(by_entry[first : first + kind.count])
-        for ion in of.spec.ions if self._starts else ():
-            for name, first in zip(ion.names, ion.first, strict=True):
-                adjoint.ions[name][:] = layout.unpacked(by_entry[first : first + layout.nodes])
-        by_value = found["by_values"].get(of.queue).reshape(-1, of.lanes)
-        for k, name, first in plan.by:
-            count = model.kinds[k].count // layout.count
-            adjoint.parameters[k][name][:] = layout.unpacked(by_value[first : first + count])
+        by_values = found["by_values"].get(of.queue).reshape(-1, of.lanes)
+        for k, kind in enumerate(of.spec.kinds):
+            for number, name in enumerate(kind.by):
+                slopes = by_values[plan.first_value[k] + number]
+                adjoint.parameters[k][name][:] = layout.unpacked(slopes)
+        if self._starts:
+            by_entry = found["slopes"].get(of.queue).reshape(-1, of.lanes)
+            by_entry[of.recorded] += by_first_row[: len(of.recorded)]
+            adjoint.v = layout.unpacked(by_entry[: layout.nodes])
+            for first, of_kind in zip(plan.first, adjoint.states, strict=True):
+                for number, values in enumerate(of_kind.values()):
+                    values[:] = layout.unpacked(by_entry[first + number])
+            for ion in of.spec.ions:
+                for name, begin in zip(ion.names, ion.first, strict=True):
+                    adjoint.ions[name][:] = layout.unpacked(by_entry[begin : begin + layout.nodes])
         if of.spec.matrix:
             matrix = {k: layout.unpacked(a.get(of.queue)) for k, a in found.items() if k in _MATRIX}
             zeros = np.zeros(len(adjoint.v))

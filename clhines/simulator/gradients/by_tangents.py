@@ -25,14 +25,14 @@ class TangentGradient:
     def forward(self) -> list[np.ndarray]:
         """Advance all steps; return the rows of each record."""
         run, count, end = self._steps, len(self._steps.directions), self._steps.steps
-        start, rows = run.plan.start(), run.new_rows()
+        start, rows = run.start, run.new_rows()
         store = run.to_device(np.concatenate([start, start]))
         self._by_numbers = run.new_rows(count)
         d, x = run.system(1), run.system(0)
         size = (count, len(run.solver.plan.gather))
         by_x, right = (cla.zeros(run.queue, size, run.dtype) for _ in range(2))
         masks = [self._mask(k, instances) for k, _, instances in run.directions]
-        run.bind(["take_step"], {"store": store, "rows": rows, "system_d": d, "changes": x})
+        run.bind("take_step", {"store": store, "rows": rows, "system_d": d, "changes": x})
         more = {
             "store": store,
             "rows": self._by_numbers,
@@ -44,17 +44,17 @@ class TangentGradient:
             "num_entries": np.int32(run.plan.entries),
             "size": np.int64(size[1]),
         }
-        run.bind(["take_tangents"], more)
+        run.bind("take_tangents", more)
         solve, solve_tangents = run.prepared(d, x), run.prepared(d, by_x, right)
         for step in range(end + 1):
             turn, slots = turn_of(step, end, NOTES), (max(step - 1, 0) % 2, step % 2)
-            run.launch("take_step", step, turn, *slots)
+            run.launch("take_step", step, turn, *slots, d, x)
             if step < end:
                 solve()
             run.launch("take_tangents", step, turn, *slots)
             if step < end:
                 solve_tangents()
-        return run.recorded_rows(rows, store)
+        return run.recorded_rows(rows, store[end % 2 * start.size :])
 
     def _mask(self, k: int, instances: np.ndarray) -> np.ndarray:
         mask = np.zeros(self._steps.model.kinds[k].count)

@@ -79,9 +79,9 @@ class RunGradient:
         check_records(records)
         check_model(quantities.model, surrogate)
         self._why = "no device" if place is None else unsupported(quantities.model, records, steps)
-        copies = CopyLayout(quantities.model, 1).count
+        self._copies = 0 if self._why else CopyLayout(quantities.model, 1).count
         plain = not self._why and goes_forward(quantities.model, records)
-        directions = quantities.directions(copies) if plain else []
+        directions = quantities.directions(self._copies) if plain else []
         if as_choice("mode", mode, MODES) == "forward" and not directions:
             why = self._why or "events, ions, or more than parameters that only steps read"
             raise InputError(f"mode is 'forward'; expected 'reverse' ({why})")
@@ -100,7 +100,7 @@ class RunGradient:
         _log.info("a gradient is computed: %s", self.how)
         if place is None or self._why:
             return ReferenceGradient(quantities.model, records, steps, self._surrogate)
-        options = self._directions, self._surrogate
+        options = self._copies, self._directions, self._surrogate
         device_steps = DeviceSteps(quantities, records, steps, place, *options)
         if self._directions:
             return TangentGradient(device_steps)

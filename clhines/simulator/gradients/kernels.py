@@ -90,16 +90,15 @@ class GradientKind:
     count: int
     crowded: bool
     first_target: int  # index of its first target; -1: it receives no events
-    recorded: tuple[tuple[str, int], ...]  # states, and the entries before each
+    recorded: tuple[str, ...]  # states in records
     ions: frozenset[str]  # ion variables that are part of the state
     late_ions: frozenset[str]  # members of `ions` that an earlier kind sets in ``advance``
     per_area: CopyColumn | None  # factor of an ion current to a density; None: it is one
     states: tuple[str, ...]
-    first_state: int  # entries before its own states
     columns: tuple[tuple[str, CopyColumn], ...]  # of parameters and ion variables
     factor_column: CopyColumn
     tables: tuple[tuple[str, int], ...]  # names and begins
-    by: tuple[tuple[str, int], ...]  # first entry of the derivatives by each parameter
+    by: tuple[str, ...]  # parameters that derivatives are taken by
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # function and arguments
     series: bool  # functions take the numbers of their series
 
@@ -107,9 +106,9 @@ class GradientKind:
     def num_states(self) -> int:
         return len(self.states)
 
-    @property
-    def states_at(self) -> str:
-        return f"{self.first_state}u * num_rows"
+    def entry(self, state: str) -> str:
+        """Return the index of a state among the entries of a slot."""
+        return f"first + {self.states.index(state)}"
 
     @property
     def factor(self) -> str:
@@ -140,10 +139,16 @@ class GradientKind:
     @property
     def each(self) -> str:
         """Begin of the loop over its instances `j` at a node."""
-        first, end = f"here[{2 * self.number}]", f"here[{2 * self.number + 1}]"
+        begin, end, first, value = (f"here[{4 * self.number + k}]" for k in range(4))
+        loop = f"if ({begin} < {end}) {{\n        const int j = {begin};"
         if self.crowded:
-            return f"for (int j = {first}; j < {end}; j++) {{"
-        return f"if ({first} < {end}) {{\n        const int j = {first};"
+            loop = f"for (int j = {begin}; j < {end}; j++) {{"
+            first += f" + (j - {begin}) * {len(self.states)}"
+            value += f" + (j - {begin}) * {len(self.by)}"
+        return (
+            f"{loop}\n        const uint first = {first}, e = first * num_rows + q;\n"
+            f"        const uint value = ({value}) * num_rows + q;"
+        )
 
     def has(self, block: str) -> bool:
         return any(name == block for name, _, _ in self.blocks)
@@ -159,10 +164,10 @@ class GradientKind:
     @property
     def parameters(self) -> list[tuple[str, str]]:
         """Parameters with derivatives, and the place of the derivative of each."""
-        return [(name, f"by_values[e + {begin}u * num_rows]") for name, begin in self.by]
+        return [(n, f"by_values[value + {k}u * num_rows]") for k, n in enumerate(self.by)]
 
     def state(self, owner: str, name: str) -> str:
-        return f"{owner}[e + {self.states.index(name) * self.count}u * num_rows]"
+        return f"{owner}[e + {self.states.index(name)}u * num_rows]"
 
     def _input(self, a: Argument) -> str:
         if a.role in ("v", "dt"):
@@ -228,7 +233,7 @@ class GradientKind:
         """Return statements that add the results of a derivative to ``by_NAME``."""
         by = {("state", s): f"by_{s}" for s in self.states}
         by |= {("ion", n): f"by_ion_{n}" for n in self.ions} | {("v", "v"): "by_v"}
-        by |= {("parameter", n): f"of_{n}" for n, _ in self.by}
+        by |= {("parameter", n): f"of_{n}" for n in self.by}
         replaced = [("state", s) for s in self.written(block, "state")]
         if block == "advance":
             replaced += [("ion", n) for n in self.written(block, "ion")]
@@ -332,9 +337,9 @@ class GradientSpec(TemplateSpec):
         """
         return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
 
-    def row(self, first: int, index: str) -> str:
+    def row(self, entry: str) -> str:
         """Return the recorded value of an entry with a column."""
-        return f"rows[((size_t)step * num_columns + column[{first} + {index}]) * num_rows + q]"
+        return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
         """Return index, parameter and first seed of a kind's directions."""

@@ -136,9 +136,9 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 class CopyLayout:
     """Copies of a network, `count` in `rows` with `width` copies each; the last is repeated."""
 
-    def __init__(self, model: Model, width: int) -> None:
+    def __init__(self, model: Model, width: int, count: int = 0) -> None:
         self.model, cells = model, model.forest.num_cells
-        self.count = cells if cells > 1 and self._are_copies(cells) else 1
+        self.count = count or (cells if cells > 1 and self._are_copies(cells) else 1)
         self.width = width if self.count >= width else 1
         self.rows = -(-self.count // self.width)
         self.nodes = model.forest.num_nodes // self.count
@@ -201,8 +201,9 @@ class CopyColumns:
 class GradientPlan:
     """Entries in a slot and for derivatives, constant values, and the spec.
 
-    A slot has `entries` for voltages, states and ions. Derivatives by the `wanted` parameters, by
-    number of the kind, begin at the entries in `by`; there are `num_values`.
+    A slot has `entries` for voltages, ions and states; the states of an instance begin at the entry
+    in `first`, by kind. There are `num_values` derivatives by the `wanted` parameters of each kind;
+    those of an instance begin at the entry in `first_value`.
     """
 
     def __init__(
@@ -222,20 +223,23 @@ class GradientPlan:
         self._lanes = lanes
         self.columns = CopyColumns(layout)
         of_matrix = tuple((name, self.columns.add(getattr(model, name))) for name in MATRIX)
-        self._tables, self.by = list[np.ndarray](), list[tuple[int, str, int]]()
-        self.of_node = np.zeros((max(1, len(model.kinds)), 2, layout.nodes), np.int32)
-        self.entries, self.num_values = layout.nodes, 0
+        self._tables = list[np.ndarray]()
+        self.of_node = np.zeros((max(1, len(model.kinds)), 4, layout.nodes), np.int32)
         self.ions = changing_ions(model, records)
+        names = [
+            {*wanted.get(k, ()), *[CAPACITANCE] * (matrix and CAPACITANCE in program.built_in)}
+            for k, program in enumerate(kind.mechanism.program for kind in model.kinds)
+        ]
+        states = [len(kind.mechanism.program.states) for kind in model.kinds]
+        self.first, self.entries = self._placed(states, layout.nodes * (1 + 4 * len(self.ions)))
+        self.first_value, self.num_values = self._placed([len(by) for by in names], 0)
         self._set = set[str]()  # ion variables that an earlier kind sets
         kinds, texts = list[GradientKind](), list[str]()
         for k, kind in enumerate(model.kinds):
-            names = {*wanted.get(k, ())}
-            if matrix and CAPACITANCE in kind.mechanism.program.built_in:
-                names.add(CAPACITANCE)
-            planned, text = self._planned(k, kind, names, real)
+            planned, text = self._planned(k, kind, names[k], real)
             kinds.append(planned)
             texts.append(text)
-        ions = tuple(self._planned_ion(ion) for ion in self.ions)
+        ions = tuple(self._planned_ion(k, ion) for k, ion in enumerate(self.ions))
         of_ions = {r.name for r in records if r.kind == ION}
         firsts = (pair for ion in ions for pair in zip(ion.names, ion.first, strict=True))
         self.spec = GradientSpec(
@@ -259,33 +263,48 @@ class GradientPlan:
             lanes=lanes,
         )
 
+    def _placed(self, each: Sequence[int], begin: int) -> tuple[list[np.ndarray], int]:
+        """Return each instance's first entry, by kind, and the number of entries.
+
+        An instance of kind k has ``each[k]`` entries, the first of all is `begin`. The entries of a
+        node are side by side: a kernel reads and writes them one after another.
+        """
+        copies, kinds = self.layout.count, self._variables.model.kinds
+        counts = [kind.count // copies for kind in kinds]
+        node = np.concatenate([[], *(k.node[:n] for k, n in zip(kinds, counts, strict=True))])
+        size, order = np.repeat(np.array(each, int), counts), np.argsort(node, kind="stable")
+        first = np.zeros(len(node), int)
+        first[order] = begin + np.cumsum(size[order]) - size[order]
+        return np.split(first, np.cumsum(counts)[:-1]), begin + int(size.sum())
+
     def entry(self, record: Record) -> tuple[np.ndarray, np.ndarray]:
         """Return each record column's entry and copy."""
         if record.kind >= 0:
             kind = self.spec.kinds[record.kind]
-            first, each = kind.first_state + kind.states.index(record.name) * kind.count, kind.count
-        else:
-            each, first = self.layout.nodes, 0
-            if record.kind == ION:
-                first = dict(self.spec.recorded_ions)[record.name]
-        return first + record.index % each, record.index // each
+            entries, state = self.first[record.kind], kind.states.index(record.name)
+            return entries[record.index % kind.count] + state, record.index // kind.count
+        first = dict(self.spec.recorded_ions)[record.name] if record.kind == ION else 0
+        return first + record.index % self.layout.nodes, record.index // self.layout.nodes
 
     def start(self) -> np.ndarray:
         """Return voltages, states and ions at the start, (entries, lanes) float64."""
-        parts = [self.layout.packed(self._variables.v)]
-        for states in self._variables.states:
-            parts += [self.layout.packed(values) for values in states.values()]
-        for ion in self.ions:
-            parts += [self.layout.packed(self._variables.ions[name]) for name in ion.variables]
-        return np.concatenate(parts)
+        layout, variables = self.layout, self._variables
+        start = np.empty((self.entries, layout.rows * layout.width))
+        start[: layout.nodes] = layout.packed(variables.v)
+        for first, states in zip(self.first, variables.states, strict=True):
+            for number, values in enumerate(states.values()):
+                start[first + number] = layout.packed(values)
+        for ion in self.spec.ions:
+            for name, begin in zip(ion.names, ion.first, strict=True):
+                start[begin : begin + layout.nodes] = layout.packed(variables.ions[name])
+        return start
 
-    def _planned_ion(self, ion: IonNodes) -> ChangingIon:
+    def _planned_ion(self, k: int, ion: IonNodes) -> ChangingIon:
         n, model = self.layout.nodes, self._variables.model
         follows = np.zeros(model.forest.num_nodes)
         follows[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         scale = np.array([nernst_scale(model.celsius, ion.valence)])
-        first = self.entries
-        self.entries += 4 * n
+        first = n * (1 + 4 * k)
         return ChangingIon(
             names=ion.variables,
             first=(first, first + n, first + 2 * n, first + 3 * n),
@@ -304,6 +323,9 @@ class GradientPlan:
         node = kind.node[:count]
         self.of_node[k] = np.searchsorted(node, np.arange(self.layout.nodes)[None], "left")
         self.of_node[k, 1] = np.searchsorted(node, np.arange(self.layout.nodes), "right")
+        if count:
+            instance = self.of_node[k, 0].clip(max=count - 1)
+            self.of_node[k, 2:] = self.first[k][instance], self.first_value[k][instance]
         single = [name for name in mechanism.parameters if name in kind.singles]
         changing = frozenset(name for ion in self.ions for name in ion.variables)
         # slopes of tables take places between rows, which functions for lanes do not have
@@ -311,18 +333,12 @@ class GradientPlan:
         how = real, self.layout.width, single, lanes
         text, blocks = functions_of(mechanism, wanted, changing, *how)
         columns = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
-        tables, by = list[tuple[str, int]](), list[tuple[str, int]]()
+        tables = list[tuple[str, int]]()
         for table in mechanism.program.tables:
             rows = self._variables.tables[k][table.name].reshape(-1)
             tables.append((table.name, sum(map(len, self._tables))))
             self._tables.append(rows)
-        for name in sorted(wanted):
-            by.append((name, self.num_values))
-            self.by.append((k, name, self.num_values))
-            self.num_values += count
         states = tuple(q.name for q in mechanism.program.states)
-        firsts = {name: self.entries + count * n for n, name in enumerate(states)}
-        recorded = {r.name: firsts[r.name] for r in self._records if r.kind == k}
         used = {name for ion in mechanism.program.ions for name in (*ion.reads, *ion.writes)}
         per_area = None
         if mechanism.kind == "point" and changing & used:
@@ -333,20 +349,18 @@ class GradientPlan:
             count=count,
             crowded=len({*node.tolist()}) < count,
             first_target=self._connections.first_of(k),
-            recorded=tuple(recorded.items()),
+            recorded=tuple(dict.fromkeys(r.name for r in self._records if r.kind == k)),
             ions=changing,
             late_ions=frozenset(self._set),
             per_area=per_area,
             states=states,
-            first_state=self.entries,
             columns=tuple(columns.items()),
             factor_column=self.columns.add(kind.factor),
             tables=tuple(tables),
-            by=tuple(by),
+            by=tuple(sorted(wanted)),
             blocks=tuple(blocks),
             series=lanes is not None,
         )
-        self.entries += count * len(states)
         self._set |= {*ions_set(kind)}
         return planned, text
 
