@@ -435,7 +435,7 @@ class DeviceGradient:
         for k, kind in enumerate(of.spec.kinds):
             for number, name in enumerate(kind.by):
                 slopes = by_values[plan.first_value[k] + number]
-                adjoint.parameters[k][name][:] = layout.unpacked(slopes)
+                adjoint.parameters[k][name] = layout.unpacked(slopes)
         if self._starts:
             by_entry = found["slopes"].get(of.queue).reshape(-1, of.lanes)
             by_entry[of.recorded] += by_first_row[: len(of.recorded)]

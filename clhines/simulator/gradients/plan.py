@@ -158,16 +158,16 @@ class CopyLayout:
         return bool(alike)
 
     def packed(self, values: np.ndarray) -> np.ndarray:
-        """Return values by entry, copies side by side, (entries, rows * width)."""
+        """Return values by entry, copies side by side, (entries, rows * width); maybe a view."""
         by_copy = np.asarray(values).reshape(self.count, -1)
         if self.count < self.rows * self.width:
             by_copy = by_copy[np.arange(self.rows * self.width).clip(max=self.count - 1)]
-        return np.ascontiguousarray(by_copy.T)
+        return by_copy.T
 
     def unpacked(self, values: np.ndarray) -> np.ndarray:
-        """Return values of all copies, one copy after another."""
+        """Return values of all copies, one copy after another, as float64."""
         by_entry = values.reshape(-1, self.rows * self.width)[:, : self.count]
-        return np.ascontiguousarray(by_entry.T).reshape(-1).astype(np.float64)
+        return np.ascontiguousarray(by_entry.T, np.float64).reshape(-1)
 
 
 class CopyColumns:
