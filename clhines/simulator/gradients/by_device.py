@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 import pyopencl as cl
@@ -57,6 +57,8 @@ _SECTOR = 32  # bytes per memory access of a GPU
 MEMORY = 8e9  # most bytes on the device
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
 SlotSystem: TypeAlias = tuple[cla.Array, cla.Array, SlotSolve]  # diagonal, changes, its solve
+KEPT = 1e9  # most bytes that stay for the next gradient of the same cells, on a CPU
+_ROOM: WeakKeyDictionary[Forest, np.ndarray] = WeakKeyDictionary()
 _SOLVERS: WeakKeyDictionary[Forest, dict[Any, Solver]] = WeakKeyDictionary()
 _TURN = "step", "turn", "now", "next"
 _CHANGES = {  # arguments of a kernel that differ between launches
@@ -196,8 +198,8 @@ class DeviceSteps:
             "num_columns": num(len(self.recorded)),
             **{name: self.to_device(values, num) for name, values in tables.items()},
             **{name: self.to_device(values) for name, values in reals.items()},
-            "system_b": self.system(0),
-            "solution": self.system(0),
+            "system_b": self.systems(0)[0],
+            "solution": self.systems(0)[0],
             "dt": self.dtype.type(model.dt),
             "solved_dt": self.dtype.type(model.solved_dt),
             "slot": np.int64(self.slot),
@@ -217,24 +219,34 @@ class DeviceSteps:
                 found[name] = self.to_device(values, dtype or values.dtype) if is_array else values
         return found
 
-    def system(self, value: float) -> cla.Array:
-        """Return an array of `value` in the solver's order, with room for the filling lanes."""
-        size = self.size * self.dtype.itemsize
-        buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, size)
-        cl.enqueue_fill_buffer(self.queue, buffer, self.dtype.type(value), 0, size)
+    def systems(self, value: float, count: int = 1) -> list[cla.Array]:
+        """Return arrays of `value` in the solver's order, with room for the filling lanes."""
+        size, align = self.size * self.dtype.itemsize, self.queue.device.mem_base_addr_align // 8
+        each = -(-size // align) * align
+        whole = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, count * each)
+        cl.enqueue_fill_buffer(self.queue, whole, self.dtype.type(value), 0, count * each)
         shape = len(self.solver.plan.gather)
-        return cla.Array(self.queue, shape, self.dtype, data=buffer)
+        parts = (whole.get_sub_region(k * each, size) for k in range(count))
+        return [cla.Array(self.queue, shape, self.dtype, data=part) for part in parts]
 
     def to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
         return to_device(self.queue, values if values.size else np.zeros(1), dtype or self.dtype)
 
-    def room(self, size: int) -> cla.Array:
-        """Return an array with any values."""
-        data = None
-        if copies.lends_all(self.queue.device):  # in large pages, unlike PoCL's own memory
-            values = np.empty(size + _VECTOR_BYTES, self.dtype)
-            first = -values.ctypes.data % _VECTOR_BYTES // self.dtype.itemsize
-            data = copies.lend(self.queue, values[first : first + size], True)
+    def room(self, size: int, owner: object) -> cla.Array:
+        """Return an array with any values, for as long as its `owner` lives.
+
+        On a CPU it is in NumPy's memory, which has large pages. The next gradient uses this memory
+        again, as clearing new memory takes longer than a step.
+        """
+        if not copies.lends_all(self.queue.device):
+            return cla.Array(self.queue, size, self.dtype)
+        count, memory = size * self.dtype.itemsize, _ROOM.pop(self.model.forest, np.empty(0))
+        if memory.nbytes < count + _VECTOR_BYTES:
+            memory = np.empty(count + _VECTOR_BYTES, np.uint8)
+        finalize(owner, _keep, self.queue, self.model.forest, memory).atexit = False
+        first = -memory.ctypes.data % _VECTOR_BYTES
+        values = memory[first : first + count].view(self.dtype)
+        data = copies.lend(self.queue, values, True)
         return cla.Array(self.queue, size, self.dtype, data=data)
 
     def zeros(self, entries: int) -> cla.Array:
@@ -319,22 +331,24 @@ class DeviceGradient:
         self._last = max(0, steps.steps - 1) // stretch  # number of the last stretch
         self._kept = [steps.to_device(steps.start)]  # the begin of each stretch
         count, size = min(stretch, steps.steps), steps.slot * steps.layout.width
-        self._store = steps.room(max(2, count + 1) * size)
-        self._systems = [self._system() for _ in range(max(1, count))]
+        self._store = steps.room(max(2, count + 1) * size, self)
+        systems = zip(*(steps.systems(value, max(1, count)) for value in (1, 0)), strict=True)
+        self._systems = [(d, x, steps.prepared(d, x)) for d, x in systems]
         self._number = -1  # of the stretch in the store
 
     def keep_every(self) -> int:
         """Return the number of steps between two states that are kept.
 
-        It is the number of all steps if their states fit into `MEMORY`, else about its square root.
+        It is the number of all steps if their states fit into memory, else about its square root.
         """
         of = self._steps
         size = (of.slot * of.layout.width + 2 * of.size) * of.dtype.itemsize
-        device = of.queue.device
+        count, device = max(1, of.steps), of.queue.device
         most = min(MEMORY, device.global_mem_size / 4, device.max_mem_alloc_size)
-        count, room = max(1, of.steps), most / size
-        for stretch in (count, *range(isqrt(count) + 1, 0, -1)):
-            if stretch + 1 + -(-count // stretch) <= room:
+        if (count + 2) * size <= (min(most, KEPT) if devices.is_cpu(device) else most):
+            return count
+        for stretch in range(isqrt(count) + 1, 0, -1):
+            if stretch + 1 + -(-count // stretch) <= most / size:
                 return stretch
         raise InputError(
             f"a gradient of {count} steps keeps {2 * isqrt(count) + 1} states of {size:.3g} bytes; "
@@ -390,10 +404,6 @@ class DeviceGradient:
         after = step - self._number * self._stretch
         first = (after if after >= 0 else after % 2) * size
         return self._store[first : first + size]
-
-    def _system(self) -> SlotSystem:
-        d, x = self._steps.system(1), self._steps.system(0)
-        return d, x, self._steps.prepared(d, x)
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the derivatives by all variables, given the derivatives by the rows."""
@@ -469,6 +479,13 @@ class DeviceGradient:
             adjoint.take_back(of.host.start_entries)
         adjoint.finish()
         return adjoint
+
+
+def _keep(queue: cl.CommandQueue, forest: Forest, memory: np.ndarray) -> None:
+    """Keep memory that kernels in a queue have used."""
+    queue.finish()
+    if memory.nbytes <= KEPT:
+        _ROOM[forest] = memory
 
 
 def _solver(forest: Forest, dtype: np.dtype, queue: cl.CommandQueue) -> Solver:

@@ -28,7 +28,7 @@ class TangentGradient:
         start, rows = run.start, run.new_rows()
         store = run.to_device(np.concatenate([start, start]))
         self._by_numbers = run.new_rows(count)
-        d, x = run.system(1), run.system(0)
+        [d], [x] = run.systems(1), run.systems(0)
         size = (count, len(run.solver.plan.gather))
         by_x, right = (cla.zeros(run.queue, size, run.dtype) for _ in range(2))
         masks = [self._mask(k, instances) for k, _, instances in run.directions]
