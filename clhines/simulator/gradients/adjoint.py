@@ -264,9 +264,11 @@ def by_constant(
     adjoint, function = back
     seeds = {"i": -factor * matrix["constant_b"][nodes]}
     seeds["g"] = factor * (matrix["constant_d"] + matrix["constant_g"])[nodes]
-    values = {name: np.broadcast_to(np.float64(x), len(nodes)) for name, x in parameters.items()}
-    zero = {"v": np.zeros(len(nodes)), "t": 0.0, "dt": np.float64(model.dt)}
-    inputs = [values[a.name] if a.role == "parameter" else zero[a.role] for a in adjoint.inputs]
+    zero = {"v": np.float64(0), "t": 0.0, "dt": np.float64(model.dt)}
+    inputs = [
+        np.float64(parameters[a.name]) if a.role == "parameter" else zero[a.role]
+        for a in adjoint.inputs
+    ]
     with np.errstate(all="ignore"):
         slopes = function(*inputs, *(seeds[a.role] for a in adjoint.seeded))
     return {

@@ -347,13 +347,13 @@ class DeviceGradient:
         most = min(MEMORY, device.global_mem_size / 4, device.max_mem_alloc_size)
         if (count + 2) * size <= (min(most, KEPT) if devices.is_cpu(device) else most):
             return count
-        for stretch in range(isqrt(count) + 1, 0, -1):
-            if stretch + 1 + -(-count // stretch) <= most / size:
-                return stretch
-        raise InputError(
-            f"a gradient of {count} steps keeps {2 * isqrt(count) + 1} states of {size:.3g} bytes; "
-            f"expected fewer copies at once, so that they fit into {most:.3g}"
-        )
+        stretch = isqrt(count - 1) + 1
+        if (2 * stretch + 1) * size > most:
+            raise InputError(
+                f"a gradient of {count} steps keeps {2 * stretch + 1} states of {size:.3g} bytes; "
+                f"expected fewer copies at once, so that they fit into {most:.3g}"
+            )
+        return stretch
 
     def forward(self) -> list[np.ndarray]:
         """Advance all steps; return the rows of each record."""

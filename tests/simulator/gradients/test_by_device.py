@@ -150,7 +150,9 @@ def test_axial_resistivity(fast_queue):
         np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
 
 
-def test_a_run_goes_back_as_often_as_wanted(fast_queue):
+@pytest.mark.parametrize("kept", [20, 6])
+def test_a_run_goes_back_as_often_as_wanted(fast_queue, monkeypatch, kept):
+    monkeypatch.setattr(by_device.DeviceGradient, "keep_every", lambda _: kept)
     net, of = tree(2, False)
     for given in ({"engine": "reference"}, {"queue": fast_queue}):
         with Simulation(net, 0.025, **given) as sim:
@@ -161,6 +163,26 @@ def test_a_run_goes_back_as_often_as_wanted(fast_queue):
         for a, b in zip(first, again, strict=True):
             np.testing.assert_array_equal(a, b)
             assert np.abs(a).max() > 0
+
+
+def test_runs_at_once_have_memory_of_their_own(fast_queue):
+    """A later run uses the memory of a run that has ended."""
+    net, of = tree(2, False)
+    with Simulation(net, 0.025, queue=fast_queue) as sim:
+        sim.record("v", net.soma)
+        found = []
+        for _ in range(2):
+            runs = [sim.vjp(duration, of) for duration in (0.5, 0.3)]
+            rows = [run.forward() for run in runs]
+            found.append([run.backward(of_run) for run, of_run in zip(runs, rows, strict=True)])
+        del runs
+        for duration, slopes in zip((0.5, 0.3), found[1], strict=True):
+            run = sim.vjp(duration, of)
+            for a, b in zip(run.backward(run.forward()), slopes, strict=True):
+                np.testing.assert_array_equal(a, b)
+    for a, b in zip(*found, strict=True):
+        for one, other in zip(a, b, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_single_precision(fast_queue):
@@ -183,11 +205,11 @@ def test_a_little_memory_keeps_fewer_states(fast_queue, monkeypatch):
         return kept[-1]
 
     monkeypatch.setattr(by_device.DeviceGradient, "keep_every", keep_every)
-    for memory, fewest in ((1e9, 6), (8500.0, 2)):
+    for memory, every in ((1e9, 40), (10000.0, 7)):
         monkeypatch.setattr(by_device, "MEMORY", memory)
         found = gradient_of(net, of, 1.0, queue=fast_queue)
         np.testing.assert_allclose(found["v_init"], expected["v_init"], rtol=1e-8, atol=1e-12)
-        assert kept[-1] >= fewest
+        assert kept[-1] == every
     monkeypatch.setattr(by_device, "MEMORY", 1000.0)
     with pytest.raises(InputError, match="expected fewer copies at once"):
         gradient_of(net, of, 1.0, queue=fast_queue)
