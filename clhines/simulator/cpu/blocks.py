@@ -129,7 +129,7 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield for each tile of a block its lanes, and its cells: a row has cells of one shape."""
+    """Yield the width and the cells of each tile; the cells of a row have one shape."""
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -174,7 +174,7 @@ class BlockLayout(layouts.Layout):
 
 @dataclass(frozen=True)
 class GroupPlaces(ArenaPlaces):
-    """OpenCL expressions of values of a mechanism that is advanced `width` instances at a time."""
+    """OpenCL expressions for values of a mechanism; `width` of its instances advance at once."""
 
     width: int
 
@@ -184,7 +184,7 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """A mechanism of which `width` instances at a time are advanced, as vectors, by `wide`."""
+    """A mechanism of which `width` instances advance at once, as a vector, by functions `wide`."""
 
     width: int = 1
     wide: str = ""
@@ -282,7 +282,10 @@ class GroupedKind(KindBlocks):
     def call_group(
         self, block: str, values: CallValues, always: tuple[str, ...], indent: int
     ) -> str:
-        """Return statements that call a block for group q, and sum the ion currents in `always`."""
+        """Return statements that call `block` for the instances of group `q` of a kernel.
+
+        They add up currents of the ions `always` in each call, of other ions only ``if (sums)``.
+        """
         keep = partial(self._keep, block, always)
         return call_wide(
             self,
@@ -294,7 +297,7 @@ class GroupedKind(KindBlocks):
         )
 
     def _where(self, a: Argument) -> str:
-        """Return the expression of the vector in memory that is passed for an argument, or ""."""
+        """Return an expression for an argument's vector in memory, or "" if it has none."""
         w, names = self.width, tuple[str, ...]()
         if self.is_last(a):
             return ""
@@ -414,7 +417,7 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Make the spec of `epochs-cpu` from that of engine `steps`; `network` is all ranks'."""
+        """Make the spec from the one of engine `steps`; `network` is the model of all ranks."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None

@@ -25,7 +25,7 @@ class TimedEvents:
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `chunk` reads."""
+        """Arrays that `chunk` reads: the number of events and, if there are targets, an error."""
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, ending: Ending, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
@@ -56,7 +56,7 @@ class TimedEvents:
 class StepSpikes:
     """Read spikes in whole steps from the list of the `grid`.
 
-    With `split`, ranks exchange spikes and each has its own already.
+    With `split`, ranks have exchanged their spikes during the run, so a chunk has none.
     """
 
     def __init__(self, events: EventList, grid: Grid, split: bool) -> None:
@@ -68,7 +68,7 @@ class StepSpikes:
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `chunk` reads."""
+        """The array that `chunk` reads first: the number of listed spikes."""
         return [self._grid.spikes.count]
 
     def chunk(self, ending: Ending, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:

@@ -17,7 +17,7 @@ from clhines.simulator.refusals import refusal
 
 
 class ReferenceGradient:
-    """A run from t = 0 and back, in NumPy: rows of records, then derivatives by all variables.
+    """Records of a run from t = 0, then the derivatives of a loss of these records, in NumPy.
 
     It stores about as many states as the square root of the number of steps. The steps between two
     states run again, with a trace, when the derivatives come to them.
@@ -54,7 +54,10 @@ class ReferenceGradient:
         return values if record.matrix is None else record.matrix @ values
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives by all variables, given the derivatives by the rows."""
+        """Return the derivatives of a loss with respect to all variables.
+
+        `cotangents` has its derivatives with respect to the rows of each record.
+        """
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
         for begin in reversed([*self._states]):

@@ -167,7 +167,7 @@ class ArenaSpec(TemplateSpec):
     def soon(self) -> str:
         """OpenCL expression of the time until which a step looks for due events.
 
-        With bins, events of a whole bin act together, and it ends near the middle of the step.
+        With bins, all events of a bin act together; a bin ends near the middle of a step.
         """
         return "t_mid + (instant)0.01 * (t_mid - t_begin)" if self.bins else "t_mid"
 
@@ -177,7 +177,10 @@ class ArenaSpec(TemplateSpec):
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
-        """Return the name of the event counter that the target of a connection may read."""
+        """Return an OpenCL expression for the array of event counters that a target reads.
+
+        `word` is an expression for the connection's `SENDING` flags.
+        """
         short = self.sending.read("short", word) if self.bins else word
         return f"{short} ? event_live : event_count"
 
@@ -189,7 +192,7 @@ class ArenaSpec(TemplateSpec):
         return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
 
     def call_vectors(self, kind: KindBlocks, block: str, values: CallValues, indent: int) -> str:
-        """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
+        """Return statements that call a block for instances j to j + n - 1, at nodes ``node``."""
         return VectorCall(kind, block, values).text(self.width, indent)
 
     @property
@@ -202,7 +205,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def summed_kinds(self) -> tuple[KindBlocks, ...]:
-        """Mechanisms that may receive the summed weights of a step's events."""
+        """Mechanisms that receive the sum of the weights of a step's events, not each event."""
         return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
 
     @property

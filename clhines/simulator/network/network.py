@@ -88,10 +88,10 @@ class Network:
     ----------
     num_cells : int
     forest : Forest
-        Nodes keep the numbers of their cables; each tree is rooted at its soma.
+        A tree for each cell, with the soma as the root. Nodes keep the order of the cables.
     soma : (num_cells,) int64
-        Node in the middle of each soma, for detecting spikes: in the first section of a branched
-        soma; without a soma, the first segment at the root (`Cable.soma`).
+        Node of each cell where spikes are detected, the middle of the soma's first section. In a
+        cell without a soma it is the first segment at the root, see `Cable.soma`.
     cables : tuple of Cable
         Cell k has cable ``k % len(cables)``; empty if the network was made from arrays.
     branched_from : Network or None
@@ -478,9 +478,9 @@ class Network:
             Of the pointer.
         to : integer or (count,) integer, or (Group, str, integer or (count,) integer)
             Nodes of any cells; or a group, a variable that its mechanism sets and keeps, and
-            instances of the group.
-            A POINTER that the mechanism writes needs the latter. Mechanisms run in the order of
-            `insert` and `add`: a POINTER reads the value at that time.
+            instances of the group. A POINTER that the mechanism writes must refer to such a
+            variable. Mechanisms run in the order of `insert` and `add`, so a POINTER may read a
+            value before or after the step has set it.
         index : (count,) integer, optional
             Which of the group's instances; default: all.
         """

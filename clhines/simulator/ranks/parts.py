@@ -1,8 +1,8 @@
 """Divide the state, records and results of joined networks among their ranks.
 
 A rank compiles its own network and has its state as arrays of its own model. `RankPart` says where
-each array is in the joined state: at a slice or at indices. Rings of events are an exception: on
-the rank a source of another rank is an empty train with a ring of its own.
+each array is in the joined state: at a slice or at indices. Rings of events are an exception: in a
+rank's model, a source of another rank is a spike train without times, with a ring of its own.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class RankPart:
         return replace(record, kind=kind, index=index, columns=NO_COLUMNS)
 
     def chunk(self, whole: Chunk, values: list[np.ndarray]) -> Chunk:
-        """Return the rank's events and failures in a chunk of the joined run, with its values."""
+        """Return the rank's part of a chunk of the joined run; `values` are its recorded values."""
         number = self._number[whole.spike_cell]
         mine = np.flatnonzero(number >= 0)
         mine = mine[np.lexsort((number[mine], whole.spike_time[mine]))]
@@ -179,7 +179,7 @@ class RankPart:
 
 
 def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the ring buffers of the sources `chosen`, joined; `sizes` are those of all sources."""
+    """Return the ring buffers of the sources `chosen`, joined; `sizes` is for all sources."""
     chosen_rings: np.ndarray = ring[ranges(starts(sizes)[chosen], sizes[chosen])]
     return chosen_rings
 
@@ -189,7 +189,7 @@ def put_all(
 ) -> StateArrays:
     """Put the states of all ranks into the joined state, and return it.
 
-    The state of a rank are its arrays, and its sources with a new event. `before` is the joined
+    `states` has, for each rank, its arrays and its sources with a new event. `before` is the joined
     state before the ranks' steps.
     """
     whole = {key: np.array(values) for key, values in before.items()}

@@ -102,7 +102,10 @@ class UnderWay:
         return len(self._step)
 
     def note(self, chunk: Chunk, model: Model, step: int) -> None:
-        """Add the spikes of a chunk that ends at the beginning of `step`; drop older ones."""
+        """Add the spikes of a chunk that ends when `step` begins.
+
+        Drop all spikes whose events have acted before `step`.
+        """
         if not len(chunk.spike_step) and not len(self._step):
             return
         least = step - 1 - model.connections.max_delay
@@ -111,7 +114,7 @@ class UnderWay:
         self._cell = np.append(self._cell[old], chunk.spike_cell[new:])
 
     def forget(self, step: int) -> None:
-        """Drop all spikes, and treat those before `step` as unknown."""
+        """Drop all spikes: from now on, spikes before `step` are unknown."""
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
 
     def copies(self, sources: np.ndarray) -> UnderWay:

@@ -152,7 +152,7 @@ class Launch:
         factor: str = "",
         natural: bool = False,
     ) -> list[Step]:
-        """Prepare launches for the right-hand sides `rows`; `arrays`: spec's arrays by name."""
+        """Prepare launches for the right-hand sides `rows`; `arrays` are the kernel's, by name."""
         natural = natural and not self.part.source  # reduced systems are always in device order
         bound = self._bound(symmetric, len(rows), factor, natural)
         buffers = [arrays[name].base_data for name in bound.takes]
@@ -226,8 +226,8 @@ class Resident:
     ) -> list[Step]:
         """Prepare the launches of a solve; operands are d, u, (l), b.
 
-        They are in device order, or in natural order if `natural`. With the status `factored` the
-        matrix comes from `make_factors`.
+        They are in device order, or in natural order if `natural`. If `factored` is the status that
+        `make_factors` returned, the first operand has the factors.
         """
         if status is None:
             status = self.status if factored is None else factored
@@ -368,5 +368,5 @@ def _reduced(
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Make `event` the only event of an array: `Array.add_event` would wait if there are ten."""
+    """Make `event` the only event of an array; `Array.add_event` would wait for earlier ones."""
     a.events[:] = [event]

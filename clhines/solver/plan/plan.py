@@ -65,8 +65,8 @@ class Part:
     """One kernel of a plan, for some or all cells, and its launches, usually one.
 
     The launches read the arrays `source` and write the arrays `target`: 0 is the batch, k the k-th
-    set of `Plan.scratch`. `launches` has the kernel's first argument and the number of work-groups
-    of each.
+    set of `Plan.scratch`. `launches` has, for each launch, the kernel's first argument and the
+    number of work-groups.
     """
 
     spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are for a plain solve
@@ -161,10 +161,10 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the launch as part of a larger plan, where its values start at `first_place`.
+        """Return the part for a larger plan, which combines several plans.
 
-        `cells` maps its cells to cells of that plan. `scratch` is the number of sets of scratch
-        arrays before its own there. `KernelSpec` says how tables change.
+        There its values start at `first_place`, its cell k is cell ``cells[k]``, and its set k of
+        scratch arrays is set ``scratch + k``. `KernelSpec` says how tables change.
         """
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():
@@ -182,9 +182,9 @@ class Part:
         return replace(self, tables=tables, source=source, target=target)
 
     def deeper(self) -> Part:
-        """Return this launch for a larger batch, of which this batch is the reduced system.
+        """Return the part for a larger batch, whose reduced system is the part's present batch.
 
-        The launch then reads and writes the next set of scratch arrays.
+        It then reads and writes the next set of scratch arrays.
         """
         target = self.target + 1 if self.target else 0
         spec = replace(self.spec, derived=True)
@@ -336,7 +336,10 @@ def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
 def plan_by_kind(
     forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
 ) -> Plan:
-    """Plan the cells of each class apart (`kind`, (num_cells,)); combine all launches in a plan."""
+    """Plan each class of cells by itself, and combine the plans.
+
+    `kind`, (num_cells,), is the class of each cell.
+    """
     plans = []
     for k in np.unique(kind).tolist():
         cells = np.flatnonzero(kind == k)

@@ -44,7 +44,7 @@ class AdjointBlock:
 
 
 def label(a: Argument) -> str:
-    """Return the name of the seed or adjoint of an argument of a block."""
+    """Return the name of an argument's seed, and of its adjoint, in an `AdjointBlock`."""
     return f"{a.role}_{a.name}"
 
 

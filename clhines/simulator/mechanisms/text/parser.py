@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>\*\*|<=|>=|==|!=|[-+*/^()<>,]))"
 )
-_LEVELS = (  # operators, the loosest first; most operands in a row, and the operands' name
+_LEVELS = (  # loosest first: operators, the most operands in a row, and a name for them
     (("or",), 64, "'or'"),
     (("and",), 64, "'and'"),
     (("<", "<=", ">", ">=", "==", "!="), 64, "comparisons"),
@@ -62,7 +62,7 @@ class ExpressionParser:
         self.tokens.append(("end", "the end", len(source)))
 
     def _take(self, *texts: str) -> str:
-        """Skip the next token and return its text if that is one of `texts`; else return ""."""
+        """If the next token is one of `texts`, skip it and return it; else return ""."""
         _, text, _ = self.tokens[self.place]
         self.place += text in texts
         return text if text in texts else ""
@@ -78,7 +78,7 @@ class ExpressionParser:
         return result
 
     def _within(self, read: Callable[[], Node]) -> Node:
-        """Parse an expression in brackets, or an exponent, by `read`; count the depth."""
+        """Let `read` parse an expression in brackets, or an exponent; limit the nesting."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is too deep; expected at most {MAX_DEPTH}")
@@ -87,7 +87,7 @@ class ExpressionParser:
         return result
 
     def _operands(self, level: int = 0) -> Node:
-        """Parse operands with operators of one of the `_LEVELS` between them."""
+        """Parse operands and the operators between them, which are all of one of the `_LEVELS`."""
         count = 0
         while level == _COMPARISONS and self._take("not"):
             count += 1

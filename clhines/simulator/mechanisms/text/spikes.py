@@ -37,7 +37,10 @@ def check_spike(eq: Equations) -> None:
 
 
 def _constant(eq: Equations, key: str, unit: str) -> str | float:
-    """Return the value of statement `key`: a parameter's name, or a number in `unit`; or 0."""
+    """Return the value of statement `key`: a parameter's name, or a number in `unit`.
+
+    Without such a statement the value is 0.
+    """
     line = eq.spiking.get(key)
     if line is None:
         return 0.0
@@ -62,7 +65,7 @@ def _value(eq: Equations, value: str | float) -> Node:
 
 
 def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
-    """Return whether v is above the threshold, and the states, which are reset if it is."""
+    """Return whether v is above the threshold, and the states `values`, reset if it is."""
     assert eq.spike is not None
     graph, v = eq.graph, eq.graph.symbol("v")
     now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}
@@ -76,7 +79,7 @@ def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node
 
 
 def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return the initial states, which are reset if v is above the threshold."""
+    """Return the initial states `values`; reset them if v is above the threshold."""
     if eq.spike is None:
         return values
     fired, after = _fired(eq, values)
@@ -84,7 +87,10 @@ def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
-    """Return the states after a step, reset if v spikes; `values` holds without a spike."""
+    """Return the states after a step: `values`, which are reset if v is above the threshold.
+
+    Also count the steps for which the spike holds v.
+    """
     if eq.spike is None:
         return values
     graph, one, zero = eq.graph, eq.graph.one, eq.graph.zero
@@ -102,10 +108,11 @@ def held_steps(eq: Equations) -> Node:
 
 
 def current(eq: Equations, i: Node) -> tuple[Node, Node]:
-    """Return the current and its slope for texts with spikes; `i` is the current of the statements.
+    """Return the current and its slope for a text whose statements compute the current `i`.
 
-    While a spike holds v, the current moves v to the reset. Otherwise a negative slope, as of an
-    exponential near the threshold, counts as 0: in a long implicit step v would turn back.
+    While a spike holds v, the current moves v to the reset value. At other times a negative slope
+    counts as 0, as an exponential has near the threshold: with it, v would turn back in a long
+    implicit step.
     """
     graph = eq.graph
     g = graph.slope(i, "v")

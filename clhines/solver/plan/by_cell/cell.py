@@ -258,11 +258,7 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Return the fields of `CellSpec` that depend on the batch as a whole.
-
-    They are the nodes to read ahead, the rows if all cells are equally long, and whether all cells
-    are chains.
-    """
+    """Return the fields `ahead`, `rows` and `chains` of a `CellSpec`, which depend on all cells."""
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # idle lanes have no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())

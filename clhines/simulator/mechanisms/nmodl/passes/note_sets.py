@@ -1,4 +1,4 @@
-"""Note sets: if an event sets v, let outputs record v, the time, and the other variables set."""
+"""If an event sets v, record v, the time, and the other variables that the event sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def note_sets(blocks: FileBlocks) -> FileBlocks:
-    """Let the block ``receive`` set the outputs `SET` and `SET_AT` if it sets v."""
+    """If the block ``receive`` sets v, add outputs for v and for other variables that it sets.
+
+    `SET` makes their names. The output `SET_AT` is the time.
+    """
     body = blocks.bodies.get("receive")
     set_v = [node for role, _, node in body.results if role == "set_v"] if body else []
     if body is None or not set_v:
