@@ -1,13 +1,14 @@
 <%page args="spec"/>\
-// Advance artificial cells over the steps of a launch, before the other cells, which then find all events
-// of artificial cells that are due.
+// Advance artificial cells over all steps of a launch. The other cells advance afterwards, and find all due
+// events of artificial cells.
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms${", in one work-group" if spec.together else ""}
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 typedef ${spec.real} real;
 ${part("simulator/common/arena_functions")}\
 % if spec.together:
-// One work-group. Events due in the step that sends them go to targets of later layers: layer follows layer.
+// One work-group advances the layers one after another, in each step. An event that is due in the step in which
+// it is sent goes to a target in a later layer.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int first = get_local_id(0), stride = get_local_size(0);
@@ -37,7 +38,7 @@ ${part("simulator/common/at_target", 16, kinds=spec.net_kinds)}\
     }
 }
 % else:
-// One work-item per artificial cell; events between these are due after the launch.
+// One work-item per artificial cell. An event from one artificial cell to another is due after the launch.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int n = get_global_id(0);

@@ -6,7 +6,7 @@
 ${part("simulator/common/epoch_title")}\
 % if spec.sites:
 // All lanes advance the states of mechanisms, and store conductance and current in slots. The slots of a node
-// are side by side and are added up in this order, so bits do not depend on which lane has an instance.
+// are side by side and are added up in this order, so results do not depend on which lane has an instance.
 % endif
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/runaway")}\
@@ -31,8 +31,8 @@ ${part("simulator/common/epoch_local")}\
 % endfor
 % endif
 ${part("simulator/common/segment_places", 4)}\
-    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // u between the segment and its parent
-    // the node with an edge to the parent segment's last node, then this last node
+    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // u of the edge to the parent segment
+    // tied: the node next to the parent segment; top_place: place of the parent segment's last node
     const int tied = !used ? NONE : is_leaf ? length - 1 : 0;
     const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
     const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 ## Steps of whole cells with constant factors: mechanisms are only at the roots, other conductances are constant.
 ## A lane keeps its nodes' v in registers; a step only computes b and the roots' pivots. Some lanes of the group advance
-## mechanisms (instances_step.mako) while the others eliminate towards the root. On NVIDIA's GPUs they have a loop of
-## their own, so both loops must have equally many barriers (GATHER, twice a step).
+## mechanisms (instances_step.mako) while the others eliminate towards the root. With `splits` (NVIDIA's GPUs) the lanes
+## of mechanisms have a loop of their own. Both loops must have equally many barriers (GATHER, twice a step).
 <% M, half = spec.segment, spec.secondorder %>\
 ${part("simulator/common/epoch_title")}\
 // f1, f2 and 1 / d are constant during a run; a step only computes b and the root's pivot.
@@ -26,7 +26,7 @@ ${part("simulator/common/epoch_local")}\
     real a${j} = 0${f", v{j} = 0" if half else ""}, e${j} = 0;
 % endfor
 ${part("simulator/common/segment_places", 4)}\
-    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // for the root: the pivot
+    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // tree_inverse of the root: its pivot
     if (is_inner) {
         tree_f1 = tree_factors[3 * (mine.s7 + lane)];
         tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];

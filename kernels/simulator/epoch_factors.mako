@@ -21,7 +21,7 @@ ${part("simulator/common/epoch_local")}\
 % for j in range(M):
     real a${j} = 0;
 % endfor
-    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
+    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // u of the edge to the parent segment
 
         // segments, towards their last nodes
         real sum_d = 0, my_d = 1, my_up = is_leaf ? (real)0 : my_tie;

@@ -27,7 +27,7 @@ __kernel void some_rows(${signature(spec, "some_rows")})
 }
 
 // Membrane current of node j: the sum over neighbours of g * (v of the neighbour - v of j), plus the
-// currents of its electrodes; a row of `clamps` has num_clamps. A work-item has ${spec.tile} rows.
+// currents of its electrodes; a row of `clamps` has num_clamps. A work-item computes ${spec.tile} rows.
 __kernel void membrane(${signature(spec, "membrane")})
 {
     const int j = get_global_id(0), row = get_global_id(1) * ${spec.tile};
@@ -62,11 +62,11 @@ at = "matrix[(long)k * padded + j]"
 weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
 lost = spec.compensated
 %>\
-// Combination j is the sum over k of matrix[k * padded + j] * value k. The terms k are divided into parts,
-// which different work-groups add up, and then add_parts adds these sums.
-// A work-item has ${spec.lanes} combinations of ${spec.tile} rows. A work-group is `across` (a power of two) work-items
-// wide, over combinations, and `deep` high, over rows: so work-items share values, or the matrix. Products are
-// summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums, part by part, row by row.
+// Combination j is the sum over k of matrix[k * padded + j] * value k. The terms k are divided into parts:
+// different work-groups add up different parts, and add_parts adds these sums.
+// A work-item computes ${spec.lanes} combinations of ${spec.tile} rows. A work-group has work-items for `across` (a power of
+// two) columns of combinations, which read the same values, times `deep` rows, which read the same matrix.
+// Products are summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums, part by part, row by row.
 __kernel void combine(${signature(spec, "combine")})
 {
     const int lid = get_local_id(0), deep = get_local_size(0) / across;
@@ -123,7 +123,7 @@ __kernel void extreme(${signature(spec, "extreme")})
     kept[j] = most;
 }
 
-// `kept` has the sums, then their compensation.
+// `kept` has the sums of the rows so far, then the compensations of these sums.
 __kernel void total(${signature(spec, "total")})
 {
     const int j = get_global_id(0);
@@ -134,7 +134,8 @@ __kernel void total(${signature(spec, "total")})
     kept[width + j] = lost;
 }
 
-// `kept` has the last values, `count` the upward crossings so far, `row_of` the rows of the first `room`.
+// Of each column, `kept` has the last value, `count` the number of upward crossings so far, and `row_of` the rows
+// of the first `room` crossings.
 __kernel void crossings(${signature(spec, "crossings")})
 {
     const int j = get_global_id(0);

@@ -1,7 +1,8 @@
 <%page args="spec"/>\
-## Part of arena_between.mako: states diffuse along the cell, in the step before, by the functions of
-## diffusing_rows.mako. A lane per row of a round: first the leaves, last the roots, then back. All cells have the
-## same number of rounds, since all lanes of a work-group wait at a barrier after each.
+## Part of arena_between.mako: states diffuse along the cell. This ends the step before; the first pass (`opens`) has
+## no step before. The functions of diffusing_rows.mako assemble all rows and eliminate leaves, eliminate the other rows
+## in rounds that end with the roots, and compute the states in reverse order. Each lane does some rows of a round. All
+## cells have the same number of rounds, since all lanes of a work-group wait at a barrier after each round.
 <% n = spec.diffusing_rounds %>\
         // phase 7: states, of the step before
         MEET_ALL();   // states have advanced, and volumes are known

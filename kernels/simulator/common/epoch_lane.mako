@@ -14,7 +14,7 @@
 % endif
     const bool present = ${"true" if spec.chip.alone else "unit < UNITS && number < num_units"};
     // s0: start of the values; s1: their number; s2: first lane; s3: ${spec.lane_counts};
-    // s4: rows; s5: rounds; s6: cell; s7: first lane of its tables
+    // s4: first entry in `rows`; s5: number of rounds; s6: cell; s7: first lane of its tables
     const int8 mine = present ? vload8(number, units) : (int8)(0);
 % if spec.by_place:
     const int counts = mine.s3;

@@ -1,9 +1,10 @@
 <%page args="spec"/>\
-## Part of arena_functions.mako: functions for vectors that are played into parameters: the value at a time, and, for
-## each kind, the entries that come before an event.
+## Part of arena_functions.mako: functions that play vectors into parameters, as NEURON's Vector.play: at a time of a
+## step, or, for mechanisms with events, before each event.
 <% e = spec.arena %>\
 % if e.played:
-// Return the value of played vector p at time t; entry `low` is the last one that counts.
+// Return the value of played vector p at time t: of entry `low`, or, if p is continuous, on the line from this
+// entry to the next.
 ${e.static} instant played_value(const int p, const int low, const instant t,
     __global const instant *clock, __global const int *ints, ${e.at})
 {
@@ -17,8 +18,8 @@ ${e.static} instant played_value(const int p, const int low, const instant t,
     return (1 - share) * clock[value + k] + share * clock[value + k + 1];
 }
 
-// Set a parameter to the value of played vector p at time t, the middle or the end of a step. Entries after
-// the middle do not count yet.
+// Set a parameter to the value of played vector p at time t, the middle or the end of a step. The last entry at
+// or before the middle is used, and the next one if p is continuous.
 ${e.static} void play(const int p, const instant middle, const instant t, __global real *mem,
     __global const instant *clock, __global ${"" if e.plays_into_events else "const "}int *ints, ${e.at})
 {
@@ -42,8 +43,9 @@ ${e.static} void play(const int p, const instant middle, const instant t, __glob
 % if kind.plays:
 <% k = kind.number %>\
 
-// Play entries into instance j until `limit`, and before an event with these times `due` and `sent`: NEURON
-// puts an entry into its queue when the entry before comes.
+// Play all entries until `limit` that come before an event to instance j, which was sent at `sent` and is due
+// at `due`. NEURON queues an entry at the time of the previous entry; at equal times, what was queued earlier
+// comes first.
 ${e.static} void play_before_${k}(const int j, const instant limit, const instant due,
     const instant sent, __global real *mem, __global const instant *clock, __global int *ints, ${e.at})
 {

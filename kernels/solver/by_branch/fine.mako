@@ -158,8 +158,7 @@ ${part("solver/common/branch_rows", 16)}\
 //
 % endif
 // A branch adds its children's contributions in the order of the child list, so there are no atomics,
-// and every run rounds in the same way. A cell's status is 0, or 1 + its first bad node in
-// elimination order.
+// and every run rounds in the same way. The status of a cell is 0, or see STATUS in kernel_spec.py.
 ${part("solver/common/precision")}\
 
 #define RHS ${spec.rhs}

@@ -122,13 +122,13 @@ ${indent(capture(back, stored), "    ")}\
 // from the root to the tips.
 // spec: ${spec}
 % if spec.natural:
-// d, u, b and x are in natural order; gather[place] is the node.
+// d, u, b and x are in natural order; gather[place] is the node at a place of the layout.
 % endif
 // layout: node j of lane k of a vector is at block_start + vector_place + (rows - 1 - j) * W + k;
 //         j counts from the root's end. So the backward sweep reads upwards in memory.
 //
-// Rows from `even` on are ragged: lanes with shorter branches wait. `lost` has a slot per branch, in
-// which it leaves its contribution to the parent, and later the solution of its last node. Slots 0 to
+// Rows from `even` on are ragged: lanes with shorter branches wait. `lost` has a slot per branch. The
+// branch puts its contribution to the parent there, and later the solution of its last node. Slots 0 to
 // W - 1 are zeros, for branches without children or parent. Sums follow the child list, so there are
 // no atomics, and every run and batch rounds in the same way.
 ${part("solver/common/precision")}\
@@ -145,7 +145,7 @@ ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 typedef ${spec.real}${width} value;
 typedef ${word}${width} mask;
 typedef int${width} places;
-typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // PoCL would call a function for vload
 typedef mask __attribute__((aligned(sizeof(real)))) loose_mask;
 typedef places __attribute__((aligned(sizeof(int)))) loose_places;
 
@@ -161,7 +161,7 @@ static places indices(__global const int *a, int place)
 {
     return *(__global const loose_places *)(a + place);
 }
-static mask widen(places a)   // convert is a call in PoCL
+static mask widen(places a)   // PoCL would call a function to convert
 {
     return (mask)(${", ".join(f"a{c}" for c in lanes)});
 }
@@ -185,7 +185,7 @@ static value collect(__local const real *lost, places slot)
     slot += (slot & -W) * RHS;
     return (value)(${", ".join(f"lost[slot{c}]" for c in lanes)});
 }
-// builtin functions of compilers
+// a compiler without __has_builtin counts as one without builtin functions
 #ifndef __has_builtin
 #define __has_builtin(name) 0
 #endif
@@ -215,7 +215,7 @@ static void put(__global real *a, long place, value v)
 
 // The hint keeps Intel's CPU runtime from vectorising over work-items: its compiler crashes.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(float4)))
-void solve(${signature(spec)})   // status of a cell: 0, or 1 + its first bad node
+void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel_spec.py
 {
 % if local:
     __local value kept[${spec.capacity // W * 2}];   // f and g of a row side by side

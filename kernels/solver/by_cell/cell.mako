@@ -64,7 +64,7 @@ ${part(f"solver/common/cell_{name}")}\
 ${part("solver/common/precision")}\
 typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
 % if vector > 1:
-typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // PoCL would call a function for vload
 % endif
 
 #define RHS ${spec.rhs}

@@ -87,7 +87,7 @@ static int first_bad(__global const real *d, __global const real *u, __global co
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(${signature(spec)})   // status of a cell: 0, or 1 + its first bad node
+void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel_spec.py
 {
     const int lane = get_local_id(0), chain = get_group_id(0);
     const int nodes = cell_size[chain];

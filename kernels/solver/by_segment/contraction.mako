@@ -37,10 +37,10 @@
 % endif
 % if spec.makes:
 //
-// Only the inverse pivots are written, each at the index of its node.
+// This kernel writes only the inverse pivots, each at the index of its node.
 % elif spec.uses:
 //
-// d has the inverse pivots.
+// d has the inverse pivots of an earlier launch.
 % endif
 ${part("solver/common/precision")}\
 % if not spec.fused:
@@ -65,7 +65,7 @@ ${part("solver/common/pivots")}\
 % endif
 ${part("solver/common/block_copies")}\
 % if spec.eliminates:
-// Find a bad pivot of a segment by eliminating it again; not of an inner segment's last node.
+// Find a bad pivot of a segment by eliminating it again, except for the last node of an inner segment.
 static int find_bad(__global const real *d, __global const real *u, __global const real *l,
 % if spec.natural:
                     __global const int *gather,
@@ -101,8 +101,8 @@ void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel
 % if spec.expands:
     const bool whole = get_group_id(0) >= num_blocks;   // a block of whole cells, not of pieces
 % endif
-    // s0: start; s1: size; s2: first lane; s3: ${spec.lane_counts}; s4: rows; s5: number of rounds;
-    // s6 and s7: first cell and end of cells
+    // s0: start of the block's values; s1: their number; s2: first lane; s3: ${spec.lane_counts};
+    // s4: first entry in `rows`; s5: number of rounds; s6 and s7: first cell and end of cells
     const int8 block = vload8(get_group_id(0), blocks);
 % if spec.copies_bulk:
     // start to copy all values of the block into local memory, before any table is read
@@ -157,7 +157,7 @@ ${part("solver/common/load_chunks")}\
     while (!all);
 % endif
 
-    // 1. segments; the contribution to the parent's ${lost} goes into the mailbox
+    // 1. segments; each puts its contribution to the parent's ${lost} into its mailbox
 % if spec.direct:
     __local real tree[${left * spec.work_group}];
     __local real *lost_d = tree, *lost_b = tree + WORK_GROUP;
