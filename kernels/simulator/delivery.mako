@@ -20,8 +20,8 @@
 % endif
 // Connections are sorted by source, delay and target.
 % if not pulled:
-// marks: two words for the number of entries delivered before, read and written in turn; and 1 + the step
-// in which the list overflowed.
+// marks: two words for the number of entries that earlier launches have delivered: a launch reads one and
+// writes the other. Then 1 + the step in which the list overflowed.
 % endif
 % if not pulled:
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable

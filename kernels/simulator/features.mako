@@ -65,7 +65,7 @@ static void emit(const Segment s, const int number, const int room, const int wi
 % endfor
 }
 
-// Take sample i with the value v, after the value p; is_rest: neither of the next two samples is below v.
+// Take sample i with the value v; sample i - 1 has the value p; is_rest: neither of the next two is below v.
 // Return the number of completed segments.
 static int take(Segment *s, const int i, const real p, const real v, const bool is_rest,
     const real threshold, int number, const int room, const int width, const int j,
@@ -77,7 +77,7 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
         emit(*s, number++, room, width, j, list, list_v);
         *s = opened(up ? ${spec.up} : ${spec.down}, i);
     }
-    if (v > s->top_v) {   // a new top: the samples after the last one are now before it
+    if (v > s->top_v) {   // a new top: the minimum after the old top is before the new one
         if (s->after_v < s->before_v) {
             s->before_v = s->after_v;
             s->before = s->after;
@@ -103,9 +103,9 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
     return number;
 }
 
-// A sample is taken when the next two are known. `before` and `after` have the present segment, then the
-// last three samples. `count` has two numbers: of completed segments, and of all segments that the trace would
-// have if it ended here. Segments beyond `room` are only counted.
+// A sample is taken when the next two are known. `before` and `after` are the state at the begin and the end of
+// the launch: the present segment, then the last three samples. `count` has two numbers: of completed segments,
+// and of all segments that the trace would have if it ended here. Segments beyond `room` are only counted.
 __kernel void segments(${signature(spec, "segments")})
 {
     const int j = get_global_id(0);

@@ -3,7 +3,7 @@
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// Value j goes to at[j] + offset; source[j] is its number in `values`, or values[0] with `single`.
+// Entry at[j] + offset gets values[source[j]], or values[0] with `single`.
 __kernel void spread(${signature(spec, "spread")})
 {
     const int j = get_global_id(0);

@@ -37,7 +37,7 @@ __kernel void invert_places(${signature(spec, "invert_places")})
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
-// For each index in the solver's order: the index of other[node], another node, or -1 for none.
+// Find for each index in the solver's order the index of another node, other[node], or -1 for none.
 __kernel void place_others(${signature(spec, "place_others")})
 {
     const int i = get_global_id(0);
@@ -47,7 +47,8 @@ __kernel void place_others(${signature(spec, "place_others")})
     placed[i] = named < 0 ? -1 : place[node - own + named];
 }
 
-// Find the active node, which has mechanisms, at each index in the solver's order, -1 for none, and its index.
+// Find the active node (with mechanisms) at each index in the solver's order, -1 for none; and the index of each
+// active node.
 __kernel void find_places(${signature(spec, "find_places")})
 {
     const int i = get_global_id(0);

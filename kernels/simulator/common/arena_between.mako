@@ -1,7 +1,7 @@
 <%page args="spec, sections"/>\
-## Part of arena_lists.mako: what precedes a pass over the lists of nodes for some `sections` of a step, see
-## `ListLoop.passes`. After a barrier for all lanes of the cell states diffuse, sums by pointers are added up, or
-## events come.
+## Part of arena_lists.mako: what comes before a pass over the lists of nodes: a barrier for all lanes of the cell; then
+## states diffuse, values that instances add by pointers are summed, or events act in layers. A pass does `sections` of
+## a step, see `ListLoop.passes`.
 <% e = spec.arena %>\
 % if "states" in sections and (spec.reads_nodes or spec.leads):
         MEET_ALL();   // currents have set values that other nodes read

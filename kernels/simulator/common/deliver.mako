@@ -90,7 +90,7 @@ ${e.static} void bin_${k}(
 % endif
 % if e.looks_ahead and not kind.watches:
 
-// Compute when the next event of instance j that has been sent is due.
+// Compute when the next pending event of instance j is due.
 ${e.static} void look_ahead_${k}(
     const int j, __global instant *clock, __global const int *ints, ${e.at})
 {

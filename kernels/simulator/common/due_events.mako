@@ -4,7 +4,7 @@
 % if not e.bins:
 // Return the connection of a target with the earliest due event; -1 for none. Instances of the same
 // launch may send events meanwhile: `event_count` counts the events before the launch, `event_live` all
-// events. The second one is for connections shorter than a step, whose sources belong to earlier launches.
+// events. Connections shorter than a step read `event_live`; their sources belong to earlier launches.
 ${e.static} int earliest_event(const int first, const int end, const instant limit,
                           __global const instant *clock, __global int *ints,
                           ${e.at}, instant *due, instant *sent)
@@ -30,8 +30,8 @@ ${e.static} int earliest_event(const int first, const int end, const instant lim
 % endif
 % if e.looks_ahead:
 
-// Return when the next event of a target that has been sent is due; infinite if there is none. The target
-// is checked then, or when a source has sent more${", which makes it stale" if e.wide else ": in the next launch"}.
+// Return when the next pending event of a target is due; infinite if there is none. The target is checked at
+// this time, or ${"as soon as a source has sent another event" if e.wide else "in the next launch if a source has sent another event"}.
 ${e.static} instant next_event(const int first, const int end, __global const instant *clock,
                          __global const int *ints, ${e.at})
 {

@@ -8,7 +8,7 @@
 // none; `shorts`: some event came by a connection shorter than half a step.
 typedef struct { int connection, number, left, shorts; instant key, due; } binned_;
 
-// Return the number of events of a connection's source that its target may see.
+// Return the number of events of a connection's source that the target may read.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 {
     const int counts = ${e.counts("ints[connection_short + c]")};

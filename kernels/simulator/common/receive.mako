@@ -26,7 +26,8 @@ ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __
 % endif
 % if kind.watches:
 
-// Return the WATCH conditions of instance j as bits, set if the value is above 0; with `arms` also if nearly.
+// Return the WATCH conditions of instance j as bits. A bit is set if the condition's value is above 0, or, with
+// `arms`, above a small negative margin.
 ${e.static} uint above_${k}(const int j, const int a, const int arms, const instant t, const real dt,
                        const real v_now, ${e.v_type}v, __global real *mem,
                        __global int *ints, ${e.at})

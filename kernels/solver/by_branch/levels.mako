@@ -33,8 +33,8 @@
 % if backward:
 // Backward sweep, deepest level first; at level 0 the forward sweep follows at once. A branch
 // adds its children's contributions, and their bad pivots, in the order of the child list, so there
-// are no atomics, and every run rounds in the same way. The status of a cell is 0, or 1 + its first
-// bad node in elimination order.
+// are no atomics, and every run rounds in the same way. The status of a cell is 0, or see STATUS in
+// kernel_spec.py.
 % if padded:
 // Branches are padded to the longest one of their level by identity rows, d = 1 and u = b = 0.
 % endif

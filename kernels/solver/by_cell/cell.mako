@@ -153,7 +153,7 @@ ${sweep(False)}\
 % if spec.reads_next:
     }
 % endif
-    // 0 if all pivots are positive and finite, else 1 + the first bad node of the elimination
+    // status of the cells: 0, or see STATUS in kernel_spec.py
     for (int lane = 0; lane < LANES; ++lane) {
 % if vector > 1:
         bad[lane] = bad[lane] != 0 ? bad[lane] | (${spec.mask})(BAD) : ${"(%s)(0)" % spec.mask if spec.symmetric else "grown[lane]"};

@@ -38,7 +38,7 @@
 % if not spec.symmetric:
             if (!bad && !flags[k] && !grown) continue;
 % endif
-            // the first pivot is taken if none is bad here: vectors may round divisions differently
+            // report the node nearest the root if none is bad here: vectors may round divisions differently
             atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
 % if spec.symmetric:
                        BAD | (lane_rank[v * W + k] + max(bad, 1)));

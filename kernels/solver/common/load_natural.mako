@@ -2,7 +2,7 @@
 ## Part of contraction.mako: copy a block's values in natural order into local memory, in
 ## device order. Defines num_nodes and my_order, which store_natural.mako needs.
 <% sym = spec.symmetric %>\
-    // my_order[k], for value k of the block in natural order: ${"its index there" if spec.of_pieces else spec.order}
+    // my_order[k], for value k of the block in natural order: ${"its index in device order" if spec.of_pieces else spec.order}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
 % if spec.reorders_cells:
     __global const int *base = cell_base + block.s6;   // per cell: natural index of value k, minus k
