@@ -201,10 +201,10 @@ def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
 
 
 def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) -> Run:
-    """Make the run of a rank whose network exchanges events with those of other ranks.
+    """Make the run of a rank whose network exchanges events with the networks of other ranks.
 
-    `joints` say how they are connected. `is_shared`: the ranks of this machine share one device; a
-    GPU then simulates all their cells in one run.
+    `joints` says how the networks are connected. `is_shared`: the ranks of this machine share one
+    device; a GPU then simulates all their cells in one run.
     """
     needs = job.model.needs
     joints.ranks.agree(None)  # if a rank has failed before, all learn it here

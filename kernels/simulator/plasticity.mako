@@ -4,7 +4,8 @@
 // A trace is stored as its value at the last event of its source, postsynaptic cell or connection, and the
 // step of that event; n steps later trace k is multiplied by decay[first_decay[k] + n].
 // Weights are sorted by source, or connection j has its weight at place[j]. They are stored in float64 and, for
-// delivery, as integers in a common unit. A step lists each source at most once, so no two work-items change the same connection.
+// delivery, as integers in a common unit. A step lists each source at most once, so no two work-items change the
+// same connection.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
 

@@ -269,6 +269,6 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return a column of NEURON up to row max(`number`); `address` is that of its pointer."""
+    """Return a column of NEURON up to row max(`number`); `address` has a pointer to it."""
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

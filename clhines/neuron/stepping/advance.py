@@ -82,7 +82,10 @@ def _is_as(name: str, text: str, h: Hoc, symbols: HocSymbols) -> bool:
 
 
 def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
-    """Whether a procedure takes one step (`Plot()`: none) and else calls only methods of Graphs."""
+    """Whether a procedure takes one step, and otherwise calls only methods of Graphs.
+
+    ``Plot()`` must not take a step.
+    """
     taking, steps = {"fadvance", "advance"} - {name}, int(name != "Plot")
     operations = {
         ctypes.cast(memory.symbol(f"_Z{len(n)}{n}v"), ctypes.c_void_p).value: n for n in _WORDS

@@ -73,7 +73,7 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def is_quick(kind: KindBlocks) -> bool:
-    """Whether a mechanism needs no functions but those for lists of nodes: density, no events."""
+    """Whether functions for lists of nodes suffice: for a density mechanism without events."""
     return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 

@@ -62,7 +62,10 @@ class TangentGradient:
         return self._steps.layout.packed(mask)
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives by all variables, given the derivatives by the rows."""
+        """Return the derivatives of a loss with respect to all variables.
+
+        `cotangents` has its derivatives with respect to the rows of each record.
+        """
         run, adjoint = self._steps, Adjoint(self._steps.host)
         by_rows = run.by_rows(cotangents)
         shape = len(by_rows), len(run.directions), *by_rows.shape[1:]

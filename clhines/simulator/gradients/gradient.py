@@ -115,7 +115,10 @@ class RunGradient:
         return self._run.forward()
 
     def backward(self, cotangents: object) -> list[Any]:
-        """Return the derivatives by each quantity, given the derivatives by the rows."""
+        """Return the derivatives of a loss with respect to each quantity.
+
+        `cotangents` has its derivatives with respect to the rows of each record.
+        """
         by_rows = as_cotangents(cotangents, self.shapes)
         return self.quantities.slopes(self._run.backward(by_rows))
 
@@ -128,7 +131,7 @@ class RunGradient:
 
 
 def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
-    """Return a loss and its derivatives by the rows."""
+    """Return a loss and its derivatives with respect to the rows of each record."""
     if not callable(loss):
         raise InputError(f"loss is {shown(loss)}; expected a function of the records")
     result = loss(*(r.copy() for r in rows))

@@ -43,7 +43,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return each played value's active node (see `Layout.owner`), and their order there."""
+    """Return each played value's active node (see `Layout.owner`), and the order by these nodes."""
     at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")

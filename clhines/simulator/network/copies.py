@@ -74,9 +74,10 @@ def changed_copies(
 ) -> Network:
     """Return `count` copies of the network `once`, with other parameters, connections or events.
 
-    `groups` are the groups of one copy: those of `once`, perhaps with other parameters, or parts of
-    them, which have `instances` of them. `streams` are all random streams, because default numbers
-    differ between copies. All connections and events of a copy follow those of the copy before.
+    `groups` are the groups of one copy: the groups of `once`, perhaps with other parameters, or
+    some instances of these groups, whose indices are in `instances`. `streams` are all random
+    streams, because default numbers differ between copies. The connections and events of the copies
+    come one copy after another.
     """
     network = Network(structure_of_copies(inside(once).structure, count), None, branched_from)
     turns = np.arange(count)[:, None]
@@ -107,7 +108,7 @@ def step_of(mechanism: Mechanism, num_nodes: int) -> int:
 class _Copier:
     """Copy everything but cells from the network `once` to `network`, `count` times.
 
-    `groups` are those of `once`, or parts of them with these `instances`.
+    `groups` are the groups of one copy, see `changed_copies`.
     """
 
     once: Network

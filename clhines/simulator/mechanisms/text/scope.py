@@ -53,7 +53,10 @@ class Scope:
         return result
 
     def _missing(self, e: Node, values: Mapping[str, Node]) -> Iterable[str]:
-        """Return the names without a value that an expression needs, each after its own needs."""
+        """Return the names that an expression needs and that `values` lacks.
+
+        The order is that of their computation: a name comes after all names in its definition.
+        """
         order: dict[str, None] = {}
         written = self.eq.written
         stack = [(name, False) for name in sorted(e.free, reverse=True)]

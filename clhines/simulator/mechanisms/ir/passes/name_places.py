@@ -12,7 +12,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
 
 def name_places(roots: Sequence[Node]) -> list[Node]:
-    """Give each place in tables the name ``TABLE__row``, TABLE the first table looked up there."""
+    """Name each place ``TABLE__row`` after the first table that is looked up there."""
     if not roots:
         return []
     graph, named, replaced = roots[0].graph, dict[Node, Node](), dict[Node, Node]()
