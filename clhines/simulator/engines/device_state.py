@@ -94,7 +94,7 @@ class DeviceState:
     # -- parameters ----------------------------------------------------------------------------
 
     def storages(self, k: int, name: str) -> list[Storage]:
-        """Return where a parameter of mechanism `k` is stored; empty if it is constant there."""
+        """Return where the device stores a parameter; empty if it cannot be changed there."""
         if self.waiting is not None:
             return []
         if (k, name) not in self._storages:
