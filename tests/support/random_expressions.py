@@ -7,7 +7,7 @@ overflow in many of them, and branches that are not taken are infinite or NaN.
 import central_differences
 import numpy as np
 
-from clhines import InputError, Mechanism, Network, Simulation
+from clhines import InputError, Mechanism, Network, Simulation, SimulationError
 from clhines.simulator.refusals import id_of
 
 DT, STEPS = 0.025, 20
@@ -137,7 +137,7 @@ def has_run(one, v_init):
     sim, [group] = cells([one], v_init, engine="reference")
     try:
         return np.isfinite(sim.run(DT * STEPS)[0]).all()
-    except InputError:
+    except (InputError, SimulationError):
         sim.reset()
     try:
         sim.gradient(DT * STEPS, loss, ["v_init"])
