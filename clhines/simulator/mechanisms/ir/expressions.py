@@ -364,6 +364,10 @@ class Graph:
             return self.add(parts)
         if op == "pow":
             base, exponent = args
+            if exponent.is_number and exponent.value < 0:  # a higher power of base may overflow
+                inverse = self.local("_inverse", base**-1)
+                power = inverse if node is inverse.args[0] else self.local("_power", node)
+                return exponent * power * self.local("_share", inverse * slopes[0])
             result = exponent * self.power(base, exponent - 1) * slopes[0]
             if slopes[1] is not self.zero:
                 result = result + node * self.call("log", base) * slopes[1]
