@@ -52,8 +52,8 @@ from clhines.solver.solver import Solver
 _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on conditions with vectors of 64
 _GROUP = 128  # work-items
 # per work-item, by kernel: with fewer, more work-items run side by side; with more, fewer spill
-_REGISTERS = {"take_step": 56, "take_back": 80, "take_tangents": 80}
-_SECTOR = 32  # bytes per memory access of a GPU
+_REGISTERS = {"take_step": 56, "take_back": 72, "take_tangents": 80}
+_NEIGHBOURS = 16  # bytes of neighbours side by side in the solver's order, on a GPU
 MEMORY = 8e9  # most bytes on the device
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
 SlotSystem: TypeAlias = tuple[cla.Array, cla.Array, SlotSolve]  # diagonal, changes, its solve
@@ -160,7 +160,7 @@ class DeviceSteps:
             return 1
         if self.layout.rows == 1:
             return 32
-        return 1 if places[0, 1] == places[0, 0] + 1 else _SECTOR // self.dtype.itemsize
+        return 1 if places[0, 1] == places[0, 0] + 1 else _NEIGHBOURS // self.dtype.itemsize
 
     def _stride(self, places: np.ndarray) -> int:
         """Return how far apart all nodes of a copy are from the ones of the next; 0 if not even."""
