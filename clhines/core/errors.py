@@ -321,9 +321,10 @@ def suggest_keywords(home: ModuleType, name: str) -> object:
 
 
 def _suggesting(function: FunctionType) -> FunctionType:
-    parameter_names = [
-        p.name for p in inspect.signature(function).parameters.values() if p.kind in _NAMED
-    ]
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return function  # it accepts any keyword
+    parameter_names = [p.name for p in parameters if p.kind in _NAMED]
     begin = f"{function.__qualname__}() got an unexpected keyword argument '"
 
     @functools.wraps(function)

@@ -8,11 +8,12 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyopencl as cl
 
 from clhines.core.errors import RunInterrupt, SimulationError, say_to_caller
 from clhines.core.progress import bar, showing
 from clhines.core.summary import counted
-from clhines.simulator.engines.run import naming_memory
+from clhines.simulator.engines.run import refuse_memory
 from clhines.simulator.interrupt import InterruptDelay
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.records import Record
@@ -51,20 +52,16 @@ class RunCourse:
 
     def run(self, chunk: int, show: bool) -> Result:
         """Advance to the end in chunks of `chunk` steps; show a progress bar if `show`."""
-        dt, progress, interrupted = self._runner.model.compiled.dt, self._progress, False
-        progress.at_start, ranks = False, self._runner.ranks
-        show = show and self._runner.is_first
-        shown_bar = bar(self._end - self._begin, "ms", show, dt, _COMPILES) or nullcontext()
-        with InterruptDelay(self._runner.is_first) as interrupt:
+        dt, progress = self._runner.model.compiled.dt, self._progress
+        progress.at_start, is_first = False, self._runner.is_first
+        with InterruptDelay(is_first) as interrupt:
             try:
-                with showing(show) if show else nullcontext(), shown_bar as shown:
-                    while progress.step < self._end and not self._failure and not interrupted:
-                        count = min(chunk, self._end - progress.step)
-                        self._advance(count)
-                        # by Ctrl-C on any rank
-                        interrupted = not self._failure and ranks.any(interrupt.pending)
-                        if shown is not None:
-                            self._show(shown, count)
+                if show and is_first:
+                    shown_bar = bar(self._end - self._begin, "ms", show, dt, _COMPILES)
+                    with showing(show), shown_bar or nullcontext() as shown:
+                        interrupted = self._to_end(chunk, interrupt, shown)
+                else:
+                    interrupted = self._to_end(chunk, interrupt, None)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt) or interrupt.pending:
                     raise RunInterrupt(progress.broken, self._result()) from error
@@ -82,12 +79,26 @@ class RunCourse:
             )
         return result
 
+    def _to_end(self, chunk: int, interrupt: InterruptDelay, shown: tqdm | None) -> bool:
+        """Advance chunk after chunk; return whether Ctrl-C on any rank ended this early."""
+        progress, ranks, interrupted = self._progress, self._runner.ranks, False
+        while progress.step < self._end and not self._failure and not interrupted:
+            count = min(chunk, self._end - progress.step)
+            self._advance(count)
+            interrupted = not self._failure and ranks.any(interrupt.pending)
+            if shown is not None:
+                self._show(shown, count)
+        return interrupted
+
     def _advance(self, count: int) -> None:
         """Advance by `count` steps and store results; after an error the state is invalid."""
         runner, progress = self._runner, self._progress
         try:
-            with naming_memory(runner.model.network, count):
+            try:
                 chunk = runner.advance(progress.step, count, self._records, self._cost)
+            except cl.Error as error:
+                refuse_memory(error, runner.model.network, count)
+                raise
             model = runner.model.compiled
             if model.has_sums:
                 progress.under_way.note(chunk, model, progress.step + count)
@@ -97,7 +108,7 @@ class RunCourse:
             raise
         progress.step += count
         self._chunks.append(chunk)
-        if not np.count_nonzero(chunk.failed):
+        if not len(chunk.failed.nonzero()[0]):
             return
         self._failed = int(min(chunk.failed[chunk.failed > 0], default=0))
         if self._failed:
@@ -105,11 +116,6 @@ class RunCourse:
         if self._warns and (chunk.failed < 0).any():
             self._warns = False
             self._warn_of_runaways(chunk.failed)
-
-    @property
-    def _last(self) -> int:
-        """Number of steps that the simulation has completed; a step that failed does not count."""
-        return self._failed - 1 if self._failed else self._progress.step
 
     def _show(self, shown: tqdm, count: int) -> None:
         """Advance the bar; show the speed since the first chunk, during which kernels compile."""
@@ -126,15 +132,16 @@ class RunCourse:
         self._cost["all"] = time.perf_counter() - self._clock
         if runner.ranks.size > 1:
             self._cost["exchange"] = runner.ranks.seconds - self._exchanged
-        network, on_host = runner.model.network, runner.engine_run.engine == "reference"
+        on_host = runner.engine_run.engine == "reference"
+        last = self._failed - 1 if self._failed else self._progress.step  # without a failed step
         return joined_result(
             self._chunks,
             self._records,
             runner.model.compiled.dt,
-            (self._begin, self._last, self._end),
+            (self._begin, last, self._end),
             self._failed > 0,
             self._cost,
-            network.num_cells,
+            runner.model.network.num_cells,
             np.dtype("f8") if on_host else runner.request.dtype,
         )
 

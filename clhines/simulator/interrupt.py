@@ -28,9 +28,11 @@ class InterruptDelay:
 
     def __enter__(self) -> InterruptDelay:
         if _signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            with suppress(ValueError):  # not in the main thread
+            try:
                 _signal.signal(signal.SIGINT, self._note)
                 self._replaced = True
+            except ValueError:  # not in the main thread
+                pass
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -13,6 +13,7 @@ from clhines.simulator.network.groups import Group
 from clhines.simulator.records.columns import Recording, columns_of
 from clhines.simulator.records.records import (
     CROSSED,
+    FEW_BYTES,
     MEMBRANE,
     VOLTAGE,
     Record,
@@ -35,6 +36,10 @@ class Recordings:
         self._records: list[Record] = []
         self.any_computed = False  # whether the host computes a record from rows and parameters
         self.any_beside_v = False  # whether a record is not of a voltage
+        self._any_reduced, self._values_per_step = False, 0
+        queue = runner.request.queue
+        on_gpu = queue is not None and not devices.is_cpu(queue.device)
+        self._memory = queue.device.global_mem_size if queue is not None and on_gpu else 0
 
     def __len__(self) -> int:
         return len(self._records)
@@ -69,6 +74,8 @@ class Recordings:
         self._records.append(record)
         self.any_computed |= record.kind == MEMBRANE or is_current(record, model)
         self.any_beside_v |= record.kind != VOLTAGE
+        self._any_reduced |= bool(record.reduce)
+        self._values_per_step += record.values_per_step
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
@@ -77,21 +84,24 @@ class Recordings:
         HostMemoryError if their rows do not fit into memory.
         """
         runner, model = self._runner, self._runner.model.compiled
-        records = for_run(self._records, begin, steps, model.dt)
+        records = list(self._records)
+        if self._any_reduced:
+            records = for_run(records, begin, steps, model.dt)
+        engine = runner.engine_run
         exchanges = runner.ranks.size > 1 or model.has_sums
-        epoch = runner.run.max_steps if exchanges else 1
-        chunk = runner.engine_run.chunk
-        queue, memory = runner.request.queue, 0
-        if queue is not None and not devices.is_cpu(queue.device):
-            memory = queue.device.global_mem_size
-        return records, chunk_of(records, steps, self._dtype.itemsize, chunk, epoch, memory)
+        epoch = engine.run.max_steps if exchanges else 1
+        step_bytes = self._values_per_step * self._dtype.itemsize
+        if step_bytes * max(steps, epoch) < FEW_BYTES:
+            return records, engine.chunk
+        room = step_bytes, self._dtype.itemsize, self._memory
+        return records, chunk_of(records, steps, engine.chunk, epoch, *room)
 
     def first_values(self, records: list[Record], step: int) -> list[Chunk]:
         """Return a chunk with the records' values at t = 0, before the first step; else none.
 
         Before any run, crossings remember the values from which they start.
         """
-        if step and not any(r.follows for r in records):
+        if step and not (self._any_reduced and any(r.follows for r in records)):
             return []
         values = self._runner.run.now(records, step)
         if step:

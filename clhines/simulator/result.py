@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,8 @@ from clhines.simulator.state.chunk import Chunk
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_VALUES, _SPIKES = attrgetter("values"), attrgetter("spike_step")
 
 
 @unchangeable("an array or attribute of yours: results stay as they are")
@@ -126,7 +129,7 @@ class Result:
                 "record() acts on the runs that follow"
             )
         k = int(record) % count
-        if isinstance(record, Recording) and record.name != self.names[k]:
+        if isinstance(record, Recording) and record.name != self._records[k].label:
             raise InputError(
                 f"result[{shown(record)}]: record {k} of the run is {self.names[k]!r}; expected "
                 "one of the same simulation"
@@ -254,12 +257,13 @@ def joined_result(
     """
     begin, last, end = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
-    values, times = list[np.ndarray](), list[np.ndarray]()
+    values: list[np.ndarray] = []
+    times: list[np.ndarray] = []
     features: dict[int, FeatureValues] = {}
-    for k, record in enumerate(records):
-        blocks: list[np.ndarray] = [chunk.values[k] for chunk in chunks]
-        rows: np.ndarray
-        row_times: np.ndarray
+    rows: np.ndarray
+    row_times: np.ndarray
+    blocks_of = list(zip(*map(_VALUES, chunks), strict=True)) or [()] * len(records)
+    for k, (record, blocks) in enumerate(zip(records, blocks_of, strict=True)):
         if record.windows is not None:
             features[k] = _features(record.windows, blocks, t, record.width, last < end)
             rows, row_times = np.zeros((0, record.width)), np.zeros(0)
@@ -280,9 +284,9 @@ def joined_result(
 
 def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray]:
     """Return times, ms, and sources of spikes in the steps before `end`, sorted by time."""
-    chunks = [chunk for chunk in chunks if len(chunk.spike_step)]
-    if not chunks:
+    if not sum(map(len, map(_SPIKES, chunks))):
         return np.zeros(0), np.zeros(0, np.int64)
+    chunks = [chunk for chunk in chunks if len(chunk.spike_step)]
     kept = np.concatenate([chunk.spike_step for chunk in chunks]) < end
     cell = np.concatenate([chunk.spike_cell for chunk in chunks])[kept]
     time = np.concatenate([chunk.spike_time for chunk in chunks])[kept]
@@ -293,7 +297,7 @@ def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray
 
 
 def _features(
-    windows: FeatureWindows, blocks: list[np.ndarray], t: np.ndarray, width: int, failed: bool
+    windows: FeatureWindows, blocks: Sequence[np.ndarray], t: np.ndarray, width: int, failed: bool
 ) -> FeatureValues:
     if failed or not width:
         return windows.features.nothing(width)
@@ -302,7 +306,7 @@ def _features(
 
 def _reduced(
     record: Record,
-    blocks: list[np.ndarray],
+    blocks: Sequence[np.ndarray],
     dt: float,
     steps: tuple[int, int],
     failed: bool,

@@ -18,7 +18,7 @@ from clhines.core.progress import phase
 from clhines.core.summary import counted
 from clhines.simulator.choose import EngineRun, by_steps, make_run
 from clhines.simulator.engines.arena_run import ArenaRun
-from clhines.simulator.engines.run import Request, Restarts, Run, take_chunk
+from clhines.simulator.engines.run import Request, Restarts, take_chunk
 from clhines.simulator.engines.table import FAMILY
 from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.model.compiling import compile, with_values
@@ -159,12 +159,8 @@ class Runner:
 
     def __init__(self, model: CurrentModel, ranks: Ranks, request: Request, overlap: bool) -> None:
         self.model, self.ranks, self.request, self.overlap = model, ranks, request, overlap
+        self.is_first = ranks.rank == 0  # whether this process reads and writes files, and prints
         self.replace(self.make(model.compiled), model.compiled)
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process is the rank that reads and writes files, and prints."""
-        return self.ranks.rank == 0
 
     def make(self, model: Model) -> EngineRun:
         """Make a run of a model; InputError if a constant does not fit the precision."""
@@ -184,7 +180,8 @@ class Runner:
     def replace(self, engine_run: EngineRun, model: Model) -> None:
         """Use another run, of this model, from now on."""
         self.engine_run, self.moved, self._tried = engine_run, False, False
-        self.pending, run = PendingChanges(), engine_run.run
+        self.pending, self.run = PendingChanges(), engine_run.run
+        run = self.run
         in_place = isinstance(run, ArenaRun) and run.in_place
         self.on_device = DeviceChanges(run) if in_place else None
         self.unit = incoming_scale(model) if model.has_sums else 1.0
@@ -217,10 +214,6 @@ class Runner:
             return False
         self.moved = False
         return True
-
-    @property
-    def run(self) -> Run:
-        return self.engine_run.run
 
     @property
     def saved_unit(self) -> float:

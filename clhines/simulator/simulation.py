@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,15 +54,7 @@ _HOST = "the host, NumPy"
 
 def collective(method: _Method) -> _Method:
     """Decorate a method that all MPI ranks call: ranks first compare its name; see `exclusive`."""
-
-    @functools.wraps(method)
-    def met(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.ranks.size > 1:
-            closed = " of a closed simulation" * isinstance(self._runner, ClosedProxy)
-            self.ranks.meet(f"{method.__name__}(){closed}")
-        return method(self, *args, **kwargs)
-
-    return exclusive(met)  # type: ignore[return-value]
+    return exclusive(method, meets=True)
 
 
 class Simulation(Holder):
@@ -210,6 +201,10 @@ class Simulation(Holder):
         """Steps between two reads of the device."""
         return self._runner.engine_run.chunk
 
+    def _meet(self, name: str) -> None:
+        closed = " of a closed simulation" * isinstance(self._runner, ClosedProxy)
+        self.ranks.meet(f"{name}(){closed}")
+
     def __repr__(self) -> str:
         if isinstance(self._runner, ClosedProxy):
             return f"Simulation({self.network!r}, closed)"
@@ -264,13 +259,16 @@ class Simulation(Holder):
             acts at once and leaves no state.
         """
         self._updates.settle(first_currents=self._recordings.any_beside_v)
+        step = self._progress.step
         with self.ranks.agreed():
-            show = as_switch("progress", progress)
-            steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP - self.step)
-            self._progress.check("reset(), or restore() an earlier state, to go on")
-            records, chunk = self._recordings.of_run(self.step, steps)
-        digest = "digest of what is recorded"
-        self.ranks.same(lambda: {"duration": duration, digest: digest_of(records)})
+            show = progress is not False and as_switch("progress", progress)
+            steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP - step)
+            if self._progress.broken:
+                self._progress.check("reset(), or restore() an earlier state, to go on")
+            records, chunk = self._recordings.of_run(step, steps)
+        if self.ranks.size > 1:
+            digest = "digest of what is recorded"
+            self.ranks.same(lambda: {"duration": duration, digest: digest_of(records)})
         parts = self._runner, self._progress, self._recordings
         course = RunCourse(*parts, records, steps, self._warns)
         return course.run(chunk, show)

@@ -49,8 +49,11 @@ class Updates:
             return
         with ranks.agreed():
             group = _group_here(self._model.network, group)
-            parameters = {k: self._parameter_value(group, k, v) for k, v in values.items()}
-        ranks.same(lambda: {"digest of what is set": _digest(group.number, parameters)})
+            parameters = {}
+            for name, value in values.items():
+                parameters[name] = self._parameter_value(group, name, value)
+        if ranks.size > 1:
+            ranks.same(lambda: {"digest of what is set": _digest(group.number, parameters)})
         self._set_parameters(group, parameters)
 
     def reset(self) -> None:
@@ -68,12 +71,12 @@ class Updates:
         if spike is not None and name == spike.refractory and checked.numbers.min() < 0:
             raise InputError(f"{group.mechanism.name}: {name} is below 0 ms; expected 0 or more")
         model = self._model.compiled
-        k = model.instances[group.number][0]
         if not model.exact and name in group.mechanism.program.begins:
             raise InputError(
                 f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
             )
-        if any(p.kind == k and p.parameter == name for p in model.played):
+        k = model.instances[group.number][0] if model.played else -1
+        if model.played and any(p.kind == k and p.parameter == name for p in model.played):
             raise InputError(
                 f"{group.mechanism.name}: {name} is set by play(); expected another parameter"
             )
@@ -304,6 +307,8 @@ def _group_here(network: Network, group: object) -> Group:
         raise InputError(
             f"group is {type(group).__name__}; expected a Group, from insert() or add()"
         )
+    if group.network is network:
+        return group
     ancestor = network
     while group.network is not ancestor:
         if ancestor.branched_from is None:

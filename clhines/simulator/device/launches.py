@@ -33,6 +33,8 @@ class BoundKernel:
         self._cl_arguments = list(map(_as_argument, arguments))
         # pyopencl's formats of numbers, if it can set several arguments at once
         self._pack = getattr(self._kernel, "_set_arg_buf_pack_multi", None)
+        # a struct is passed by value
+        self._put_struct: Any = getattr(self._kernel, "_set_arg_buf", self._kernel.set_arg)
         numbers = enumerate(arguments) if self._pack else ()
         self._formats = {
             k: a.dtype.char.encode()
@@ -42,33 +44,30 @@ class BoundKernel:
         self._bound = False
 
     def __setitem__(self, index: int, argument: KernelArgument) -> None:
-        self._set([(index, argument)])
+        self._arguments[index] = argument
+        self._set(index, argument)
 
     def change(self, *arguments: KernelArgument) -> None:
         """Set all changing arguments, in the order of `changing`; integers may be int."""
-        old, changes = self._arguments, zip(self._changing, arguments, strict=True)
-        self._set(
-            [
-                (k, a)
-                for k, a in changes
-                if not (a is old[k] or (isinstance(a, _WHOLE) and a == old[k]))
-            ]
-        )
-
-    def _set(self, changes: Sequence[tuple[int, KernelArgument]]) -> None:
-        packed = list[Any]()
-        for k, argument in changes:
-            self._arguments[k] = argument
-            if self._bound and k in self._formats:
-                number = argument.item() if isinstance(argument, np.generic) else argument
-                packed += k, self._formats[k], number
+        old = self._arguments
+        packed: list[Any] = []
+        for k, a in zip(self._changing, arguments, strict=True):
+            if a is old[k] or (isinstance(a, _WHOLE) and a == old[k]):
                 continue
-            kind = self._types[k] if isinstance(argument, int) else None
-            self._cl_arguments[k] = _as_argument(kind(argument) if kind else argument)
-            if self._bound:
-                self._kernel.set_arg(k, self._cl_arguments[k])
+            old[k] = a
+            if self._bound and k in self._formats:  # set below, together
+                packed += k, self._formats[k], a.item() if isinstance(a, np.generic) else a
+            else:
+                self._set(k, a)
         if packed and self._pack is not None:
             self._pack(tuple(packed))
+
+    def _set(self, k: int, argument: KernelArgument) -> None:
+        kind = self._types[k] if isinstance(argument, int) else None
+        self._cl_arguments[k] = _as_argument(kind(argument) if kind else argument)
+        if self._bound:
+            put = self._put_struct if isinstance(argument, np.ndarray) else self._kernel.set_arg
+            put(k, self._cl_arguments[k])
 
     def launch(
         self,

@@ -105,8 +105,8 @@ class Reads:
     def wait(self, arrays: Iterable[cla.Array]) -> None:
         """Wait for all enqueued work; copy small `arrays` for `get`, and drop earlier copies."""
         self._copies, page = {}, None
-        others = list[tuple[cl.Buffer, int, np.ndarray]]()
-        shared = list[tuple[np.ndarray, np.ndarray]]()
+        others: list[tuple[cl.Buffer, int, np.ndarray]] = []
+        shared: list[tuple[np.ndarray, np.ndarray]] = []
         for a in arrays:
             place = getattr(a, _PLACE, None)
             if place is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -198,6 +199,7 @@ class ArenaRun:
         self.kernels = kernels(self)
         self.kernels.put_matrix()
         self.ending = Ending(self.queue)
+        self._few_steps = MOST_STEPS if shares_memory(self.device) else _FEW_STEPS
         zeros, width = self.ending.reads.zeros, self.kernels.whole_rows
         self.rows = RecordedRows(model, self.queue, self.dtype, self.ending.reads, width)
         failed = zeros("failed", (model.forest.num_cells,), np.int32)
@@ -208,15 +210,17 @@ class ArenaRun:
         count = zeros("events", (1,), np.int32)
         self.events = EventList(self.queue, room, self.times.instant, count)
         self.max_steps, self.grid = MOST_STEPS, None
-        self.detected: TimedEvents | StepSpikes = TimedEvents(self.events, self.state, self.wires)
         if model.has_sums:  # sums are delivered after each `advance`
             alone = self.kernels.alone
             self.max_steps = MOST_STEPS if alone else min(MOST_STEPS, self.decisions.epoch)
             count = zeros("spikes", (1,), np.int32)
             spikes = SpikeList.on(self.queue, max_spikes, count)
             self.grid = Grid(model, self.queue, self.decisions, spikes, alone)
-            if self.kernels.in_steps:
-                self.detected = StepSpikes(self.events, self.grid, self.decisions.split)
+        self.detected: TimedEvents | StepSpikes
+        if self.grid is not None and self.kernels.in_steps:
+            self.detected = StepSpikes(self.events, self.grid, self.decisions.split)
+        else:
+            self.detected = TimedEvents(self.events, self.state, self.wires, self.grid)
         self._begin(model, Reference(model.once, decisions=job.decisions))
 
     @cached_property
@@ -336,14 +340,13 @@ class ArenaRun:
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         if self.state.waiting is not None:
             self.rows.forget_room()
-        if self.grid is not None:
-            self.grid.empty()
         self.detected.empty()
-        few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
-        at_once = rows <= few and (self.grid is None or not self.grid.delivers)
-        self.ending.begin(at_once and self.job.decisions is None)
+        at_once = rows <= min(self.max_steps, self._few_steps)
+        at_once &= self.job.decisions is None and (self.grid is None or not self.grid.delivers)
+        self.mark = self.ending.begin(at_once)  # type: ignore[method-assign]
         self.rows.begin(rows, records, self._room_for)
-        self.ready()
+        if self.state.waiting is not None:
+            self.ready()
 
     def _room_for(self, rows: int, sources: Sequence[Record]) -> list[View]:
         """Allocate rows for the records of `sources`, and return each source's `View`."""
@@ -364,7 +367,7 @@ class ArenaRun:
         if first != self.state.next_step:
             self.state.play_from(first, self.model.dt)
         self.state.next_step = first + count
-        if self.grid is None:
+        if self.grid is None or not self.grid.has_events:
             self.kernels.advance(first, count, row)
             return
         for begin, steps in self.grid.stretches(first, count):
@@ -394,11 +397,11 @@ class ArenaRun:
 
     def deliver(self, first: int, count: int) -> None:
         """Deliver spikes in whole steps; at exact times targets fetch events themselves."""
-        if self.grid is not None:
+        if self.grid is not None and self.grid.delivers:
             self.grid.deliver(first, count)
 
-    def mark(self) -> Mark:
-        return self.ending.mark()
+    def mark(self) -> Mark:  # before the first `begin`
+        return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, also for arrays that `end` reads; return when the queue reached each mark, s."""
@@ -406,13 +409,14 @@ class ArenaRun:
         return self.ending.seconds(marks, arrays)
 
     def end(self) -> Chunk:
-        if self.grid is not None:
-            self.grid.check()
-        failed = self.ending.values_of(self.state.failed)
-        if np.count_nonzero(failed) and (failed < 0).any():  # the next chunk starts without them
+        if self.grid is not None and self.grid.plasticity is not None:
+            self.grid.plasticity.check()
+        values_of = self.ending.reads.get
+        failed = values_of(self.state.failed)
+        if len(failed.nonzero()[0]) and (failed < 0).any():  # the next chunk starts without them
             failed = failed.copy()
             self.state.failed.set(np.maximum(failed, 0), self.queue)
-        return self.detected.chunk(self.ending, failed, self.rows.kept(self.ending.values_of))
+        return self.detected.chunk(values_of, failed, self.rows.kept(values_of))
 
     # -- records -------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 import pyopencl.array as cla
 
 from clhines.simulator.device.reads import read_parts
 from clhines.simulator.engines.device_state import DeviceState
-from clhines.simulator.engines.run import Ending
 from clhines.simulator.events.event_list import EventList
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.events.grid_run import Grid
@@ -15,27 +17,36 @@ from clhines.simulator.kinds.event_errors import check_events
 from clhines.simulator.state.chunk import Chunk, check_room, steps_to
 from clhines.simulator.state.sources import Wires
 
+ValuesOf: TypeAlias = "Callable[[cla.Array], np.ndarray]"  # reads a small array
+
 
 class TimedEvents:
     """Read events that kernels list with their times."""
 
-    def __init__(self, events: EventList, state: DeviceState, wires: Wires) -> None:
-        self._events, self._state, self._wires = events, state, wires
-        self.capacity, self.empty = events.capacity, events.empty
+    def __init__(
+        self, events: EventList, state: DeviceState, wires: Wires, grid: Grid | None
+    ) -> None:
+        self._events, self._state, self._wires, self._grid = events, state, wires, grid
+        self.capacity = events.capacity
+
+    def empty(self) -> None:
+        self._events.empty()
+        if self._grid is not None:
+            self._grid.empty()
 
     @property
     def counts(self) -> list[cla.Array]:
         """Arrays that `chunk` reads: the number of events and, if there are targets, an error."""
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
-    def chunk(self, ending: Ending, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+    def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait; return a chunk with the events since `empty`. InputError if an event was lost."""
         events, model = self._events, self._state.variables.model
         if self._wires.num_targets:
-            check_events(model, int(ending.values_of(self._state.error)[0]))
+            check_events(model, int(values_of(self._state.error)[0]))
         if self._wires.tight:  # kernels check the rings at the next launch; this was the last
             self._check_rings()
-        count = int(ending.values_of(events.count)[0])
+        count = int(values_of(events.count)[0])
         events.known_empty = not count
         if count == events.seen and events.early is None:  # all went to other ranks
             return Chunk.of_none(failed, values)
@@ -61,20 +72,13 @@ class StepSpikes:
 
     def __init__(self, events: EventList, grid: Grid, split: bool) -> None:
         self._events, self._grid, self._split = events, grid, split
-        self.capacity = grid.spikes.capacity
+        self.capacity, self.empty = grid.spikes.capacity, grid.empty
+        self.counts = [grid.spikes.count]  # small arrays that `chunk` reads
 
-    def empty(self) -> None:
-        """Do nothing: the grid empties its list."""
-
-    @property
-    def counts(self) -> list[cla.Array]:
-        """The array that `chunk` reads first: the number of listed spikes."""
-        return [self._grid.spikes.count]
-
-    def chunk(self, ending: Ending, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+    def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait; return a chunk with the spikes of the start and of the steps since `Grid.empty`."""
         spikes, dt = self._grid.spikes, self._grid.model.dt
-        count = int(ending.values_of(spikes.count)[0])
+        count = int(values_of(spikes.count)[0])
         spikes.known_empty = not count
         if self._events.early is None and not count:
             return Chunk.of_none(failed, values)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
@@ -221,9 +220,9 @@ def take_chunk(
         run.deliver(first + row, size)
         marks.append(run.mark())
     at = run.seconds(marks)  # waits
-    seconds = [end - begin for begin, end in pairwise(at)]
-    cost["steps"] += sum(seconds[0::2])
-    cost["spikes"] += sum(seconds[1::2])
+    for begin, advanced, delivered in zip(at[0::2], at[1::2], at[2::2], strict=False):
+        cost["steps"] += advanced - begin
+        cost["spikes"] += delivered - advanced
     clock = time.perf_counter()
     chunk: object = run.end()
     if not isinstance(chunk, Chunk):
@@ -237,9 +236,14 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
     """Convert OpenCL's memory errors into an error that says what the memory was for."""
     try:
         yield
-    except (cl.MemoryError, cl.LogicError) as error:
-        if error.code not in _NO_MEMORY:
-            raise
+    except cl.Error as error:
+        refuse_memory(error, what, steps)
+        raise
+
+
+def refuse_memory(error: cl.Error, what: object, steps: int) -> None:
+    """Raise DeviceMemoryError if OpenCL's `error` is one of memory."""
+    if error.code in _NO_MEMORY:
         raise DeviceMemoryError(
             f"the device has no memory for {what!r} and what is recorded in {steps} steps; "
             f"expected fewer cells or records, or a smaller chunk or max_spikes ({error})"
@@ -256,20 +260,21 @@ class Ending:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
 
-    def begin(self, at_once: bool) -> None:
-        """Begin a chunk; the host's clock times a chunk that is enqueued `at_once`."""
-        self._by_host = at_once
+    def begin(self, at_once: bool) -> Callable[[], Mark]:
+        """Begin a chunk; return its `Run.mark`.
 
-    def mark(self) -> Mark:
-        timed = self._timed and not self._by_host
-        return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
+        The host's clock times a chunk that is enqueued `at_once`.
+        """
+        self._by_host = at_once
+        timed = self._timed and not at_once
+        return self._marker if timed else time.perf_counter
+
+    def _marker(self) -> Mark:
+        return cl.enqueue_marker(self._queue)
 
     def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
-        """Wait; return the times of marks, s. `values_of` then has the small ones of `arrays`."""
+        """Wait; return the times of marks, s. `reads` then has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:
             return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
         return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
-
-    def values_of(self, a: cla.Array) -> np.ndarray:
-        return self.reads.get(a)

@@ -78,18 +78,20 @@ class Grid:
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
         step, target, weight = summed_events(model, self.scale)
-        self._event_steps = step
+        self._event_steps, self.has_events = step, len(step) > 0
         if len(step):
             self._add = program.kernel_of(queue.context, EventsSpec(), "add_events")
             arrays = step.astype(np.int32), target.astype(np.int32), weight
             self._events = [cla.to_device(queue, a) for a in arrays]
         self.delivery: Delivery | None = None
+        self.delivers = False  # whether `deliver` has something to do
         self.plasticity: Plasticity | None = None
         self.weight = model.connections.weight
         self._received = Received(queue, spikes) if decisions.split else None
         largest = model.connections.largest
         if not largest.any() and not inside:  # kernels that deliver always need the tables
             return
+        self.delivers = not inside
         connections, received = model.connections, self._received
         self.delivery = Delivery(
             self.queue,
@@ -134,10 +136,6 @@ class Grid:
             self.delivery.reset(self.spikes.count)
 
     @property
-    def delivers(self) -> bool:
-        return self.delivery is not None and not self._inside
-
-    @property
     def tables(self) -> dict[str, cla.Array]:
         """The tables by which kernels find connections.
 
@@ -164,7 +162,7 @@ class Grid:
 
     def deliver(self, first: int, count: int) -> None:
         change = self.plasticity or self.delivery
-        if change is not None and not self._inside:
+        if change is not None:
             spikes = self.spikes.source, self.spikes.step, self.spikes.count
             change.enqueue(spikes, self.incoming, first, count)
 
@@ -181,10 +179,6 @@ class Grid:
     def reward(self, reward: float, step: int) -> None:
         if self.plasticity is not None:
             self.plasticity.reward(reward, step)
-
-    def check(self) -> None:
-        if self.plasticity is not None:
-            self.plasticity.check()
 
     def weights(self) -> np.ndarray:
         return self.weight.copy() if self.plasticity is None else self.plasticity.weight

@@ -331,7 +331,7 @@ class CellEpochs(ArenaKernels):
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:
         """See `ArenaKernels`; a number for all instances is a kernel argument."""
-        for launch in self.launches:
+        for launch in self._cells.each:
             text = launch.given_to(k, name)
             if text.startswith("numbers."):
                 numbers = launch.given["numbers"].copy()
@@ -358,8 +358,10 @@ class CellEpochs(ArenaKernels):
             epoch = min(self.epoch, count - done)
             if self.artificial is not None:
                 self.artificial.launch(epoch, first + done - begin, row + done)
-                cells.publish()
+                if cells.num_sources:
+                    cells.publish()
             for step in range(0, epoch + others.later, others.steps):
                 each = min(others.steps, epoch - step)
                 cells.advance(first + done + step, each, begin, row + done + step, not step)
-            cells.publish()
+            if cells.num_sources:
+                cells.publish()

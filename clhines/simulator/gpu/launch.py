@@ -42,13 +42,12 @@ class PlanLaunch:
 
     def given_to(self, k: int, name: str) -> str:
         """Return the kernel's expression for a parameter; empty if arena `mem` has its values."""
-        if self.lists is None:
+        if self.plan.lists is None:
             return ""
-        arguments = self.spec.lists[k].given
-        expressions = [
-            x for role, argument, x in arguments if (role, argument) == ("parameter", name)
-        ]
-        return expressions[0] if expressions else ""
+        for role, argument, expression in self.spec.lists[k].given:
+            if argument == name and role == "parameter":
+                return expression
+        return ""
 
     def storage(self, k: int, name: str) -> Storage:
         assert self.lists is not None
@@ -67,6 +66,8 @@ class PlanLaunch:
         of_lists = ("numbers", "looks") * spec.by_node + ("pending",) * spec.ends_later
         changes = "first_step", "num_steps", "first_time", "record_row", *of_lists
         self.kernel = launches.bind(built, spec, "advance", arguments, changes)
+        self._work_group = self.plan.spec.work_group
+        self._items, self._meets = self.plan.groups * self._work_group, self.spec.meets
         return self.kernel
 
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
@@ -81,11 +82,9 @@ class PlanLaunch:
 
     def launch(self, queue: cl.CommandQueue, waits: list[cl.Event] | None = None) -> cl.Event:
         assert self.kernel is not None
-        group = self.plan.spec.work_group
-        items = self.plan.groups * group
-        if self.spec.meets:
-            return _launch_in_turn(self.kernel, queue, items, group)
-        return self.kernel.launch(queue, items, group, waits)
+        if self._meets:
+            return _launch_in_turn(self.kernel, queue, self._items, self._work_group)
+        return self.kernel.launch(queue, self._items, self._work_group, waits)
 
 
 class CellLaunches:
@@ -129,7 +128,7 @@ class CellLaunches:
         `num_sources` counts the sources whose events `publish` shows to their targets.
         """
         self._arguments = {**arguments, "regions": self.regions}
-        self._num_sources, self._publisher = num_sources, None
+        self.num_sources, self._publisher = num_sources, None
         for launch in self.each:
             launch.kernel = None
 
@@ -152,14 +151,12 @@ class CellLaunches:
 
     def publish(self) -> None:
         """Let all targets see the events that were sent so far."""
-        if not self._num_sources:
-            return
         if self._publisher is None:
             spec = self.each[0].spec
             built = program.build(self.queue.context, spec)
-            arguments = {**self._arguments, "num_sources": np.int32(self._num_sources)}
+            arguments = {**self._arguments, "num_sources": np.int32(self.num_sources)}
             self._publisher = launches.bind(built, spec, "publish", arguments)
-        self._publisher.launch_columns(self.queue, self._num_sources, 1)
+        self._publisher.launch_columns(self.queue, self.num_sources, 1)
 
 
 def _launch_in_turn(

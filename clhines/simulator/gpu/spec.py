@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 from clhines.simulator.gpu.blocks import HALVES, ListBlocks, SiteBlocks
@@ -375,7 +376,7 @@ class EpochSpec(TemplateSpec):
 
     # -- mechanisms in lists of nodes ------------------------------------------------------------
 
-    @property
+    @cached_property
     def lists(self) -> tuple[ListBlocks, ...]:
         return tuple(kind for kind in self.blocks if isinstance(kind, ListBlocks))
 

@@ -190,12 +190,12 @@ class Mechanism:
         key = self.text, self.language
         return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
 
-    @property
+    @cached_property
     def program(self) -> Program:
         """The mechanism's variables and blocks, as engines see them."""
         return self.compiled.program
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of the mechanism, with which the names of its functions begin."""
         return self.program.name
@@ -253,7 +253,7 @@ class Mechanism:
         """Whether rates have noise, which differs between copies of a network."""
         return isinstance(self.language, Text) and bool(self.program.random)
 
-    @property
+    @cached_property
     def constant(self) -> bool:
         """Whether the current i is linear in v and otherwise depends on parameters only."""
         return self.compiled.constant

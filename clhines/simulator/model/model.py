@@ -286,7 +286,7 @@ class Model:
         """The same model without the information that it has identical copies."""
         return self if self.alike is None else replace(self, alike=None)
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether some events act at exact times."""
         return "exact_times" in self.needs
@@ -328,7 +328,7 @@ class Model:
     def on_grid(self) -> bool:
         return self.connections.count > 0 or len(self.events.step) > 0
 
-    @property
+    @cached_property
     def has_sums(self) -> bool:
         return self.on_grid or not self.exact
 

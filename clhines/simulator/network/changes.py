@@ -86,7 +86,8 @@ def as_value(group: Group, name: str, value: object) -> ParameterValue:
     """Check a parameter's new value. Values by cell are not expanded to instances."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
-    check_parameter(mechanism.name, name, program.settable)
+    if name not in program.settable:
+        check_parameter(mechanism.name, name, program.settable)
     if name == "celsius" and "celsius" in program.built_in:
         raise InputError(
             f"{mechanism.name}: celsius belongs to the network and cannot change; expected "

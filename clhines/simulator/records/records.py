@@ -18,7 +18,7 @@ from clhines.simulator.records.features import FeatureWindows
 
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes: most recorded rows in a chunk of several epochs
-_FEW = 1 << 20  # bytes
+FEW_BYTES = 1 << 20  # records of a run that need no plan of its chunks
 VOLTAGE, ION, MEMBRANE = -1, -2, -3  # in place of a kind's number
 CURRENT = "i"  # a text's current
 CROSSED = ("count", "crossings")
@@ -104,22 +104,26 @@ def has_bare_current(mechanism: Mechanism) -> bool:
 
 
 def chunk_of(
-    records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int, memory: int = 0
+    records: Sequence[Record],
+    steps: int,
+    chunk: int,
+    epoch: int,
+    step_bytes: int,
+    itemsize: int,
+    memory: int,
 ) -> int:
     """Return the steps of a chunk, whole epochs, so that its rows fit into the device's memory.
 
-    They take up to `ROOM` bytes, or a 64th of a GPU's `memory`: combining more rows at once reads a
-    matrix less often. Raise HostMemoryError if the run's rows do not fit into the host's memory.
+    A step takes `step_bytes`. Rows take up to `ROOM` bytes, or a 64th of a GPU's `memory`:
+    combining more rows at once reads a matrix less often. Raise HostMemoryError if the run's rows
+    do not fit into the host's memory.
     """
-    step_bytes = sum(record.values_per_step for record in records) * itemsize
-    if step_bytes * max(steps, epoch) < _FEW:
-        return chunk
     values = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in records)
     check_room(values * itemsize, f"{values} values recorded in {steps} steps")
     epochs = max(ROOM, memory >> 6) // max(step_bytes, 1) // epoch
     chunk = min(chunk, max(epochs, 1) * epoch)
     device_bytes, host_bytes = step_bytes * min(chunk, steps), values * itemsize
-    if device_bytes + host_bytes >= _FEW:
+    if device_bytes + host_bytes >= FEW_BYTES:
         message = "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory"
         _log.info(message, device_bytes / 2**20, chunk, host_bytes / 2**20)
     return chunk

@@ -423,6 +423,7 @@ class DeviceReducer(Reducer):
 
 
 _Kind = TypeVar("_Kind", bound=Reducer)
+_Sample = TypeVar("_Sample")  # values of a source, or their view on a device
 
 
 class Reducers(Generic[_Kind]):
@@ -446,9 +447,7 @@ class Reducers(Generic[_Kind]):
         """Return each record's values at the beginning of a step, from samples of all `sources`."""
         return [reducer.now(part, step) for reducer, part in self.with_samples(samples)]
 
-    def with_samples(
-        self, samples: Sequence[np.ndarray]
-    ) -> Iterator[tuple[_Kind, Sequence[np.ndarray]]]:
+    def with_samples(self, samples: Sequence[_Sample]) -> Iterator[tuple[_Kind, Sequence[_Sample]]]:
         begin = 0
         for reducer in self.each:
             end = begin + len(reducer.sources)

@@ -46,8 +46,9 @@ class RecordedRows:
     def forget_room(self) -> None:
         """Allocate memory again for the next chunk, because variables may have moved."""
         self._begun = -1, list[Record]()  # allocated rows, and their records
-        self._room, self._views = list[View](), list[View]()
+        self._room = list[View]()
         self._rows = -1
+        self.arrays = list[cla.Array]()  # `kept` will read them
 
     def begin(
         self,
@@ -60,15 +61,17 @@ class RecordedRows:
         `room_for` allocates rows for sources of records: it returns the views of `allocate`.
         """
         room, begun = self._begun
-        same = rows <= room and len(records) == len(begun)
-        if not (same and all(a is b for a, b in zip(records, begun, strict=True))):
+        if rows > room or list(records) != begun:  # the same objects, not equal ones
             self.reducers.begin(records)
             self._room = room_for(rows, self.reducers.sources)
             self._begun, self._rows = (rows, list(records)), -1
         if rows != self._rows:
             parts = {id(view.array): part_of(view.array, 0, max(rows, 1)) for view in self._room}
-            self._views = [replace(view, array=parts[id(view.array)]) for view in self._room]
-            self._rows = rows
+            views = [replace(view, array=parts[id(view.array)]) for view in self._room]
+            self._views = list(self.reducers.with_samples(views))
+            self._rows, self.arrays = rows, [view.array for view in views]
+            # whether no voltage is reduced, so that the host reads their rows
+            self._whole = all(r.plain for r in self.reducers.each if r.record.kind < 0)
 
     def allocate(
         self, rows: int, locations: Locations, owner: np.ndarray, num_owners: int
@@ -132,11 +135,6 @@ class RecordedRows:
         each = self.reducers.each
         return all(r.membrane is not None for r in each if r.sources[0].kind == VOLTAGE)
 
-    @property
-    def arrays(self) -> list[cla.Array]:
-        """The arrays that `kept` will read."""
-        return [view.array for view in self._views]
-
     def now(
         self, samples: Sequence[np.ndarray], step: int, locations: Locations
     ) -> list[np.ndarray]:
@@ -150,24 +148,20 @@ class RecordedRows:
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
         """Reduce the rows of each record; `values_of` reads an array, each one once."""
-        each, rows = self.reducers.each, self._rows
-        whole = all([r.plain for r in each if r.record.kind < 0])
+        rows: int = self._rows
         host: dict[int, np.ndarray] = {}
 
-        def rows_of(view: View, width: int) -> np.ndarray:
+        def rows_of(view: View, source: Record) -> np.ndarray:
             key = id(view.array)
             if key not in host:
                 host[key] = values_of(view.array)
-            return host[key][:rows, view.column : view.column + width]
+            return host[key][:rows, view.column : view.column + len(source.index)]
 
-        kept, views = [], iter(self._views)
-        for reducer in each:
-            of_sources = [next(views) for _ in reducer.sources]
-            width = len(reducer.sources[0].index)
-            if reducer.plain and (whole or reducer.record.kind >= 0):
-                kept.append(rows_of(of_sources[0], width))
+        kept = []
+        for reducer, (first, *others) in self._views:
+            if reducer.plain and (self._whole or reducer.record.kind >= 0):
+                kept.append(rows_of(first, reducer.sources[0]))
                 continue
-            more = zip(of_sources[1:], reducer.sources[1:], strict=True)
-            outputs = [rows_of(view, len(source.index)) for view, source in more]
-            kept.append(reducer.chunk(of_sources[0], rows, self.first_step, outputs))
+            outputs = list(map(rows_of, others, reducer.sources[1:]))
+            kept.append(reducer.chunk(first, rows, self.first_step, outputs))
         return kept

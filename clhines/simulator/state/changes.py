@@ -65,24 +65,19 @@ class Spread:
         self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and length of short rows
         self._written = deque[cl.Event | None](maxlen=8)
 
-    def takes(self, storage: Storage, by: str) -> bool:
-        """Whether `put` can write a value, for each instance or for all (`by`), to a storage."""
-        return (storage.places is not None or by == "all") and storage.array.size < _MOST
-
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
         """Enqueue a write of new values for the instances of group number `group`."""
         numbers = value.numbers.astype(self.dtype)
-        if storage.places is None:
-            self._set(storage, 0, numbers[:1])
-            return
-        key = storage.key, group
-        if key not in self._rows:
-            places = self._entries(storage, group)[0]
-            few = 0 < len(places) <= _FEW and bool((np.diff(places) == 1).all())
-            self._rows[key] = (int(places[0]), len(places)) if few else (0, 0)
-        first, count = self._rows[key]
+        key, first, count = (storage.key, group), 0, 1
+        if storage.places is not None:
+            if key not in self._rows:
+                places = self._entries(storage, group)[0]
+                few = 0 < len(places) <= _FEW and bool((np.diff(places) == 1).all())
+                self._rows[key] = (int(places[0]), len(places)) if few else (0, 0)
+            first, count = self._rows[key]
         if count and value.by == "all":
-            self._set(storage, first, numbers[:1].repeat(count))
+            numbers, first = numbers[:1].repeat(count), storage.offset + first
+            self._written.append(set_soon(storage.array, first, numbers, self.queue))
             return
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
         source = at
@@ -93,13 +88,8 @@ class Spread:
             )
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
 
-    def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
-        self._written.append(set_soon(storage.array, storage.offset + first, numbers, self.queue))
-
     def of_each(self, group: int, value: ParameterValue) -> np.ndarray:
-        """Return the value of each instance of a group, or one value for all."""
-        if value.by == "all":
-            return value.numbers
+        """Return the value of each instance of a group."""
         if (group, value.by) not in self._sources_of_each:
             line = np.arange(len(self._model.instances[group][1]))
             self._sources_of_each[group, value.by] = self._sources(line, group, value.by)
@@ -169,14 +159,17 @@ class DeviceChanges:
         if self._spread is None:
             self._spread = Spread(self.queue, dtype, self.model)
         storages = self.run.state.storages(k, name)
-        alone = len(instances) == kind.count
-        possible = all(self._spread.takes(s, value.by) and (alone or s.places) for s in storages)
-        if not storages or not possible:
+        # without `places` there is one number, for all instances
+        is_one = value.by == "all" and len(instances) == kind.count
+        for storage in storages:
+            if not (storage.places or is_one) or storage.array.size >= _MOST:
+                return False
+        if not storages:
             return False
         for storage in storages:
             self._spread.put(storage, group, value)
         self._since_start[group, name] = value
-        numbers = self._spread.of_each(group, value)
+        numbers = value.numbers if value.by == "all" else self._spread.of_each(group, value)
         self.run.start.take(k, name, instances, numbers)
         self.run.kernels.take(k, name, numbers)
         return True

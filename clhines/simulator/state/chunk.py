@@ -15,10 +15,11 @@ from clhines.simulator.network.times import ends_of
 from clhines.simulator.state.decisions import ring_slots
 
 RUNAWAY = 1e6  # mV; kernels have the same number
+_NONE, _NO_TIMES = np.zeros(0, np.int64), np.zeros(0)
 RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Chunk:
     """Results of a chunk of steps; events of all sources are sorted by time, then source."""
 
@@ -40,8 +41,7 @@ class Chunk:
 
     @classmethod
     def of_none(cls, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        none = np.zeros(0, np.int64)
-        return cls(none, none, failed, values, np.zeros(0))
+        return cls(_NONE, _NONE, failed, values, _NO_TIMES)
 
     @classmethod
     def of_steps(

@@ -130,7 +130,7 @@ def set_soon(
 
     If an event is returned, the copy is only enqueued, and `values` must not change until it ends.
     """
-    host = host_of(a)
+    host = getattr(a, HOST, None)
     if host is not None:
         queue.finish()
         host[first : first + len(values)] = values

@@ -50,14 +50,20 @@ def lock_of(user: object) -> threading.RLock:
     return threading.RLock()
 
 
-def exclusive(method: _Method) -> _Method:
-    """Let one thread at a time execute this method of an object; a forked process is refused."""
+def exclusive(method: _Method, meets: bool = False) -> _Method:
+    """Let one thread at a time execute this method of an object; a forked process is refused.
+
+    If the object is one of several MPI ranks and the method `meets`, `object._meet` is called
+    first, with the method's name.
+    """
 
     @functools.wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(self, "_on_host", False):
+        if not (_ForkState.uses_opencl or getattr(self, "_on_host", False)):
             check_process()  # first: after a fork the lock may be held for ever
         with self._lock:
+            if meets and self.ranks.size > 1:
+                self._meet(method.__name__)
             return method(self, *args, **kwargs)
 
     return cast("_Method", wrapped)
@@ -107,7 +113,7 @@ def _runtime_loaded() -> bool:
 
 def _after_fork() -> None:
     if not _ForkState.forked_from and (_ForkState.uses_opencl or _runtime_loaded()):
-        _ForkState.forked_from = os.getppid()
+        _ForkState.forked_from, _ForkState.uses_opencl = os.getppid(), False
         _ForkState.kept = tuple(_ForkState.users)
 
 
