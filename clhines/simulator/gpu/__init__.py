@@ -5,7 +5,7 @@ each cell its lanes; `lists` orders nodes by their mechanisms if a cell has many
 nodes to device indices and adds regions to the arenas; `tables` copies the tables of plans to the
 device; `launch` launches the kernels of cells, `artificial` the kernel of artificial cells. `spec`
 has all that the templates print, `blocks` the calls of mechanisms, and `functions` chooses their
-functions. `words` has packed numbers and sizes, `series` the coefficients of rate functions.
+functions. `words` has packed numbers and sizes.
 
 Words: the *device index* of a node is its position in the arrays on the device, the *place in a
 cell* is counted from the first node of its cell. A *unit* is a cell in device order. A *kind* is a

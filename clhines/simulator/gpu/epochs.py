@@ -40,12 +40,12 @@ from clhines.simulator.gpu.launch import CellLaunches, PlanLaunch
 from clhines.simulator.gpu.layout import CellLayout, CellRegions, NodePlaces
 from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.plan import EpochPlan, plan_epochs, recorded_lists
-from clhines.simulator.gpu.series import SeriesNumbers
 from clhines.simulator.gpu.tables import PlacedValues, put_tables
 from clhines.simulator.gpu.words import WARP
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_turns, detector_order, fill_arenas
 from clhines.simulator.kinds.spec import ArenaSpec
+from clhines.simulator.mechanisms.emit.series import SeriesNumbers
 from clhines.simulator.model.model import Model
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.changes import Spread, Storage

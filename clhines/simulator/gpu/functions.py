@@ -10,7 +10,6 @@ import numpy as np
 
 from clhines.simulator.gpu.blocks import ListBlocks, SiteBlocks
 from clhines.simulator.gpu.lists import NodeLists
-from clhines.simulator.gpu.series import terms
 from clhines.simulator.gpu.spec import EpochSpec, KindPlan
 from clhines.simulator.gpu.words import SPECIAL, WARP
 from clhines.simulator.kinds.kind import KindBlocks, fields_of
@@ -18,6 +17,7 @@ from clhines.simulator.kinds.layouts import active_nodes
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.emit.lanes import Lanes
+from clhines.simulator.mechanisms.emit.series import terms
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import ADVANCE_REVERSAL, Kind, Model
 from clhines.simulator.state.variables import Variables

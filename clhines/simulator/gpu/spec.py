@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import ClassVar
 
 from clhines.simulator.gpu.blocks import HALVES, ListBlocks, SiteBlocks
-from clhines.simulator.gpu.series import SeriesNumbers
 from clhines.simulator.gpu.words import (
     LIST_HEAD,
     MAX_UNITS,
@@ -21,6 +20,7 @@ from clhines.simulator.gpu.words import (
 )
 from clhines.simulator.kinds.kind import CallValues
 from clhines.simulator.kinds.spec import ArenaSpec
+from clhines.simulator.mechanisms.emit.series import SeriesNumbers
 from clhines.solver.plan.by_segment import schedule
 from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.solver.plan.plan import Limits

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from clhines.simulator.gpu.series import SeriesNumbers
 from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.emit.lanes import Lanes
+from clhines.simulator.mechanisms.emit.series import SeriesNumbers
 from clhines.simulator.mechanisms.ir.adjoints import BACK, adjoint_of
 from clhines.simulator.mechanisms.ir.compiled import Compiled
 from clhines.simulator.mechanisms.ir.passes.pull_back import GROWING

@@ -11,8 +11,8 @@ import pytest
 from clhines import Mechanism, Network, Simulation
 from clhines.simulator.gpu import epochs, functions
 from clhines.simulator.gpu.lists import _mixed_rows, _rows_and_lanes, _weight_of
-from clhines.simulator.gpu.series import coefficients, terms
 from clhines.simulator.gpu.words import WARP
+from clhines.simulator.mechanisms.emit.series import coefficients, terms
 
 MODS = Path(__file__).parents[3] / "bench" / "mods"
 EPS = {"double": 2.0**-52, "float": 2.0**-23}

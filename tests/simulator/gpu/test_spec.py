@@ -6,7 +6,7 @@ from math import factorial
 import numpy as np
 import pytest
 
-from clhines.simulator.gpu.series import SeriesNumbers, coefficients
+from clhines.simulator.mechanisms.emit.series import SeriesNumbers, coefficients
 
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from clhines.simulator.gpu.series import NEAR, coefficients
 from clhines.simulator.mechanisms.emit.helpers import bernoulli_coefficients
+from clhines.simulator.mechanisms.emit.series import NEAR, coefficients
 
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
 
