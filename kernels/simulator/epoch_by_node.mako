@@ -44,17 +44,26 @@ ${part("simulator/common/epoch_local")}\
     // index of the last node of the parent segment, minus the parent
     const int over = ${spec.link.read("parent", "me.x", "NONE")};
     const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
-% for j in range(M):
+% for j in range(0 if spec.potentials else M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
     // s0 and s1: where the matrix entries u begin, by node and by lane, which equal cells share; s2 and s3: first list
     // and end of lists; s4: first line of states (a number for each lane of a warp); s5 and s6: first active node, end
     const int8 home = present ? vload8(number, homes) : (int8)(0);
+% if spec.potentials:
+    // row of factors of each column
+    __local int all_rows_of[UNITS * ${spec.chip.num_columns}];
+    __local int *row_here = all_rows_of + at * ${spec.chip.num_columns};
+    for (int k = lane; k < mine.s1 / ${spec.potentials}; k += LANES) row_here[k] = row_of_column[home.s0 + k];
+% else:
     __global const real *restrict tie_of = all_tie + home.s0;
+% endif
 % if spec.local_lines:
     __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
 % endif
+% if not spec.potentials:
     const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // u between the segment and its parent
+% endif
 % if spec.in_steps:
     const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
     const real my_threshold = has_root ? mem[detector_threshold + soma_detector[mine.s6]] : (real)0;
@@ -182,6 +191,9 @@ ${part("simulator/common/arena_slots")}\
 ${part("simulator/common/segment_lane", 8)}\
         const int column = is_inner ? lane : lane - inner;
         __local const int *row = rows_here + (is_inner ? 0 : ${M});
+% if spec.potentials:
+${part("simulator/common/columns")}\
+% else:
         // the node with an edge to the parent segment's last node
         const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
         const int top_place = parent == NONE ? tied_place : parent + top_row;
@@ -190,6 +202,7 @@ ${part("simulator/common/segment_sweep")}\
 ${part("simulator/common/segment_rounds")}\
 ${part("simulator/common/segment_root")}\
 ${part("simulator/common/segment_back")}\
+% endif
 ${part("simulator/common/epoch_records")}\
         MEET();
 ${part("simulator/common/epoch_whole_rows", meet="MEET()")}\

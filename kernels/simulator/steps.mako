@@ -15,7 +15,6 @@ typedef ${spec.real}${spec.width} real${spec.width};
 
 ${part("simulator/common/arena_functions")}\
 ${part("simulator/common/runaway")}\
-<% at = "place" if spec.listed else "i" %>\
 <%def name="over(kind)">\
         for (int j = ints[first_${kind.number} + a]; j < ints[first_${kind.number} + a + 1]; j++) {\
 </%def>\
@@ -51,17 +50,11 @@ ${part("simulator/common/at_target", 12, kinds=spec.loose_kinds)}\
 % endif
         return;
     }
-% if spec.listed:
-    const int a = i, place = ints[place_of + a];
-    const real v_now = v[place];
-    real right = 0;
-% else:
     const int a = active[i];
     const real v_now = v[i];
     real right = ${"constant_b[i] - constant_g[i] * v_now" if spec.constant else "0"};
     if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
     for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
-% endif
     if (a >= 0) {
         // phase 1: events
 % for kind in spec.summed_kinds:
@@ -109,13 +102,13 @@ ${kind.call("current", values, 12)}\
         }
 % endif
 % endfor
-        d[${at}] = diagonal;
+        d[i] = diagonal;
     }
-    b[${at}] = right;
+    b[i] = right;
 }
 % endif
 
-<% new = "v_old[{0}]" if spec.listed else "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])" %>\
+<% new = "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])" %>\
 <%def name="loose(indent)">\
 % if spec.played:
 ${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
@@ -192,9 +185,9 @@ ${loose("        ")}\
                  ints, at);
 }
 % else:
-<%def name="node(of='active')">\
-    const int a = ${"i" if of == "all" else f"{of}[i]"};
-    const real v_now = ${new.format("ints[place_of + a]" if spec.listed else "i")};
+<%def name="node()">\
+    const int a = active[i];
+    const real v_now = ${new.format("i")};
 </%def>\
 <%def name="states()">\
     // phase 6: continuously played values
@@ -216,10 +209,10 @@ ${all("advance", "v_now", "t_end", new)}\
 __kernel void advance(${signature(spec, "advance")})
 {
     const int i = get_global_id(0), now = step_state[3];
-    if (i >= num_places${"" if spec.listed else " || active[i] < 0"}) return;
+    if (i >= num_places || active[i] < 0) return;
     const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
     const instant t_end = t_mid + half_dt;
-${node("all" if spec.listed else "active")}\
+${node()}\
 ${states()}\
 ${all("diffuse", "v_now", "t_end", new)}\
 }
@@ -250,12 +243,10 @@ __kernel void finish_step(${signature(spec, "finish_step")})
 ${loose("        ")}\
         return;
     }
-${node("ending" if spec.listed else "active")}\
-% if not spec.listed:
+${node()}\
     // phase 5: voltages
     v_new[i] = v_now;
     if (a < 0) return;
-% endif
 % if not spec.diffuses:
 ${states()}\
 % endif

@@ -16,7 +16,14 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # 
 
 import exact_cells
 import mod_files
-from networks import blocks, diffusing_network, gated_network, layered_network, point_neurons
+from networks import (
+    blocks,
+    diffusing_network,
+    fibres_in_field,
+    gated_network,
+    layered_network,
+    point_neurons,
+)
 from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
@@ -452,15 +459,19 @@ def diffusing_case(queue, dtype):
 def layered_case(queue, dtype):
     """Some steps of cells with nodes around others, and of some without."""
     net, _ = layered_network()
-    sim = Simulation(net, 0.025, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
-    number = sim.record("v", np.arange(net.forest.num_nodes))
-    assert np.isfinite(sim.run(0.075)[number]).all()
+    for engine in ("steps", "epochs-gpu"):
+        sim = Simulation(net, 0.025, dtype, queue=queue, engine=engine, max_spikes=SPIKES)
+        number = sim.record("v", np.arange(net.forest.num_nodes))
+        assert np.isfinite(sim.run(0.075)[number]).all()
 
 
-def segments_case(queue, dtype):
-    """The same with a lane for each segment of columns, as on GPUs."""
-    with mock.patch.dict(steps.BY_SEGMENT, {True: 1}):
-        layered_case(queue, dtype)
+def field_case(queue, dtype):
+    """Two double cables in a field, which acts on nodes that have nothing else; it is recorded."""
+    net, group = fibres_in_field()
+    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", v_init=-80.0)
+    number = sim.record("v", net.soma), sim.record("i", group)
+    found = sim.run(0.15)
+    assert all(np.isfinite(found[k]).all() for k in number)
 
 
 def exact_epochs_case(queue, dtype):
@@ -596,7 +607,7 @@ def clean_cases():
     for dtype in both:
         yield case(f"network: diffusion, {dtype}", diffusing_case, dtype)
         yield case(f"network: layers, {dtype}", layered_case, dtype)
-        yield case(f"network: layer segments, {dtype}", segments_case, dtype)
+        yield case(f"network: fibres in a field, {dtype}", field_case, dtype)
     yield case("network: exact epochs", exact_epochs_case, "float64")
     for cells in (2, 5):
         yield case(f"network: pointers, {cells}", pointed_case, "float64", cells)

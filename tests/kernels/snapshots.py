@@ -32,7 +32,6 @@ from clhines.simulator.cpu.blocks import (
 )
 from clhines.simulator.cpu.groups import node_classes, variable_nodes
 from clhines.simulator.cpu.plan import blocks_of, work_of
-from clhines.simulator.engines.layer_segments import LayerSegmentsSpec
 from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulator.events import grid as delivery
 from clhines.simulator.events import grid_run, plasticity
@@ -66,6 +65,7 @@ from clhines.solver.plan.templates import render
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells
 import exact_ranks
+from networks import fibres_in_field, layered_network
 
 FILE = Path(__file__).with_name("snapshots.json")
 PAGE = Path(__file__).parents[2] / "docs" / "how-it-works" / "generated.md"
@@ -208,7 +208,8 @@ def spec_of_blocks(model, dtype, alone=False):
 def arena_epoch_specs(dtype, limits):
     """Specs of epochs of a network with exact times."""
     builds = [exact_cells.network] * 2 + [exact_cells.with_artificial]
-    for secondorder, build in enumerate(builds):
+    cases = [*zip(builds, range(3)), (layered_network, 0), (fibres_in_field, 0)]
+    for build, secondorder in cases:
         model = compile(build()[0], 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
         place = np.arange(model.forest.num_nodes)
@@ -219,7 +220,7 @@ def arena_epoch_specs(dtype, limits):
         for together in (False, True) if secondorder == 2 else ():
             yield ArtificialSpec.of(functions, together)
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
-            for far, epoch in ((False, 64), (True, 1)):
+            for far, epoch in ((False, 64), (True, 1))[: 2 if model.layers is None else 1]:
                 spec = replace(plan.spec, far=far)
                 known = plan.lists, variables, model, epoch
                 yield replace(with_lists(spec, functions, *known)[0], layers=regions.layers)
@@ -302,14 +303,6 @@ def specs():
         yield f"any; {dtype}; others", "any", [spec for spec in others if spec not in ptx]
         yield f"any, PTX; {dtype}; gradients", "any, PTX", ptx
         layers = [LayersSpec(real_name(dtype), k, n) for k, n in ((2, 32), (3, 1), (4, 32))]
-        layers += [
-            LayerSegmentsSpec(real_name(dtype), *sizes, constant, driven)
-            for *sizes, constant, driven in (
-                (2, 1, 8, 4, 5, 3, False, ()),
-                (3, 8, 32, 1, 28, 5, True, (2,)),
-                (4, 3, 64, 1, 40, 6, True, (1, 3)),
-            )
-        ]
         yield f"any; {dtype}; layers", "any", layers
         yield f"any; {dtype}; networks with exact times", "any", list(exact_specs(dtype))
 

@@ -21,7 +21,6 @@ OWN_BITS = {  # a float read as an int, a bit a step, turn or column, halves of 
     "simulator/common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
     "simulator/common/instances_step": {"& 1"},
     "simulator/delivery": {"& 1"},
-    "simulator/layer_segments": {"& 1"},
 }
 OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
     "solver/by_branch/fine_vector": {128}  # alignment of local memory

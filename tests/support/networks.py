@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
+from clhines.fields import fibres
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.gpu import epochs
@@ -120,6 +121,13 @@ def layered_network(cells=3, hard=False, seed=3, each=9):
     net.add("iclamp", at=np.flatnonzero(arrays["around"] < 0)[-1:], delay=0.0, dur=50.0, amp=0.01)
     net.add_event(syn, np.arange(cells), np.linspace(0.5, 2, cells), 0.01)
     return net, syn
+
+
+def fibres_in_field(nodes=3):
+    """Three double cables in a field, which acts on nodes that have nothing else."""
+    net = fibres.myelinated([5.7, 16.0, 5.7], nodes=nodes).network(Network.from_arrays)
+    potential = np.random.default_rng(3).uniform(-200, 200, net.forest.num_nodes)
+    return net, net.field(potential, ([0.1, 0.2, 0.3], [0.0, 1.0, -1.0]))
 
 
 def simple_network(cells=5, delay=0.5):

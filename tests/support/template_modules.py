@@ -10,7 +10,6 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/gradients": "simulator.gradients.kernels",
     "simulator/diffusion": "simulator.engines.steps",
     "simulator/layers": "simulator.engines.steps",
-    "simulator/layer_segments": "simulator.engines.layer_segments",
     "simulate/linear": "simulate.engines.linear",
     "simulator/tiled": "simulator.state.arena",
     "simulator/epoch_by_instance": "simulator.gpu.spec",

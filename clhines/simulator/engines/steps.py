@@ -6,7 +6,7 @@ Any method of the solver can be used.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from types import MappingProxyType
@@ -16,12 +16,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.core.arrays import inverse, offsets, shifted, stretch_of
+from clhines.core.arrays import inverse, offsets, stretch_of
 from clhines.core.errors import InputError
 from clhines.simulator.device import launches
 from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
-from clhines.simulator.engines.layer_segments import LayerSegments, segments_of
 from clhines.simulator.engines.reference import neighbours, placed_neighbours
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
@@ -41,9 +40,7 @@ from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # blocks per compute unit of a CPU; nodes per block
-# True: on CPUs. Columns of the largest cell from which layers go by segments, None: never.
-# Otherwise a solver only orders the nodes: its method, and cells side by side
-BY_SEGMENT: dict[bool, int | None] = {True: None, False: 32}
+# True: on CPUs. With layers a solver only orders the nodes: its method, and cells side by side
 ORDERS, LANES = {True: "auto", False: "block_interleaved"}, {True: 1, False: 32}
 NEIGHBOURS = ("above", "below", "beside")  # the rows of `neighbours`
 Enqueue: TypeAlias = Callable[[], object]
@@ -266,19 +263,6 @@ def _check_bins(model: Model) -> None:
         raise InputError(refusal("network.engine-steps-bins"))
 
 
-def _segments_of(run: ArenaRun) -> LayerSegments | None:
-    """Plan extracellular layers by segments; None if `Surrounded` has to solve for them."""
-    once, least = run.model.once, BY_SEGMENT[devices.is_cpu(run.device)]
-    assert once.layers is not None
-    if least is None or int(np.diff(once.layers.of_cells).max()) < least:
-        return None
-    around = once.layers.node[1:]
-    around = around[around >= 0]
-    if once.constant_g[around].any() or once.constant_b[around].any():
-        return None
-    return segments_of(run.model, run.dtype, run.limits)
-
-
 class Steps(ArenaKernels):
     """Advance a model with the requested solver; nodes are in the order of the solver's plan."""
 
@@ -288,18 +272,13 @@ class Steps(ArenaKernels):
         diffuses = any(one.parent.size for one in run.model.diffusions)
         on_cpu, request = devices.is_cpu(run.queue.device), run.job.request
         method, layered = request.method, run.model.layers is not None
-        self._segments = self._surrounded = None
         if layered and method == "auto" and not request.options:
-            method, self._segments = ORDERS[on_cpu], _segments_of(run)
-        self.in_vectors = on_cpu and self._segments is None
-        if self._segments is not None:
-            self.gather = self._segments.gather
-        else:
-            self.solver = _solver_of(run, lambda m: m.forest, method, request.options)
-            self.gather = self.solver.plan.gather
+            method = ORDERS[on_cpu]
+        self.in_vectors = on_cpu
+        self.solver = _solver_of(run, lambda m: m.forest, method, request.options)
+        self.gather = self.solver.plan.gather
         self._diffusing = Diffusing(run) if diffuses else None
-        if layered and self._segments is None:
-            self._surrounded = Surrounded(run, self.place)
+        self._surrounded = Surrounded(run, self.place) if layered else None
         self._tiler = None
         if run.model.copies > 1:
             self._tiler = Tiler(run.queue, run.dtype, run.model.copies, self.gather)
@@ -326,9 +305,6 @@ class Steps(ArenaKernels):
         self.matrix |= {"d": d, "b": b}
         if tiler is not None:  # `compile` finds the active nodes
             self.matrix["active"] = cla.empty(self.queue, self.places, np.int32)
-        if self._segments is not None:
-            self.v[1] = self.v[0]  # changes in place
-            return
         if tiler is not None:
             beside = tiler.neighbours(neighbours(once.forest.parent))
         else:
@@ -342,21 +318,9 @@ class Steps(ArenaKernels):
         self.matrix |= zip(NEIGHBOURS, beside, strict=True)
 
     @property
-    def _num_places(self) -> int:
-        """Number of work-items that begin a step: per node, with segments per active node."""
-        return self.places if self._segments is None else self.layout.count
-
-    @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
         """The function that copies values of all nodes to the device, in the order of `gather`."""
-        return self._to_device_order if self._tiler is None else self._tiler.pack
-
-    def _to_device_order(self, values: np.ndarray) -> cla.Array:
-        """Copy values of all nodes to the device in the order of `gather`, 0 for padding."""
-        if self._segments is None:
-            return self.solver.to_device_order(values)
-        packed = np.where(self.gather < 0, 0, values[self.gather])
-        return to_device(self.queue, packed, self.dtype)
+        return self.solver.to_device_order if self._tiler is None else self._tiler.pack
 
     def renew(self, before: Model) -> bool:
         return same_constants(before, self.model) or self.renew_constants()
@@ -386,7 +350,7 @@ class Steps(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         tiler = self._tiler if variables.once is not self.model else None
-        pack = self._to_device_order if tiler is None else tiler.pack
+        pack = self.solver.to_device_order if tiler is None else tiler.pack
         v = self._packed(pack, variables.v, variables.remote_v)
         copy_onto(self.v[0], v, self.queue)
         place = self.place if tiler is None or self.model.pointers else None
@@ -404,7 +368,6 @@ class Steps(ArenaKernels):
                 layouts.node_numbers(self.model.once), active, self.run.state.array("ints"), begin
             )
         self.matrix["at"] = cla.to_device(self.queue, at)
-        spec = replace(spec, listed=self._segments is not None)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
@@ -412,29 +375,13 @@ class Steps(ArenaKernels):
         self.run.times.forget()
         num = np.int32
         shared = {
-            "num_places": num(self._num_places), "num_emitters": num(emitters),
+            "num_places": num(self.places), "num_emitters": num(emitters),
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix, **self.run.arguments,
         }  # fmt: skip
-        if self._segments is not None:
-            shared |= self._segments.tables(self.queue, self.model.dt)
-            shared["ending"] = to_device(self.queue, self._ending_nodes(), num)
         diffusion = [] if self._diffusing is None else self._diffusing.bind()
         voltages = (self.v[0], self.v[1]), (self.v[1], self.v[0])
         self._launches = [self._launches_of(shared, *pair, diffusion) for pair in voltages]
-
-    def _ending_nodes(self) -> np.ndarray:
-        """Return the active nodes, as numbers, that have work at the end of a step."""
-        model, once = self.model, self.model.once
-        if int(self.run.rows.arguments["num_mem"]) or model.played:
-            return np.arange(self.layout.count)
-        blocks = ("advance", "diffuse", "after_solve", "before_step")
-        nodes = [once.soma, once.sources.detector_node]
-        for kind, its_blocks in zip(once.kinds, self._built[1].kinds, strict=True):
-            if any(map(its_blocks.has, blocks)):
-                nodes.append(kind.node)
-        number = np.unique(self.layout.once.number(np.concatenate(nodes)))
-        return shifted(number[number >= 0], layouts.num_active(once), model.copies)
 
     def _launches_of(
         self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
@@ -456,22 +403,17 @@ class Steps(ArenaKernels):
         else:
             others = int(arguments["num_emitters"]) + int(self.run.rows.arguments["num_v"]) + 1
             items = [
-                self._num_places + n
+                self.places + n
                 for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
-        for layers in (self._surrounded, self._segments):
-            if layers is not None:
-                before.append(layers.bind(self.queue, arguments))
+        if self._surrounded is not None:
+            before.append(self._surrounded.bind(self.queue, arguments))
         after = list[Enqueue]()
         if spec.diffuses:
-            count = items[1] if alone else self._num_places
+            count = items[1] if alone else self.places
             after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
         after += diffusion
-        if spec.listed:
-            ending = len(arguments["ending"])
-            arguments["num_places"] = np.int32(ending)
-            items[1] += ending - self._num_places
         after.append(bound(self.queue, self._built, "finish_step", arguments, items[1], alone))
         if spec.sums:
             count = layouts.num_sums(self.model)
@@ -485,7 +427,7 @@ class Steps(ArenaKernels):
             before, after = self._launches[0]
             for launch in before:
                 launch()
-            if self._surrounded is None and self._segments is None:
+            if self._surrounded is None:
                 self.solver.enqueue(d, u, b, out=x, packed=True)
             for launch in after:
                 launch()

@@ -47,7 +47,7 @@ played_artificial           x      x
 ranks                       x      x
 ranked_pointers             o      o
 diffusion                   x      x
-layers                      o      o
+layers                      x      o
 copies                      x      x
 solver                      o      o
 """

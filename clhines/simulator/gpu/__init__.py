@@ -2,10 +2,11 @@
 
 `epochs` advances a model. `plan` groups its cells by size, with a kernel for each group, and gives
 each cell its lanes; `lists` orders nodes by their mechanisms if a cell has many. `layout` maps
-nodes to device indices and adds regions to the arenas; `tables` copies the tables of plans to the
-device; `launch` launches the kernels of cells, `artificial` the kernel of artificial cells. `spec`
-has all that the templates print, `blocks` the calls of mechanisms, and `functions` chooses their
-functions. `words` has packed numbers and sizes.
+nodes to device indices and adds regions to the arenas; `columns` cuts cells with extracellular
+layers, and eliminates before the first step what never changes; `tables` copies the tables of plans
+to the device; `launch` launches the kernels of cells, `artificial` the kernel of artificial cells.
+`spec` has all that the templates print, `blocks` the calls of mechanisms, and `functions` chooses
+their functions. `words` has packed numbers and sizes.
 
 Words: the *device index* of a node is its position in the arrays on the device, the *place in a
 cell* is counted from the first node of its cell. A *unit* is a cell in device order. A *kind* is a
@@ -19,7 +20,7 @@ Each form of the kernel has a template in ``kernels/simulator`` (`EpochSpec.temp
 advance mechanisms instance by instance (``epoch_by_instance``) or node by node (``epoch_by_node``).
 They include, from ``kernels/simulator/common``: ``epoch_*``, a work-group's data on the chip;
 ``segment_*``, the elimination (``sweep`` of segments, ``rounds`` of their tree, the ``root``,
-``back``); ``instances_*``, mechanisms by instance; ``arena_*``, mechanisms by node;
-``arena_points*``, point processes by instance. `EpochSpec`, `OnChip`, `SiteBlocks` and `ListLoop`
-print their variable parts.
+``back``), and ``columns``, with extracellular layers; ``instances_*``, mechanisms by instance;
+``arena_*``, mechanisms by node; ``arena_points*``, point processes by instance. `EpochSpec`,
+`OnChip`, `SiteBlocks` and `ListLoop` print their variable parts.
 """

@@ -31,6 +31,7 @@ class ListBlocks(KindBlocks):
     local: bool = False  # these lines are in local memory
     sums: tuple[str, ...] = ()  # ions whose currents are summed
     apart: bool = False  # in no list: lanes advance instances, not nodes
+    sole: bool = False  # apart, and alone at nodes around others, which may be in no list
     constants: tuple[str, ...] = ()  # constants of functions, computed once per launch
     first_constant: int = 0  # index of the first one among all kinds' constants
     unread: tuple[str, ...] = ()  # states without a line, as only outputs read them

@@ -117,7 +117,7 @@ class CellEpochs(ArenaKernels):
     ) -> None:
         super().__init__(run)
         self._limits = limits or run.limits
-        by_node = True if self.network.exact else by_node
+        by_node = True if self.network.exact or self.model.layers is not None else by_node
         self._options: dict[str, Any] = {"segment": segment, "units": units, "by_node": by_node}
 
     @property
@@ -182,6 +182,8 @@ class CellEpochs(ArenaKernels):
                     alike &= value is earlier or np.array_equal(value, earlier)
         if alike:
             return True
+        if not same_nodes and model.layers is not None:
+            return False  # factors of columns
         if not all(lists.renew(model, lists.numbers.inflow) for _, lists in self._cells.with_lists):
             return False
         for launch, lists in self._cells.with_lists:
@@ -195,6 +197,8 @@ class CellEpochs(ArenaKernels):
 
     def renew_constants(self) -> bool:
         model, of_lists = self.model, self._cells.with_lists
+        if model.layers is not None:
+            return False
         flows = model.constant_b.any() or model.constant_g.any()
         inflow = any(launch.plan.spec.inflow for launch in self.launches)
         if not all(lists.of_own_cells for _, lists in of_lists) or (flows and not inflow):

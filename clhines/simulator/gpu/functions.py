@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from clhines.simulator.gpu.blocks import ListBlocks, SiteBlocks
+from clhines.simulator.gpu.columns import sole_kinds
 from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.spec import EpochSpec, KindPlan
 from clhines.simulator.gpu.words import SPECIAL, WARP
@@ -29,6 +30,7 @@ _OF_INSTANCE = frozenset(
         *("weight", "send", "arm", "watch", "stream", "drawn"),
     }
 )
+_OF_TABLES = ("grid_", "table_")  # begins of names of blocks that fill tables
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
 _MOST_CLASSES = 3  # most classes of nodes with their own statements
 _FEW_CLASSES = 8  # with more classes none has its own statements
@@ -45,7 +47,10 @@ def takes_apart(model: Model) -> frozenset[int]:
         return frozenset()
     for k, kind in enumerate(model.kinds):
         program = kind.mechanism.program
-        roles = {a.role for block in program.blocks.values() for a in block}
+        blocks = program.blocks
+        if model.layers is not None:  # also kinds whose tables other blocks fill
+            blocks = {n: block for n, block in blocks.items() if not n.startswith(_OF_TABLES)}
+        roles = {a.role for block in blocks.values() for a in block}
         several = bool((np.diff(kind.node) == 0).any())
         several |= model.forest.num_cells > 1 and bool(kind.varying)
         if kind.mechanism.kind != "point" or not several or k in played or model.of_last(k):
@@ -136,6 +141,7 @@ def with_lists(
     """Return a plan's spec with the calls of mechanisms in lists of nodes, and kernel arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
+    sole = sole_kinds(network, apart)
     held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
     added = network.added_kinds
     blocks, scalar = [], 0
@@ -156,7 +162,7 @@ def with_lists(
             ListBlocks(
                 **fields_of(text), given=tuple(expressions), num_values=len(of_lane), quick=quick,
                 held=k in held and k not in added, local=spec.kinds[k].local,
-                lined=lined, apart=k in apart, unread=lists.lanes.kinds[k].unread,
+                lined=lined, apart=k in apart, sole=k in sole, unread=lists.lanes.kinds[k].unread,
                 shown=network.states_read(k) if lined else (), leads=leads,
             )
         )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clhines.core.arrays import offsets, starts, stretch_of
+from clhines.simulator.gpu.columns import sole_kinds
 from clhines.simulator.gpu.functions import BY_LAYERS, takes_apart
 from clhines.simulator.gpu.plan import EpochPlan
 from clhines.simulator.kinds import layouts
@@ -103,7 +104,10 @@ class CellRegions:
         """
         ints, model = arenas["ints"], self.model
         arenas["clock"].add("node_due", np.zeros(layouts.num_active(model)))
-        for k in takes_apart(network):
+        apart = takes_apart(network)
+        for k in sole_kinds(network, apart):
+            ints.add(f"node_of_{k}", layouts.node_numbers(model)[model.kinds[k].node])
+        for k in apart:
             kind = model.kinds[k]
             ints.add(f"place_in_cell_{k}", within[kind.node])
             ints.room(f"waits_{k}", (kind.count,))

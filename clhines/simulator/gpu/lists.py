@@ -39,7 +39,7 @@ from clhines.solver.plan.by_segment.cut import Cut
 from clhines.solver.plan.layout import add_to_rows, index_type
 
 _CACHED = 1 << 17  # entries per write, so that they stay in the cache
-_SORTS = 4  # most different cells of a shape to find
+_SORTS = 4  # most different cells to find among cells with the same sum of numbers
 
 
 class KindInstances:
@@ -127,8 +127,7 @@ class PlannedCells:
         columns = model.capacitance, model.constant_d, model.constant_b, model.u
         arrays = [a[self.nodes] for a in (*columns, *alike)]
         result = np.arange(forest.num_cells)
-        for shape in np.unique(forest.shape_of_cell).tolist():
-            cells = np.flatnonzero(forest.shape_of_cell == shape)
+        for cells in self._alike(arrays):
             for _ in range(_SORTS):
                 first = int(cells[0])
                 same = self._equal(cells, first, arrays, kinds)
@@ -137,6 +136,18 @@ class PlannedCells:
                 if not len(cells):
                     break
         return result
+
+    def _alike(self, arrays: list[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the cells of each shape with the same sum of weighted numbers."""
+        forest, rng = self.forest, np.random.default_rng(0)
+        for shape in np.unique(forest.shape_of_cell).tolist():
+            cells = np.flatnonzero(forest.shape_of_cell == shape)
+            n, key = int(forest.sizes[cells[0]]), np.zeros(len(cells))
+            at = _of_stretches(forest.cell_offsets[cells], n)
+            for a in arrays:
+                key += (a[at].reshape(-1, n) * rng.random(n)).sum(axis=1)
+            order = np.argsort(key, kind="stable")
+            yield from np.split(cells[order], np.flatnonzero(np.diff(key[order])) + 1)
 
     def _equal(
         self, cells: np.ndarray, first: int, arrays: list[np.ndarray], kinds: list[KindInstances]
@@ -264,6 +275,11 @@ class CellTable:
             values[here] = np.where(index < 0, padding, value(index))
         return values
 
+    @property
+    def by_node(self) -> tuple[np.ndarray, ...]:
+        """More numbers of the network's nodes in which equal cells agree, (n,) each."""
+        return ()
+
     @cached_property
     def gather(self) -> np.ndarray:
         """The network's node at each device index, -1 for none, (size,) integer."""
@@ -304,12 +320,12 @@ _MOST = 2**31 - 1  # largest index on the device
 class LaneNodes:
     """Which node each lane of each list advances; cells that are equal share their lists.
 
-    There are `num_cells` different cells. For each of their nodes, `natural`, `row` and `lane`,
-    (k,), are its index, list and lane. `instances` has, for each mechanism, three arrays: each
-    instance's position among these nodes, its index, and its index in the cell. For each list there
-    are `cell`; its class `bits`, a bit per density kind; `counts`, how often each mechanism is in
-    it; `nodes` and `places`, (num_lists, WARP), the natural index and the device-order index in the
-    cell, or -1.
+    There are `num_cells` different cells. For each of their `listed` nodes, by default all,
+    `natural`, `row` and `lane`, (k,), are its index, list and lane. `instances` has, for each
+    mechanism, three arrays: each instance's position among these nodes, its index, and its index in
+    the cell. For each list there are `cell`; its class `bits`, a bit per density kind; `counts`,
+    how often each mechanism is in it; `nodes` and `places`, (num_lists, WARP), the natural index
+    and the device-order index in the cell, or -1.
     """
 
     def __init__(
@@ -319,12 +335,17 @@ class LaneNodes:
         place: np.ndarray,
         natural: bool,
         apart: frozenset[int],
-        joins: bool = False,
+        joins: bool,
+        listed: np.ndarray | None,
     ) -> None:
         forest, self.kinds, self.num_cells = cells.forest, cells.kinds, len(sorts)
         sizes = forest.sizes[sorts]
         local = ranges(forest.cell_offsets[sorts], sizes)  # indices in the plan
         cell, start = np.repeat(np.arange(len(sorts)), sizes), starts(sizes)
+        position_of = np.arange(len(local))
+        if listed is not None:
+            has = listed[cells.nodes[local]]
+            local, cell, position_of = local[has], cell[has], np.cumsum(has) - 1
         self.natural = cells.nodes[local]
         bits, cost = np.zeros(len(local), np.int64), np.zeros(len(local), np.int64)
         points, densities = list[np.ndarray](), 0
@@ -334,6 +355,7 @@ class LaneNodes:
             number = ranges(kind.first[sorts], count)
             each = np.repeat(np.arange(len(sorts)), count)
             position = start[each] + kind.kind.node[number] - cells.first[sorts][each]
+            position = position_of[position]
             self.instances.append((position, number, number - kind.first[sorts][each]))
             if kind.density:
                 bits[position] |= 1 << densities
@@ -518,6 +540,7 @@ class NodeLists:
         natural: bool = False,
         apart: frozenset[int] = frozenset(),
         joins: bool = False,
+        listed: np.ndarray | None = None,
     ) -> None:
         model, kinds = cells.model, cells.kinds
         if sum(k.density for k in kinds) > MAX_DENSITIES:
@@ -527,7 +550,7 @@ class NodeLists:
         every = np.arange(len(cells.numbers))
         like = every if self.of_own_cells else cells.first_equal(alike, apart)
         sorts, number = np.unique(like, return_inverse=True)
-        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart, joins)
+        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart, joins, listed)
         self.numbers = LaneNumbers(self.lanes, model, inflow)
         by_unit = np.argsort(table.unit_of_cell)
         self._sort_of_unit = sort = number.reshape(-1)[by_unit]

@@ -10,16 +10,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.core.arrays import ranges, stretch_of
 from clhines.core.errors import InputError
+from clhines.simulator.gpu.columns import (
+    MOST,
+    ColumnTable,
+    cut_columns,
+    listed_nodes,
+    sole_kinds,
+)
 from clhines.simulator.gpu.functions import BY_LAYERS, literal, node_words, takes_apart
 from clhines.simulator.gpu.lists import CellTable, NodeLists, PlannedCells
 from clhines.simulator.gpu.spec import EpochSpec, KindPlan
 from clhines.simulator.gpu.words import MAX_UNITS, RECORDED, SITE, SLOT_RUN, WARP
+from clhines.simulator.kinds.layouts import active_nodes
 from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.forest import Forest
@@ -122,7 +131,7 @@ def choose_lanes(
             spec = replace(spec, parts=parts, most_lists=most_lists)
             choices = [spec.lanes // WARP]
     # far: values of cells too large for local memory are in global memory
-    for far, warps in product((False, True), choices):
+    for far, warps in product((False, True)[: 1 if spec.potentials else 2], choices):
         lanes = warps * WARP
         few = _LISTS_GROUP // lanes
         if spec.ptx and not spec.crowded:
@@ -134,7 +143,7 @@ def choose_lanes(
             registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
             if busy and not spec.crowded:
                 registers = _more_registers(registers, group, -(-each // count))
-            registers = registers if spec.ptx else 0
+            registers = registers if spec.ptx and not spec.potentials else 0
             chosen = replace(spec, lanes=lanes, units=count, registers=registers, far=far)
             if chosen.fits(limits):
                 return _place_states(lists, chosen, limits)
@@ -205,11 +214,18 @@ class EpochPlan:
         self._like, self._most, self._dtype = like, most, np.dtype(dtype)
         self.lists: NodeLists | None = None
         self.sites: InstanceSites | None = None
-        trees = cells.forest.trees
-        cut = cut_trees(trees, most, trees.parent < 0)
+        forest, layered = cells.forest, cells.model.layers is not None
+        if layered:
+            forest, cut = cut_columns(decisions.network, cells)
+        else:
+            cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
         if cut.lanes.max() > schedule.NO_LANE:  # the largest number means no lane
             raise self._too_large(int(cut.lanes.max()))
-        self.table = CellTable(cells.forest, cut, most, cells.first)
+        self.table: CellTable = (
+            ColumnTable(decisions.network, cells, forest, cut)
+            if layered
+            else CellTable(forest, cut, most, cells.first)
+        )
         self.units = self.table.units.copy()
         self.units[:, _CELL] = cells.numbers[self.units[:, _CELL]]
         self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
@@ -229,7 +245,7 @@ class EpochPlan:
             lanes=lanes,
             extra=WARP if constant and model.kinds else 0,
             segment=self._most,
-            capacity=int(table.rows.template_size.max()) + 1,
+            capacity=int(table.units[:, 1].max()) + 1,
             rounds=max(1, int(table.lanes.rounds.max())),
             before=before,
             dense=dense,
@@ -277,17 +293,28 @@ class EpochPlan:
         network = self._decisions.network
         num_cells, exact = network.forest.num_cells, not spec.in_steps
         busy = _cells_each(num_cells, limits) > LISTS_FULL
+        of_columns, listed = dict[str, Any](), None
+        if model.layers is not None:
+            sole, rows = sole_kinds(network, takes_apart(network)), model.layers.node
+            listed = listed_nodes(network, model, sole)
+            active = np.zeros(len(listed), bool)
+            active[active_nodes(model)] = True
+            active |= listed
+            driven = [x for x in sorted({1, len(rows) - 1}) if active[rows[x][rows[x] >= 0]].any()]
+            of_columns = {"potentials": len(rows), "driven": tuple(driven)}
         self.lists = NodeLists(
             self.cells,
             self.table,
             self._decisions.inflow,
-            (model.constant_g, model.area, node_words(model)),
+            (model.constant_g, model.area, node_words(model), *self.table.by_node),
             natural=any(kind.mechanism.program.tables for kind in network.kinds),
             apart=takes_apart(network),
             joins=busy and exact,
+            listed=listed,
         )
         spec = replace(
             spec,
+            **of_columns,
             crowded=busy and not exact,
             kinds=tuple(map(kind_plan, model.kinds)),
             extra=0,
@@ -296,7 +323,7 @@ class EpochPlan:
         )
         spreads = limits.ptx and not network.pointers and not network.written
         meeting = {*BY_LAYERS, "read_pointers", "last_instances", "diffusion"}
-        spreads &= not network.needs & meeting
+        spreads &= not network.needs & meeting and listed is None
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:
             raise self._too_large(spec.lanes)
@@ -396,7 +423,12 @@ def plan_epochs(
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
-    most, lanes = _choose_segments(decisions.network, segment, busy)
+    if decisions.network.layers is None:
+        most, lanes = _choose_segments(decisions.network, segment, busy)
+    else:
+        every = PlannedCells(decisions.network, np.arange(forest.num_cells))
+        forest, cut = cut_columns(decisions.network, every)
+        most, lanes = np.full(len(cut.lanes), MOST), cut.lanes
     size = (-(-lanes // WARP) << 8 | most)[forest.shape_of_cell]
     if not busy:
         size[:] = size.max()
@@ -413,7 +445,7 @@ def plan_epochs(
         longest, lists = int(most[like].max()), bool(by_node) and not decisions.constant_factors
         if by_node is None and not decisions.constant_factors:
             lists = _needs_lists(decisions, like, longest, dtype, limits)
-        if lists and not segment:
+        if lists and not segment and model.layers is None:
             short = _choose_segments(decisions.network, None, False)[0]
             longest = int(short[forest.shape_of_cell[like]].max())
         planned = PlannedCells(model, cells)

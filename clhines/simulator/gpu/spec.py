@@ -17,6 +17,7 @@ from clhines.simulator.gpu.words import (
     SLOT_RUN,
     SPECIAL,
     WARP,
+    ColumnRow,
 )
 from clhines.simulator.kinds.kind import CallValues
 from clhines.simulator.kinds.spec import ArenaSpec
@@ -92,6 +93,17 @@ class OnChip:
         return "mine.s5" if alone and not self.spec.dense else str(self.tree_rounds)
 
     @property
+    def of_columns(self) -> int:
+        """Local reals of a last column: sums, twice, ties, and a mailbox; 0: no layers."""
+        k = self.spec.potentials
+        return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
+
+    @property
+    def num_columns(self) -> int:
+        """Places of columns in the largest cell; 0: no layers."""
+        return self.spec.capacity // self.spec.potentials if self.spec.potentials else 0
+
+    @property
     def alone(self) -> bool:
         """Whether a work-group has one cell and all its work-items are lanes of that cell."""
         return self.spec.by_node and self.spec.units == 1
@@ -109,9 +121,9 @@ class OnChip:
     def local_bytes(self) -> int:
         spec, factor = self.spec, self.spec.makes_factors
         held = 0 if spec.far else len(self.held)
-        tree = 7 if self.eliminates else 3
+        tree = self.of_columns or (7 if self.eliminates else 3)
         reals = spec.units * (held * spec.capacity + tree * spec.lanes)
-        ints = spec.units * 2 * spec.segment
+        ints = spec.units * (2 * spec.segment + self.num_columns)
         ints += spec.units * len(spec.kinds) if spec.by_node else sum(k.most for k in spec.kinds)
         if spec.dense:
             ints += spec.units * (spec.lanes + 1)
@@ -145,8 +157,11 @@ class EpochSpec(TemplateSpec):
         "advance": (
             "int first_step, int num_steps, int num_units, const int *restrict units",
             "const int *restrict rows, const int *restrict links, const int *restrict children",
-            "const real *restrict all_d if by_place, const real *restrict all_tie",
-            "const real *restrict all_up",
+            "const real *restrict all_d if by_place",
+            "const real *restrict all_tie if not potentials",
+            "const real *restrict all_up if not potentials",
+            "const int *restrict row_of_column if potentials",
+            "const real *restrict rows_of_factors if potentials",
             "real *restrict all_f1 if makes_factors, real *restrict all_f2 if makes_factors",
             "real *restrict all_inverse if makes_factors",
             "real *restrict tree_factors if makes_factors",
@@ -237,6 +252,8 @@ class EpochSpec(TemplateSpec):
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     reads_nodes: bool = False  # pointers lead to states at other nodes
     turns: int = 0  # steps for which values of last instances are kept; 0: none are read
+    potentials: int = 0  # of a column: nodes have layers around them, see `columns`; 0: no layers
+    driven: tuple[int, ...] = field(default=(), repr=False)  # layers with currents of electrodes
     diffusing_rounds: int = 0  # elimination rounds of diffusing states; 0: nothing diffuses
     leads: bool = False  # has the last instances' cells, whose values other kernels read
     selects: bool = field(default=False, repr=False)  # the first step computes unused states
@@ -261,6 +278,11 @@ class EpochSpec(TemplateSpec):
         return [*parameters, *(Parameter(name, "real") for name in names)]
 
     # -- the form of the kernel ------------------------------------------------------------------
+
+    @property
+    def columns(self) -> ColumnRow:
+        """Where a column's numbers begin in its row of factors."""
+        return ColumnRow(self.potentials)
 
     @property
     def makes_factors(self) -> bool:
@@ -339,6 +361,7 @@ class EpochSpec(TemplateSpec):
             and self.units <= MAX_UNITS
             and self.slots <= SITE.most("slot")
             and (self.by_node or self.capacity <= SITE.most("place") + 1)
+            and (not self.potentials or self.capacity <= RECORDED.most("node"))
         )
 
     # -- mechanisms instance by instance ---------------------------------------------------------

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from clhines.simulator.device import launches
 from clhines.simulator.device.reads import copy_onto
+from clhines.simulator.gpu.columns import ColumnTable
 from clhines.simulator.gpu.functions import node_words
 from clhines.simulator.gpu.launch import CellLaunches
 from clhines.simulator.gpu.layout import NodePlaces
@@ -36,7 +37,11 @@ def put_tables(
         "units": units, "rows": table.rows.rows, "links": table.lanes.links,
         "children": table.lanes.children,
     }  # fmt: skip
-    reals = {"all_up": table.values("up", model.u.__getitem__)}
+    reals = dict[str, np.ndarray]()
+    if isinstance(table, ColumnTable):
+        ints["row_of_column"], reals["rows_of_factors"] = table.factors()
+    else:
+        reals["all_up"] = table.values("up", model.u.__getitem__)
     if plan.lists is not None:
         more_ints, more_reals = _of_lists(plan, plan.lists, base, model)
         ints |= more_ints
@@ -67,7 +72,10 @@ def _of_lists(
     cells = plan.units[:, 6]
     first = np.searchsorted(layouts.active_nodes(model), model.forest.cell_offsets)  # of each cell
     homes[:, 5], homes[:, 6] = first[cells], first[cells + 1]
-    homes[:, 0] += base
+    if isinstance(plan.table, ColumnTable):
+        homes[:, 0] //= plan.table.potentials  # among columns
+    else:
+        homes[:, 0] += base
     ints = {
         "homes": homes, "instances": lists.instances, "node_lists": rows,
         "node_places": lists.lanes.places, "node_members": lists.numbers.members,
@@ -92,6 +100,9 @@ class PlacedValues:
     ) -> None:
         self._cells, self._places, self._dtype = cells, places, dtype
         tie, end = np.zeros(max(places.count, 1)), 0
+        self.arrays = dict[str, cla.Array]()
+        if model.layers is not None:
+            return
         runs = np.zeros(len(tie), np.int64)
         for launch in cells.each:
             plan = launch.plan
@@ -99,7 +110,7 @@ class PlacedValues:
             tie[begin:end] = plan.table.values("tie", model.u.__getitem__)
             if plan.sites is not None and not plan.spec.constant:
                 runs[begin:end] = plan.sites.slots
-        self.arrays = {"all_tie": to_device(cells.queue, tie, dtype)}
+        self.arrays |= {"all_tie": to_device(cells.queue, tie, dtype)}
         for launch in cells.at_sites:
             assert launch.plan.sites is not None
             if launch.spec.constant:  # by cell

@@ -15,3 +15,25 @@ MAX_DENSITIES = 31  # density kinds, a bit each
 SPECIAL = 1 << 30  # bit of a node's word: it has detectors or played parameters
 HAS_SPECIAL = -(1 << 31)  # bit of a list: one of its nodes is special
 MECHANISMS = ~HAS_SPECIAL  # the other bits
+
+
+class ColumnRow:
+    """Where numbers begin in a column's row of factors, for columns of `rows` potentials.
+
+    An eliminated column has the reciprocals of its pivots, and factors to its `inner` potentials,
+    to the next column (`next`), and to the last column of the parent segment (`top`). A last column
+    has its conductances to ground, between its potentials (`inner`) and to the `top`. Both have
+    conductances between layers (`g`), along the cell (`axial`: to the next column; in the row of a
+    last column from the first one of its segment to the top), 1 if the column has layers, and the
+    `constant` conductance and current of its membrane.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.inner = rows
+        self.top = self.inner + rows * (rows - 1) // 2
+        self.next = self.top + rows**2
+        self.g = self.next + rows * (rows + 1) // 2
+        self.axial = self.g + rows - 1
+        self.has = self.axial + rows
+        self.constant = self.has + 1
+        self.width = self.constant + 2

@@ -48,11 +48,11 @@ class ArenaSpec(TemplateSpec):
         "begin_step": (
             "int num_places, int capacity, ulong seed, real dt, instant half_dt, int *step_state",
             "int num_items if wide",
-            "const instant *restrict step_begin, const int *restrict active if not listed",
-            "const int *restrict above if not listed, const int *restrict below if not listed",
-            "const int *restrict beside if not listed, const real *restrict u if not listed",
-            "const real *restrict constant_g if constant and not listed",
-            "const real *restrict constant_b if constant and not listed, const real *restrict v",
+            "const instant *restrict step_begin, const int *restrict active",
+            "const int *restrict above, const int *restrict below",
+            "const int *restrict beside, const real *restrict u",
+            "const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant, const real *restrict v",
             "real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "int slots if grid, int num_targets if grid, real scale_of_events if grid",
@@ -62,17 +62,17 @@ class ArenaSpec(TemplateSpec):
         "advance": (
             "int num_places, int num_items if wide, real dt, instant half_dt",
             "const int *step_state, const instant *restrict step_begin",
-            "const int *restrict active if not wide and not listed",
-            "const real *restrict x if not listed, const real *restrict v_old",
+            "const int *restrict active if not wide",
+            "const real *restrict x, const real *restrict v_old",
             "real *restrict v_new if wide",
             "real *mem, instant *clock, int *ints, const int *at",
         ),
         "finish_step": (
             "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
             "instant half_dt, int *step_state, const instant *restrict step_begin, int num_items",
-            "const int *restrict active if not listed, const int *restrict ending if listed",
-            "const real *restrict x if not listed, const real *restrict v_old",
-            "real *restrict v_new if not listed",
+            "const int *restrict active",
+            "const real *restrict x, const real *restrict v_old",
+            "real *restrict v_new",
             "int *restrict failed, int *restrict spike_count",
             "int *restrict spike_source, instant *restrict spike_time",
             "int *restrict grid_count if grid, int *restrict grid_source if grid",
@@ -118,7 +118,6 @@ class ArenaSpec(TemplateSpec):
     sums: bool = False  # pointers write variables
     steers: bool = field(default=False, repr=False)  # events set weights of other connections
     diffuses: bool = False  # states diffuse along cells, between `advance` and `finish_step`
-    listed: bool = field(default=False, repr=False)  # work-items of active nodes; v has its change
 
     @property
     def arena(self) -> ArenaSpec:

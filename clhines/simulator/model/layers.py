@@ -46,8 +46,13 @@ class Layers:
     c: np.ndarray  # (k, m) float64, nF: capacitance to the next layer or ground; row 0 is 0
 
     @cached_property
+    def forest(self) -> Forest:
+        """The trees of columns."""
+        return Forest(self.parent, self.of_cells)
+
+    @cached_property
     def _levels(self) -> list[np.ndarray]:
-        return reference.elimination_steps(Forest(self.parent, self.of_cells))
+        return reference.elimination_steps(self.forest)
 
     def injected(self, nodes: np.ndarray) -> np.ndarray:
         """Return the nodes that get the current of electrodes: nodes around `nodes`, if any."""

@@ -7,8 +7,9 @@
 <%
     W, e = spec.warp, spec.arena
     old, new = spec.loop.old, spec.loop.new
-    given = [kind for kind in spec.loop.apart if kind.has("current")]
+    given = [kind for kind in spec.loop.apart if kind.has("current") and not kind.sole]
     waiting = spec.loop.waiting
+    sole = {kind.number for kind in spec.loop.apart if kind.sole}
     own_v = "&V(place)" if e.one_v else spec.loop.seen
     def active(k): return "-1" if e.one_v else f"ints[active_{k} + j]"
     def noise(k): return {**new, "noise": f"normal(seed, (ulong)(number_{k} + j), (ulong)step)"}
@@ -18,6 +19,9 @@
 % if current:
             // phase 3: currents
 ${current}\
+% if k in sole:
+            A(place) = -i_i;
+% else:
 % for name, number in (("slot_i", "i_i"), ("slot_g", "g_g")):
 % if spec.parts > 1:
             ${spec.loop.turned("mem", f"{name}_{k} + {spec.loop.slot(k)}j")} = ${spec.loop.of_turn(number)};
@@ -25,6 +29,7 @@ ${current}\
             mem[${name}_${k} + j] = ${number};
 % endif
 % endfor
+% endif
 % endif
 </%def>\
 % if spec.parts > 1:

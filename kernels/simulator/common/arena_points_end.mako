@@ -20,3 +20,11 @@ ${part("simulator/common/epoch_meeting", 12)}\
 % endif
         }
 % endif
+% for k in [kind.number for kind in spec.loop.apart if kind.sole]:
+        // phase 9: records
+        for (int j = begin_${k} + lane; num_mem && step > ${spec.loop.opens} && j < end_${k}; j += LANES) {
+            const int a = ints[node_of_${k} + j];
+            for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
+                mem_rows[(long)(record_row + step - 1 - first_step) * num_mem + mem_column[r]] = mem[mem_index[r]];
+        }
+% endfor

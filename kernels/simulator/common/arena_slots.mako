@@ -11,7 +11,7 @@
             if (place < 0 || word < 0) continue;
             const int a = home.s5 + (word & ${hex(spec.special - 1)});
             real all_i = 0, all_g = 0;
-% for k in [kind.number for kind in spec.loop.apart if kind.has('current')]:
+% for k in [kind.number for kind in spec.loop.apart if kind.has('current') and not kind.sole]:
             for (int j = ints[first_${k} + a]; j < ints[first_${k} + a + 1]; j++) {
 % if spec.parts > 1:
                 ${spec.loop.bits} slot_i, slot_g;

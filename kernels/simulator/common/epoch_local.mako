@@ -12,8 +12,12 @@
     __local real all_held[UNITS * ${held} * CAPACITY];
 % endif
     __local int row_start[UNITS * ${2 * M}];
+% if spec.potentials:   # sums of last columns, twice, their ties, and mailboxes
+    __local real all_tree[UNITS * ${spec.chip.of_columns} * LANES];
+% else:
     __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
-% if spec.chip.eliminates:
+% endif
+% if spec.chip.eliminates and not spec.potentials:
     __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
 % endif
     const int at = ${"0" if spec.chip.alone else "min(unit, UNITS - 1)"};
@@ -23,9 +27,13 @@
     __local real *held = all_held + at * ${held} * CAPACITY;
 % endif
     __local int *rows_here = row_start + at * ${2 * M};
+% if spec.potentials:
+    __local real *tree = all_tree + at * ${spec.chip.of_columns} * LANES;
+% else:
     __local real *tree_b = all_tree + at * ${tree} * LANES;
     __local real *above_b = tree_b + LANES;
     __local real *lost_b = all_lost + at * LANES;
+% endif
 % if I:
     // the late nodes of the tree, ranked by lane: nodes of rounds from ${spec.before} on, and the root
     const bool is_late = is_inner && my_round >= ${spec.before};
@@ -43,7 +51,7 @@
         inverse_tree[k] = tree_inverses[(long)number * ${I * I} + k];
     for (int k = lane; present && k < ${I}; k += LANES) late_b[k] = 0;
 % endif
-% if spec.chip.eliminates:
+% if spec.chip.eliminates and not spec.potentials:
     __local real *tree_d = above_b + LANES, *above_d = tree_d + LANES;
     __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
 % endif

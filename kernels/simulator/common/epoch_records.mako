@@ -6,7 +6,7 @@
         const bool keeps = record_every == 1 || (uint)(step + 1) % (uint)record_every == 0;
         for (int q = ${"" if detects else "!keeps ? end_record : "}first_record; q < end_record; ++q) {   // ${spec.recorded}, column
             const int2 it = vload2(q, record_list);
-            real seen = ${"a0" if spec.constant else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};
+            real seen = ${"a0" if spec.constant else f"V({spec.recorded.read('node', 'it.x')})" if spec.potentials else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};
 % if spec.constant:
 % for j in range(1, spec.segment):
             if (${spec.recorded.read("node", "it.x")} == ${j}) seen = a${j};

@@ -14,10 +14,11 @@ WITH_LAYERS = (  # of the cases of `outside_program`
     *("zero", "constant", "passive", "continuous", "mixed", "drawn"),
     *("changed", "written", "written, played", "written in steps"),
 )
+OTHERS = "reference", "epochs-gpu"
 LAYERED = [
     *((f"layers, {case}", "steps") for case in WITH_LAYERS),
-    *((f"layers, {case}", "reference") for case in ("passive", "mixed", "changed")),
-    *((case, e) for case in ("layers in part", "layers, three") for e in ("steps", "reference")),
+    *((f"layers, {case}", e) for case in ("passive", "mixed", "changed") for e in OTHERS),
+    *((f"layers{case}", e) for case in (" in part", ", three") for e in ("steps", *OTHERS)),
 ]
 
 
@@ -35,7 +36,7 @@ def test_layers_of_its_own_are_those_of_neuron(case, engine):
 AXON = PROGRAM.with_name("axon_program.py")
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps"])
+@pytest.mark.parametrize("engine", ["steps", *OTHERS])
 @pytest.mark.parametrize("case", ["inside", "outside"])
 def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
     """A pulse inside the first node travels node by node, one outside starts in the middle; each

@@ -57,7 +57,8 @@ def test_networks_that_ranks_cannot_split(word):
 def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
     of_gpus, own = described()[0][3], f"{NEEDS['layers']} and {NEEDS['solver']}"
-    assert of_gpus.startswith(NEEDS["instant_between_cells"]) and of_gpus.endswith(own)
+    assert of_gpus.startswith(NEEDS["instant_between_cells"])
+    assert of_gpus.endswith(f" and {NEEDS['solver']}") and NEEDS["layers"] not in of_gpus
     assert NEEDS["ranked_pointers"] in of_gpus
     of_cpus = described()[1][3]
     assert of_cpus.startswith(NEEDS["read_elsewhere"]) and of_cpus.endswith(own)

@@ -4,16 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from networks import layered_network, layers_of_arrays
+from networks import fibres_in_field, layered_network, layers_of_arrays
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.core.arrays import offsets
-from clhines.simulator.engines import layer_segments, steps
+from clhines.simulator.engines import steps
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.model import compile
 from clhines.simulator.network.copies import copies_of
 from clhines.simulator.ranks.partition import Share
-from clhines.solver.plan.plan import Limits
 
 DT = 0.025
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
@@ -125,22 +124,19 @@ def recorded(net, engine, dtype="float64", duration=6.0, pieces=1):
     return sim, np.concatenate(rows)
 
 
-FORMS = "cell by cell", "side by side", "by segment"
+ENGINES = "steps", "epochs-gpu"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["cell by cell", "side by side", "epochs-gpu"])
 @pytest.mark.parametrize("dtype", EPS)
 def test_steps_are_those_of_the_reference(dtype, form, monkeypatch):
-    """Also in the orders of GPUs: two cells side by side, of different sizes; segments."""
+    """Also in the order of GPUs: two cells side by side, of different sizes; and in epochs."""
     if form == "side by side":
         monkeypatch.setitem(steps.ORDERS, True, steps.ORDERS[False])
         monkeypatch.setitem(steps.LANES, True, 2)
-    if form == "by segment":
-        monkeypatch.setitem(steps.BY_SEGMENT, True, 1)
     net, _ = layered_network()
-    sim, ours = recorded(net, "auto" if dtype == "float64" else "steps", dtype)
+    _, ours = recorded(net, form if form in ENGINES else "steps", dtype)
     _, want = recorded(net, "reference")
-    assert sim.engine == "steps"
     assert want[:, net.soma].max() > 0 and want[0].min() == -65
     outer = np.setdiff1d(np.arange(net.forest.num_nodes), compile(net, DT).layers.node[0])
     assert not want[0, outer].any() and np.ptp(want[:, outer], 0).min() > 1e-3
@@ -177,37 +173,65 @@ def test_currents_that_leave_membranes_arrive_in_layers():
         sim.record("i_membrane", nodes[1])
 
 
-@pytest.mark.parametrize(("each", "cells"), [(2, 8), (40, 0), (120, 8)])
-def test_cells_of_all_sizes_go_by_segments(each, cells, monkeypatch):
-    """With several cells of a work-group, one, and several warps; as few and as many cells."""
-    monkeypatch.setitem(steps.BY_SEGMENT, True, 1)
-    monkeypatch.setattr(layer_segments, "CELLS", cells)
+@pytest.mark.parametrize("each", [2, 40, 120])
+def test_epochs_advance_cells_of_all_sizes(each):
+    """Of one column that varies, and of several warps of columns."""
     net, _ = layered_network(each=each)
-    (_, ours), (_, want) = (recorded(net, e, duration=0.5) for e in ("steps", "reference"))
+    (_, ours), (_, want) = (recorded(net, e, duration=0.5) for e in ("epochs-gpu", "reference"))
     assert np.ptp(want) > 1
     allowed = 20 * each * ROUNDINGS * EPS["float64"] * np.abs(want).max()
     assert np.abs(ours - want).max() <= allowed
 
 
-def test_cells_without_room_go_cell_by_cell(monkeypatch):
-    """A chain of more columns than lanes have, and small cells beside a large one."""
-    limits = Limits()
-    for chains in ([9000], [400, *[2] * 200]):
-        sizes = offsets(chains)
-        parent = np.arange(sizes[-1]) - 1
-        parent[sizes[:-1]] = -1
-        n, ones = len(parent), np.ones((2, len(parent)))
-        of_nodes = np.full(n, 100.0), np.full(n, 0.1), np.full(n, 1e-3)
-        made = layers_of_arrays(parent, sizes, np.ones(n, bool), of_nodes, (ones, ones, ones))
-        model = compile(Network.from_arrays(**made), DT)
-        assert layer_segments.segments_of(model, np.dtype(np.float64), limits) is None
+@pytest.mark.parametrize("inserted", [0, 1])
+def test_epochs_eliminate_passive_chains_before_they_begin(inserted):
+    """Chains longer than a segment, with a branch; some columns of one of them have channels."""
+    sizes = offsets([70, 50, 50])
+    parent = np.arange(sizes[-1]) - 1
+    parent[sizes[:-1]] = -1
+    parent[40], parent[100] = 20, 90
+    n, rng = len(parent), np.random.default_rng(5)
+    of_nodes = rng.uniform(100, 200, n), rng.uniform(0.05, 0.2, n), rng.uniform(1e-4, 1e-3, n)
+    of_layers = [10 ** rng.uniform(*power, (2, n)) for power in ((-3, -1), (-4, -2), (-5, -3))]
+    has = np.arange(n) % 7 > 0
+    net = Network.from_arrays(**layers_of_arrays(parent, sizes, has, of_nodes, of_layers))
+    inside = compile(net, DT).layers.node[0]
+    net.insert("pas", at=inside, g=1e-3, e=rng.uniform(-80, -60, n))
+    net.insert("hh", at=inside[sizes[1] : sizes[1] + 40 * inserted : 3])
+    net.add("iclamp", at=inside[[30, 80, 160]], delay=0.1, dur=2.0, amp=0.5)
+    (_, ours), (_, want) = (recorded(net, e, duration=1.0) for e in ("epochs-gpu", "reference"))
+    assert np.ptp(want) > 10
+    assert np.abs(ours - want).max() <= 40 * n * ROUNDINGS * EPS["float64"] * np.abs(want).max()
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps", "segments"])
-def test_runs_go_on_in_pieces_from_states_files_and_in_copies(engine, tmp_path, monkeypatch):
-    if engine == "segments":
-        monkeypatch.setitem(steps.BY_SEGMENT, True, 1)
-        engine = "steps"
+@pytest.mark.parametrize("n", [12000, 20000])
+def test_epochs_refuse_cells_too_large_for_the_chip(n):
+    ones, of_nodes = np.ones((2, n)), (np.full(n, 100.0), np.full(n, 0.1), np.full(n, 1e-3))
+    made = layers_of_arrays(np.arange(n) - 1, [0, n], np.ones(n, bool), of_nodes, (ones,) * 3)
+    with pytest.raises(InputError, match="too large to stay in .* use engine='steps'"):
+        Simulation(Network.from_arrays(**made), DT, engine="epochs-gpu")
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_fields_of_fibres_are_those_of_the_reference(dtype):
+    """Also records of the currents that a field drives, at nodes that have nothing else."""
+    seen = []
+    for engine in ("reference", "epochs-gpu", "steps"):
+        net, group = fibres_in_field(4)
+        of_real = "float64" if engine == "reference" else dtype
+        sim = Simulation(net, DT, of_real, engine=engine, v_init=-80.0)
+        v, i = sim.record("v", np.arange(net.forest.num_nodes)), sim.record("i", group)
+        result = sim.run(0.5)
+        seen.append((result[v], result[i]))
+    (v, i), *others = seen
+    assert np.ptp(v) > 50 and np.abs(i).max() > 0
+    for ours, current in others:
+        assert np.abs(ours - v).max() <= 20 * 31 * ROUNDINGS * EPS[dtype] * np.abs(v).max()
+        np.testing.assert_allclose(current, i, 0, 64 * EPS[dtype] * np.abs(i).max())
+
+
+@pytest.mark.parametrize("engine", ["reference", *ENGINES])
+def test_runs_go_on_in_pieces_from_states_files_and_in_copies(engine, tmp_path):
     net, _ = layered_network()
     _, want = recorded(net, engine, duration=3.0)
     sim, pieces = recorded(net, engine, duration=3.0, pieces=3)
@@ -240,12 +264,11 @@ def test_a_rank_has_the_layers_of_its_cells():
     )
 
 
-@pytest.mark.parametrize("least", [None, 1])
-def test_engines_take_other_values_and_the_start(least, monkeypatch):
-    monkeypatch.setitem(steps.BY_SEGMENT, True, least)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_take_other_values_and_the_start(engine):
     net, _ = layered_network()
     group, clamp = (next(g for g in net.groups if g.mechanism.name == n) for n in ("pas", "iclamp"))
-    sims = [Simulation(net, DT, engine=e) for e in ("reference", "steps")]
+    sims = [Simulation(net, DT, engine=e) for e in ("reference", engine)]
     for sim in sims:
         sim.run(0.5)
         sim.set(group, g=1e-3)
@@ -254,7 +277,7 @@ def test_engines_take_other_values_and_the_start(least, monkeypatch):
         sim.run(1.0)
     ours, want = (sim.voltages() for sim in reversed(sims))
     np.testing.assert_allclose(ours, want, 0, 40 * ROUNDINGS * EPS["float64"] * 100)
-    plain = Simulation(net, DT, engine="steps")
+    plain = Simulation(net, DT, engine=engine)
     plain.run(1.0)
     assert np.abs(want - plain.voltages()).max() > 1
 

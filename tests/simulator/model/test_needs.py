@@ -17,7 +17,7 @@ BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
     "steered_weights": ("steps", "steps"),
-    "layers": ("steps", "steps"),
+    "layers": (GPU, "steps"),
     "read_elsewhere": ("steps", "steps"),
 }
 

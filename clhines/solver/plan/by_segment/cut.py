@@ -94,8 +94,12 @@ class Cut:
     kept: np.ndarray  # for each segment the number of its kept node in the tree, or -1
 
 
-def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
-    """Cut trees into segments and contract them; nodes in `ends` end a segment and stay."""
+def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None, late: bool = False) -> Cut:
+    """Cut trees into segments and contract them.
+
+    Nodes in `ends` end a segment, and are kept. With `late` only roots are kept, and other nodes in
+    `ends` are eliminated in rounds.
+    """
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)
     lanes = np.diff(cut.offsets)
@@ -103,7 +107,7 @@ def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
         pinned = np.repeat(lanes >= NO_LANE, lanes)
     else:
         pinned = ordered[cut.first + cut.length - 1]
-    plan = schedule.contract(cut.parent, pinned)
+    plan = schedule.contract(cut.parent, *((None, pinned) if late else (pinned,)))
     begin = cut.offsets[:-1]
     leaf = plan.round == schedule.Contraction.LEAF
     inner = np.add.reduceat(~leaf + 0, begin)

@@ -122,7 +122,7 @@ class Contraction:
     Miller and Reif 1985): n nodes take O(log n) rounds if nodes have few children. A node is chosen
     only if neither its parent, nor its child, nor another child of its parent is. So every node
     that stays gets at most one update from below and one from above in a round. Pinned nodes and
-    roots stay.
+    roots stay, and `late` leaves wait for the rounds.
     """
 
     LEAF: ClassVar[int] = -1
@@ -132,15 +132,21 @@ class Contraction:
     child: np.ndarray  # when it is eliminated, -1 for none
 
 
-def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:
-    """Plan the contraction of a forest; roots (parent -1) and `pinned` nodes are not eliminated."""
+def contract(
+    parent: np.ndarray, pinned: np.ndarray | None = None, late: np.ndarray | None = None
+) -> Contraction:
+    """Plan the contraction of a forest; roots, whose parent is -1, and `pinned` nodes are kept.
+
+    `late` nodes, (n,) bool, are eliminated in rounds, also if they are leaves.
+    """
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
     when = np.full(n, Contraction.KEPT)
     keep = parent < 0 if pinned is None else pinned | (parent < 0)
     alive = np.flatnonzero(parent >= 0)
     children = np.bincount(above[alive], minlength=n)
-    leaves = np.flatnonzero((children == 0) & ~keep)
+    first = (children == 0) & ~keep
+    leaves = np.flatnonzero(first if late is None else first & ~late)
     when[leaves] = Contraction.LEAF
     alive = alive[when[alive] == Contraction.KEPT]
     number = 0
