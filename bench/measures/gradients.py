@@ -57,9 +57,11 @@ class Subject:
         self.of = [(group, given_as(group.mechanism.name)) for group in channels]
         self.few = [(g, "e") for g in channels if "e" in g.mechanism.parameters][-2:]
 
-    def gradient(self, duration: float, of: Any = None) -> tuple[list[np.ndarray], float]:
+    def gradient(
+        self, duration: float, of: Any = None, mode: str = "reverse"
+    ) -> tuple[list[np.ndarray], float]:
         begin = time.perf_counter()
-        gradient = self.simulation.gradient(duration, loss, of or self.of)
+        gradient = self.simulation.gradient(duration, loss, of or self.of, mode=mode)
         return gradient.slopes, time.perf_counter() - begin
 
     def run(self, duration: float) -> float:
@@ -84,7 +86,8 @@ def measured(name: str, queue: cl.CommandQueue, copies: int, duration: float) ->
     seconds = min(subject.gradient(duration)[1] for _ in range(2))
     subject.run(duration)
     run = min(subject.run(duration) for _ in range(2))
-    few = min(subject.gradient(duration, subject.few)[1] for _ in range(2)) if subject.few else None
+    given = duration, subject.few, "forward"
+    few = min(subject.gradient(*given)[1] for _ in range(2)) if subject.few else None
     return {
         "neuron": name,
         "first": first,

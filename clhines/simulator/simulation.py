@@ -356,7 +356,7 @@ class Simulation(Holder):
             Give spikes in whole steps the slope of a sigmoid of the voltage with this width.
         mode : {"auto", "forward", "reverse"}
             Forward needs one more solve per step for each number; reverse goes back from the end at
-            a cost independent of their count. ``auto``: forward for at most three numbers.
+            a cost independent of their count. ``auto``: forward for one number.
 
         Returns
         -------

@@ -24,7 +24,6 @@ from clhines.simulator.records.records import Record
 _log = logging.getLogger(__name__)
 Loss = Callable[..., Any]
 MODES = ("auto", "forward", "reverse")
-FEW = 3  # most numbers for which forward is cheaper: bench/notes/gradients.md
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,8 @@ class RunGradient:
         if as_choice("mode", mode, MODES) == "forward" and not directions:
             why = self._why or "events, ions, or more than parameters that only steps read"
             raise InputError(f"mode is 'forward'; expected 'reverse' ({why})")
-        forward = mode == "forward" or (mode == "auto" and len(directions) <= FEW)
+        # two numbers cost more forward, or as much: bench/notes/gradients.md
+        forward = mode == "forward" or (mode == "auto" and len(directions) == 1)
         self._directions = directions if forward else []
 
     @property

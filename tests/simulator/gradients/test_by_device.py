@@ -247,11 +247,12 @@ def test_tangents_are_those_of_the_reference(fast_queue, copies, tabled, secondo
     assert_close(found, expected, of)
 
 
-def test_few_numbers_go_forward(fast_queue):
+def test_one_number_goes_forward(fast_queue):
     net, of = tree(6, False)
     for some, mode, how in (
-        (of[2:4], "auto", "forward, on the device"),
-        (of[2:4], "reverse", "reverse, on the device"),
+        (of[2:3], "auto", "forward, on the device"),
+        (of[2:3], "reverse", "reverse, on the device"),
+        (of[2:4], "auto", "reverse, on the device"),
         (of, "auto", "reverse, on the device"),  # the start and the matrix
     ):
         assert gradient_of(net, some, 0.1, mode, queue=fast_queue).how == how
