@@ -272,7 +272,7 @@ def by_constant(
     with np.errstate(all="ignore"):
         slopes = function(*inputs, *(seeds[a.role] for a in adjoint.seeded))
     return {
-        a.name: np.broadcast_to(slope, len(nodes)).copy()
+        a.name: np.broadcast_to(slope, len(nodes))
         for a, slope in zip(adjoint.by, slopes, strict=True)
         if a.role == "parameter"
     }

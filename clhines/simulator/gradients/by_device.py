@@ -188,7 +188,7 @@ class DeviceSteps:
         }
         reals = {
             "numbers": np.concatenate([np.zeros(0), *columns.numbers]),
-            "values": _joined(columns.values),
+            "values": np.concatenate([np.zeros(0), *(v.reshape(-1) for v in columns.values)]),
             "tables": plan.tables,
             "times": step_times(model.dt, self.steps),
         }
@@ -230,7 +230,7 @@ class DeviceSteps:
         return [cla.Array(self.queue, shape, self.dtype, data=part) for part in parts]
 
     def to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
-        return to_device(self.queue, values if values.size else np.zeros(1), dtype or self.dtype)
+        return to_device(self.queue, values, dtype or self.dtype)
 
     def room(self, size: int, owner: object) -> cla.Array:
         """Return an array with any values, for as long as its `owner` lives.
@@ -361,7 +361,7 @@ class DeviceGradient:
         self._rows = of.new_rows()
         self._bind("take_step")
         del self._kept[1:]
-        self._run(0, self._last)
+        self._advance(0, self._last)
         return of.recorded_rows(self._rows, self._slot_of(of.steps))
 
     def _bind(self, name: str, **arrays: cla.Array) -> None:
@@ -369,7 +369,7 @@ class DeviceGradient:
         usual = {"store": self._store, "rows": self._rows, "system_d": d, "changes": x}
         self._steps.bind(name, {**usual, **arrays})
 
-    def _run(self, first: int, last: int, more: int = NOTES) -> None:
+    def _advance(self, first: int, last: int, more: int = NOTES) -> None:
         """Advance from the begin of a stretch to the end of another, whose states are kept.
 
         Steps before the last stretch use two slots in turn.
@@ -423,7 +423,7 @@ class DeviceGradient:
         self._solve_back = [of.prepared(d, of.arrays["solution"]) for d, _, _ in self._systems]
         for number in reversed(range(self._last + 1)):
             if number != self._number:
-                self._run(number, number, 0)
+                self._advance(number, number, 0)
             self._stretch_back(number * self._stretch)
         return self._adjoint(found, by_rows[0])
 
@@ -497,7 +497,3 @@ def _solver(forest: Forest, dtype: np.dtype, queue: cl.CommandQueue) -> Solver:
 
 
 _MATRIX = ("by_diagonal", "by_right", "by_conductance", "by_u")
-
-
-def _joined(values: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([v.reshape(-1) for v in values]) if values else np.zeros(16)

@@ -314,7 +314,7 @@ class GradientPlan:
 
     @property
     def tables(self) -> np.ndarray:
-        return np.concatenate(self._tables) if self._tables else np.zeros(1)
+        return np.concatenate([np.zeros(0), *self._tables])
 
     def _planned(
         self, k: int, kind: Kind, wanted: Collection[str], real: str

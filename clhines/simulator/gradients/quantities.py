@@ -169,7 +169,7 @@ class Quantities:
             factor = factor_of(mechanism, self.model.area[group.nodes])
             place = group.nodes, factor, group.parameters
             slopes = by_constant(self.model, adjoint.matrix, mechanism, *place)
-            return slopes.get(name, np.zeros(len(group)))
+            return slopes.get(name, np.zeros(len(group))).copy()
         if name in mechanism.parameters:
             return adjoint.parameters[k][name][instances]
         begins = name in mechanism.begins  # its value before INITIAL
