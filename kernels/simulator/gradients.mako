@@ -14,7 +14,7 @@
     const real t_0 = times[4 * step], t_1 = times[4 * step + 1], t_2 = times[4 * step + 2], t_3 = times[4 * step + 3];
     const int i = order[k];
     const uint at = i * num_rows + q;
-    __global const int4 *restrict here = (__global const int4 *)of_node + i * ${max(1, len(spec.kinds))};
+    __global const int *restrict here = of_node + i * ${max(1, 4 * len(spec.kinds))};
 % if spec.lanes:
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif
@@ -167,7 +167,7 @@ ${begin(spec.tile)}\
 % endif
 % for kind in kinds:
 % if kind.num_states or kind.gives_current or kind.has("advance"):
-    ${kind.each(stage)}
+    ${kind.each}
 % if kind.num_states:
         __global const lanes *states = ${"(ends ? next_of : now_of)" if stage == "begins" else "now_of"};
 ${load(kind, "s", "states")}\
@@ -271,7 +271,7 @@ ${begin(1)}\
 % for kinds, stage in spec.rounds[::-1]:
 % for kind in kinds[::-1]:
 % if kind.blocks_back(stage):
-    ${kind.each(stage)}
+    ${kind.each}
 ${load(kind, "by", "slopes")}\
 ${load(kind, "later", "later_of")}\
 ${load(kind, "earlier", "earlier_of")}\
@@ -401,7 +401,7 @@ ${begin(1)}\
     }
 % for kind in spec.kinds:
 % if kind.has("current__back") or kind.num_states:
-    ${kind.each("")}
+    ${kind.each}
 % if kind.num_states:
         if (ends) {
             __global const lanes *states = store + now * slot;

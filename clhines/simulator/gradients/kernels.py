@@ -136,19 +136,18 @@ class GradientKind:
         recorded = block == "advance" and bool(self.recorded)
         return recorded or self.has(BACK.format(block)) or bool(self.pulled(block))
 
-    def each(self, stage: str) -> str:
+    @property
+    def each(self) -> str:
         """Begin of the loop over its instances `j` at a node."""
-        here = f"of_{self.number}_{stage}"
-        loop, first, value = f"if ({here}.x < {here}.y) {{", f"{here}.z", f"{here}.w"
-        named = f"        const int j = {here}.x;\n"
+        begin, end, first, value = (f"here[{4 * self.number + k}]" for k in range(4))
+        loop = f"if ({begin} < {end}) {{\n        const int j = {begin};"
         if self.crowded:
-            loop, named = f"for (int j = {here}.x; j < {here}.y; j++) {{", ""
-            first += f" + (j - {here}.x) * {len(self.states)}"
-            value = f"({value} + (j - {here}.x) * {len(self.by)})"
+            loop = f"for (int j = {begin}; j < {end}; j++) {{"
+            first += f" + (j - {begin}) * {len(self.states)}"
+            value += f" + (j - {begin}) * {len(self.by)}"
         return (
-            f"const int4 {here} = here[{self.number}];\n    {loop}\n{named}"
-            f"        const uint first = {first}, e = first * num_rows + q;\n"
-            f"        const uint value = {value} * num_rows + q;"
+            f"{loop}\n        const uint first = {first}, e = first * num_rows + q;\n"
+            f"        const uint value = ({value}) * num_rows + q;"
         )
 
     def has(self, block: str) -> bool:
