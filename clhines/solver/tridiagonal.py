@@ -556,6 +556,9 @@ def solve_tridiagonal(
 def _real_array(name: str, a: object) -> np.ndarray:
     if isinstance(a, cla.Array):
         raise InputError(f"{name} is a pyopencl array; expected NumPy (Tridiagonal takes both)")
+    rows = a if isinstance(a, (list, tuple)) else ()
+    if len({len(row) for row in rows if isinstance(row, (list, tuple)) or np.ndim(row)}) > 1:
+        raise InputError(f"{name} has rows of different sizes; expected one array, and sizes=")
     return real_numbers(name, a)
 
 

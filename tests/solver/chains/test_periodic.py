@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_refused(fast_queue):
         Tridiagonal([3, 2], queue=fast_queue).factor(1.0, 4.0, 1.0, periodic=True)
     with pytest.raises(InputError, match="transpose=True is not supported for periodic"):
         systems.factor(dl, d, du, periodic=True).solve(b, transpose=True)
-    with pytest.raises(InputError, match="expected no sizes, out, columns, periodic"):
+    with pytest.raises(InputError, match="d has rows of different sizes; expected one array, and "):
         solve_tridiagonal(1.0, [d[0], d[1, :4]], 1.0, [b[0], b[1, :4]], periodic=True)
 
 
