@@ -103,6 +103,7 @@ CASES = [
     ("rewarded", rewarded_network, 12.0, {}),
     ("kinds on one rank", lone_network, 12.0, {}),
     ("surrounded", surrounded_network, 5.0, {"engine": "steps"}),
+    ("surrounded in epochs", surrounded_network, 5.0, {"engine": "epochs-gpu"}),
 ]
 
 
