@@ -52,6 +52,14 @@ def varying_columns(network: Model) -> np.ndarray:
     return of_trees[node]
 
 
+def constants_around(model: Model) -> bool:
+    """Return whether nodes around others have constant mechanisms: their lists may then differ."""
+    if model.layers is None:
+        return False
+    around = model.layers.node[1:][model.layers.node[1:] >= 0]
+    return bool(model.constant_g[around].any() or model.constant_b[around].any())
+
+
 def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
     """Return kinds `apart` from lists whose instances are alone at nodes around others."""
     if network.layers is None:

@@ -35,12 +35,13 @@ from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
 from clhines.simulator.engines.run import Job
 from clhines.simulator.gpu.artificial import Artificial, epoch_of
+from clhines.simulator.gpu.columns import ColumnTable, constants_around
 from clhines.simulator.gpu.functions import constant_ions, with_lists, with_sites
 from clhines.simulator.gpu.launch import CellLaunches, PlanLaunch
 from clhines.simulator.gpu.layout import CellLayout, CellRegions, NodePlaces
 from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.plan import EpochPlan, plan_epochs, recorded_lists
-from clhines.simulator.gpu.tables import PlacedValues, put_tables
+from clhines.simulator.gpu.tables import PlacedValues, column_tables, put_tables
 from clhines.simulator.gpu.words import WARP
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_turns, detector_order, fill_arenas
@@ -182,8 +183,8 @@ class CellEpochs(ArenaKernels):
                     alike &= value is earlier or np.array_equal(value, earlier)
         if alike:
             return True
-        if not same_nodes and model.layers is not None:
-            return False  # factors of columns
+        if not same_nodes and constants_around(model):
+            return False
         if not all(lists.renew(model, lists.numbers.inflow) for _, lists in self._cells.with_lists):
             return False
         for launch, lists in self._cells.with_lists:
@@ -192,18 +193,18 @@ class CellEpochs(ArenaKernels):
                 values = to_device(self.queue, a, self.dtype)
                 copy_onto(launch.given[name], values, self.queue)
         if not same_nodes:
-            self._nodes.put_constants(model)
+            self._put_constants()
         return True
 
     def renew_constants(self) -> bool:
         model, of_lists = self.model, self._cells.with_lists
-        if model.layers is not None:
-            return False
         flows = model.constant_b.any() or model.constant_g.any()
         inflow = any(launch.plan.spec.inflow for launch in self.launches)
         if not all(lists.of_own_cells for _, lists in of_lists) or (flows and not inflow):
             return False
-        self._nodes.put_constants(model)
+        if constants_around(model):
+            return False
+        self._put_constants()
         spread = Spread(self.queue, self.dtype, model)
         total = model.capacitance_over_dt + model.constant_d
         lines = [total, model.constant_g, model.constant_b][: 3 if inflow else 1]
@@ -212,6 +213,15 @@ class CellEpochs(ArenaKernels):
             for line, values in enumerate(lines, 1):
                 spread.values(launch.given["node_values"], at, node, values, line * WARP)
         return True
+
+    def _put_constants(self) -> None:
+        """Put constant conductances and currents of nodes, and factors of columns, again."""
+        self._nodes.put_constants(self.model)
+        for launch in self.launches:
+            if isinstance(launch.plan.table, ColumnTable):
+                launch.plan.cells.model = self.model
+                launch.given |= column_tables(launch.plan.table, self.queue, self.dtype)
+                self.is_bound = False
 
     def voltage_arrays(self) -> list[cla.Array]:
         seen = self._others.v

@@ -38,9 +38,7 @@ def put_tables(
         "children": table.lanes.children,
     }  # fmt: skip
     reals = dict[str, np.ndarray]()
-    if isinstance(table, ColumnTable):
-        ints["row_of_column"], reals["rows_of_factors"] = table.factors()
-    else:
+    if not isinstance(table, ColumnTable):
         reals["all_up"] = table.values("up", model.u.__getitem__)
     if plan.lists is not None:
         more_ints, more_reals = _of_lists(plan, plan.lists, base, model)
@@ -57,7 +55,18 @@ def put_tables(
         reals["tree_inverses"] = np.zeros(len(plan.cells.numbers) * dense)
     tables = {name: to_device(queue, a, num) for name, a in ints.items()}
     tables |= {name: to_device(queue, a, dtype) for name, a in reals.items()}
+    if isinstance(table, ColumnTable):
+        tables |= column_tables(table, queue, dtype)
     return {**tables, "num_units": num(len(plan.cells.numbers))}
+
+
+def column_tables(
+    table: ColumnTable, queue: cl.CommandQueue, dtype: DTypeLike
+) -> dict[str, cla.Array]:
+    """Copy the factors of columns to the device; return them by the names of arguments."""
+    index, rows = table.factors()
+    names = "row_of_column", "rows_of_factors"
+    return dict(zip(names, (to_device(queue, index, np.int32), to_device(queue, rows, dtype))))
 
 
 def _of_lists(

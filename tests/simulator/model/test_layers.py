@@ -277,6 +277,14 @@ def test_engines_take_other_values_and_the_start(engine):
         sim.run(1.0)
     ours, want = (sim.voltages() for sim in reversed(sims))
     np.testing.assert_allclose(ours, want, 0, 40 * ROUNDINGS * EPS["float64"] * 100)
+    for sim in sims:  # the second time in place
+        for g in (2e-3, 5e-3):
+            sim.set(group, g=np.linspace(1e-4, g, len(group.nodes)))
+            sim.reset()
+            sim.run(0.5)
+    again, other = (sim.voltages() for sim in reversed(sims))
+    np.testing.assert_allclose(again, other, 0, 40 * ROUNDINGS * EPS["float64"] * 100)
+    assert np.abs(again - ours).max() > 1
     plain = Simulation(net, DT, engine=engine)
     plain.run(1.0)
     assert np.abs(want - plain.voltages()).max() > 1
