@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused(queue):
         ((flat[:3], flat, flat, flat), [2, 4], r"dl has shape \(3,\); expected \(4,\) or"),
         ((flat, gpu, flat, flat), "d is a pyopencl array; expected NumPy"),
         ((flat, flat + 1j, flat, flat), "d has dtype complex128; expected real numbers"),
-        ((flat, flat, flat, [[1], [1, 2]]), "b is not an array"),
+        ((flat, flat, flat, [[1], [1, 2]]), "b has rows of different sizes; expected one array"),
     ]:
         with pytest.raises(InputError, match=words) as caught:
             solve_tridiagonal(*arguments, sizes=sizes[0] if sizes else None, queue=queue)
