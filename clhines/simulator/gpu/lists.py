@@ -125,7 +125,9 @@ class PlannedCells:
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
         columns = model.capacitance, model.constant_d, model.constant_b, model.u
-        arrays = [a[self.nodes] for a in (*columns, *alike)]
+        follow = (np.diff(self.first) == forest.sizes[:-1]).all()
+        at = slice(int(self.first[0]), int(self.first[-1] + forest.sizes[-1]))
+        arrays = [a[at if follow else self.nodes] for a in (*columns, *alike)]
         result = np.arange(forest.num_cells)
         for cells in self._alike(arrays):
             for _ in range(_SORTS):
