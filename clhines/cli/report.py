@@ -61,10 +61,10 @@ def as_json(report: Mapping[str, object]) -> str:
     return json.dumps(strict, indent=1, allow_nan=False)
 
 
-def table(rows: Mapping[str, str], report: Mapping[str, object], width: int = 10) -> str:
+def table(rows: Mapping[str, str], report: Mapping[str, object]) -> str:
     """Return a report as lines of text; rows with an empty text are left out."""
-    lines = [f"{k:<{width}} {v.format(**report)}" for k, v in rows.items() if v]
-    return "\n".join(folded(line, width + 1) for line in lines)
+    lines = [f"{k:<10} {v.format(**report)}" for k, v in rows.items() if v]
+    return "\n".join(folded(line, 11) for line in lines)
 
 
 def folded(line: str, indent: int) -> str:
@@ -74,13 +74,13 @@ def folded(line: str, indent: int) -> str:
     return textwrap.fill(line, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
-def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:
-    with named_option(option):
+def check_writable(name: str) -> None:
+    """Refuse a file of ``--out`` that cannot be written."""
+    with named_option("--out"):
         files.check_target(name)
     suffix = Path(name).suffix.lower()
-    if suffix not in endings:
-        expected = " or ".join(repr(ending) for ending in endings)
-        raise InputError(f"{option} {name}: the name ends in {suffix!r}; expected {expected}")
+    if suffix != ".npz":
+        raise InputError(f"--out {name}: the name ends in {suffix!r}; expected '.npz'")
 
 
 @contextmanager

@@ -26,8 +26,8 @@ from clhines.simulator.network.copies import changed_copies
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import LAST_STEP, whole_steps
-from clhines.simulator.ranks.mpi import own_queue
-from clhines.simulator.ranks.partition import check_same, overlaps, ranks_of
+from clhines.simulator.ranks.mpi import Ranks, own_queue
+from clhines.simulator.ranks.partition import agreed_overlap, ranks_of
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.columns import Recording
 from clhines.simulator.records.records import digest_of
@@ -38,7 +38,6 @@ from clhines.simulator.state.chunk import UnderWay
 from clhines.simulator.state.variables import map_of_copies
 from clhines.simulator.updates import Updates
 from clhines.solver.device import devices
-from clhines.solver.device.devices import is_cpu
 from clhines.solver.device.guard import ClosedProxy, Holder, exclusive, lock_of
 from clhines.solver.plan.plan import real_name
 
@@ -47,8 +46,9 @@ if TYPE_CHECKING:
 
 _Self = TypeVar("_Self", bound="Simulation")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-# Whether spikes are exchanged during the next epoch; None: `partition.overlaps` decides.
+# Whether spikes are exchanged during the next epoch; None: `partition.agreed_overlap` decides.
 OVERLAP: bool | None = None
+_COMPARED = "dtype", "engine", "chunk", "max_spikes", "method"  # alike on all ranks
 _HOST = "the host, NumPy"
 
 
@@ -144,32 +144,19 @@ class Simulation(Holder):
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
             real_name(dtype)
-            on_host = self._on_host
-            if on_host and not isinstance(queue, cl.CommandQueue | None):
-                raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
-            if not on_host:
-                if queue is None and self.ranks.size > 1:
-                    queue = own_queue(self.ranks, device, dtype)
-                else:
-                    queue = devices.given_queue(queue, device, dtype, timestamps=False)
-                on_host = is_cpu(queue.device)
+            queue = _queue_of(self.ranks, self._on_host, queue, device, dtype)
             self.dtype = np.dtype("float64" if self._on_host else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
-        compared = {"engine": engine, "chunk": chunk, "max_spikes": max_spikes, "method": method}
-        overlap = self._overlaps(current, on_host, {"dtype": self.dtype, **compared})
+        compared = {name: getattr(request, name) for name in _COMPARED}
+        overlap = self.ranks.size > 1 and agreed_overlap(
+            *(self.ranks, current.compiled, current.signature, compared),
+            *(None if self._on_host else queue, OVERLAP),
+        )
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
         self._recordings = Recordings(self._runner, self.dtype)
         self._updates = Updates(self._runner, self._progress, self._recordings)
         inside(network).freeze()
         self._made = True
-
-    def _overlaps(self, current: CurrentModel, on_host: bool, arguments: dict[str, object]) -> bool:
-        """Return whether ranks exchange spikes during an epoch; `arguments` must agree."""
-        if self.ranks.size == 1:
-            return False
-        check_same(self.ranks, current.compiled, current.signature, arguments)
-        delay = current.compiled.connections.min_delay
-        return overlaps(self.ranks, delay, on_host, OVERLAP)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -394,8 +381,7 @@ class Simulation(Holder):
         records, _ = self._recordings.of_run(0, steps)
         queue = self._runner.request.queue
         place = None if queue is None else (queue, self.dtype)
-        width = surrogate_width(surrogate)
-        return RunGradient(quantities, records, steps, width, place, mode)
+        return RunGradient(quantities, records, steps, surrogate_width(surrogate), place, mode)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:
@@ -452,28 +438,7 @@ class Simulation(Holder):
         self.ranks.check_alone("replicate()")
         self._progress.check("there is no state to copy")
         self._updates.settle()
-        model, request, current = self.model, self._runner.request, self._runner.model
-        groups = current.changes.groups(self.network.groups)
-        wiring = inside(self.network).wiring.changed(current.changes)
-        copied = self.network, count, groups, wiring, [*model.streams()]
-        net = changed_copies(*copied, branched_from=self.network)
-        net.settings.update(self.network.settings)
-        settings = dict(current.settings, v_init=np.tile(model.v_init, count))
-        names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
-        options = {name: getattr(request, name) for name in names} | request.options
-        simulation = type(self)(net, **settings, **options)
-        if not self._progress.at_start:
-            copies = map_of_copies(self.network, model, simulation.model, count)
-            saved = copies.state(self.runner.save())
-            spikes = self._progress.under_way.copies(copies.sources)
-            take_state(simulation, self.step, saved, self._runner.unit, spikes)
-        return simulation
-
-    def _take_state(
-        self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None
-    ) -> None:
-        self._runner.load(saved, unit)
-        self._progress.go_to(step, spikes)
+        return _replicated(self, count)
 
     @collective
     def voltages(self) -> np.ndarray:
@@ -582,6 +547,23 @@ class Simulation(Holder):
         self._progress.go_to(int(self.ranks.gather_numbers([step])[0, 0]))
 
 
+def _queue_of(
+    ranks: Ranks,
+    on_host: bool,
+    queue: cl.CommandQueue | None,
+    device: cl.Device | str | None,
+    dtype: DTypeLike,
+) -> cl.CommandQueue | None:
+    """Return the user's queue or one for this rank; None if the host simulates without one."""
+    if not on_host:
+        if queue is None and ranks.size > 1:
+            return own_queue(ranks, device, dtype)
+        return devices.given_queue(queue, device, dtype, timestamps=False)
+    if not isinstance(queue, cl.CommandQueue | None):
+        raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
+    return queue
+
+
 def leave_warnings(simulation: Simulation) -> None:
     """Turn off warnings about runaway voltages, because a simulation's caller gives them."""
     simulation._warns = False
@@ -598,7 +580,28 @@ def take_state(
 
     `unit` is the unit of its pending events; `spikes` are the spikes whose events may be pending.
     """
-    simulation._take_state(step, saved, unit, spikes)
+    simulation._runner.load(saved, unit)
+    simulation._progress.go_to(step, spikes)
+
+
+def _replicated(sim: _Self, count: int) -> _Self:
+    """Return a simulation of `count` copies of a network in its current state."""
+    model, request, current = sim.model, sim._runner.request, sim._runner.model
+    groups = current.changes.groups(sim.network.groups)
+    wiring = inside(sim.network).wiring.changed(current.changes)
+    copied = sim.network, count, groups, wiring, [*model.streams()]
+    net = changed_copies(*copied, branched_from=sim.network)
+    net.settings.update(sim.network.settings)
+    settings = dict(current.settings, v_init=np.tile(model.v_init, count))
+    names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
+    options = {name: getattr(request, name) for name in names} | request.options
+    simulation = type(sim)(net, **settings, **options)
+    if not sim._progress.at_start:
+        copies = map_of_copies(sim.network, model, simulation.model, count)
+        saved = copies.state(sim.runner.save())
+        spikes = sim._progress.under_way.copies(copies.sources)
+        take_state(simulation, sim.step, saved, sim._runner.unit, spikes)
+    return simulation
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

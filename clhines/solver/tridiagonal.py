@@ -202,8 +202,7 @@ class Tridiagonal(Holder):
         def solve(rows: Array, out: Array | None) -> Array:
             return self.solver.solve(matrix.d, matrix.u, rows, l=matrix.l, out=out, check=check)
 
-        side = self._device_side() if device else None
-        return Rows(self, side, matrix.sign).solve(solve, b, out, columns)
+        return Rows(self, device, matrix.sign).solve(solve, b, out, columns)
 
     def factor(
         self, dl: Given, d: Given, du: Given, *, check: bool | str = True, periodic: bool = False
@@ -228,10 +227,10 @@ class Tridiagonal(Holder):
         if as_switch("periodic", periodic):
             whole = [self.chains.whole(*one) for one in (("dl", dl), ("d", d), ("du", du))]
             dl, d, du, corners = cut_corners(self.sizes, *whole)
-        matrix = self._matrix(dl, d, du, on_device(dl, d, du))
+        device = on_device(dl, d, du)
+        matrix = self._matrix(dl, d, du, device)
         factors = self.solver.factor(matrix.d, matrix.u, l=matrix.l, check=check)
-        side = self._device_side() if on_device(dl, d, du) else None
-        rows = Rows(self, side, matrix.sign)
+        rows = Rows(self, device, matrix.sign)
         return TridiagonalFactors(self, factors, rows, corners, as_check(check))
 
     def close(self) -> None:
@@ -243,7 +242,8 @@ class Tridiagonal(Holder):
         """Return (m,) int64: the first bad row of each system in the last solve, or -1."""
         return self.solver.status()
 
-    def _device_side(self) -> DeviceChains:
+    def device_side(self) -> DeviceChains:
+        """Return what converts arrays of the device, made at the first use."""
         if self._device is None:
             self._device = DeviceChains(self.chains, self.solver.queue)
         return self._device
@@ -252,7 +252,7 @@ class Tridiagonal(Holder):
         if not device:
             return self.chains.matrix(dl, d, du)
         diagonals = {"dl": dl, "d": d, "du": du}
-        return self._device_side().matrix(*(self.device_array(k, a) for k, a in diagonals.items()))
+        return self.device_side().matrix(*(self.device_array(k, a) for k, a in diagonals.items()))
 
     def device_array(self, name: str, a: Given) -> cla.Array:
         """Return a pyopencl array that the solver can use; refuse other arrays."""
@@ -264,14 +264,14 @@ class Tridiagonal(Holder):
 class Rows:
     """Converts right-hand sides to rows of chains, and solutions back.
 
-    `side` converts pyopencl arrays; NumPy arrays are converted on the host. `sign` has -1 for each
-    row of the matrix that was multiplied by -1; None if no row was.
+    With `device` these are pyopencl arrays, else NumPy arrays. `sign` has -1 for each row of the
+    matrix that was multiplied by -1; None if no row was.
     """
 
-    def __init__(self, owner: Tridiagonal, side: DeviceChains | None, sign: Array | None) -> None:
-        self._owner, self._side, self._sign = owner, side, sign
-        chains = owner.chains
-        self._plain = ((chains.n,), chains.grid) if side is None and sign is None else ()
+    def __init__(self, owner: Tridiagonal, device: bool, sign: Array | None) -> None:
+        self._owner, self._sign, chains = owner, sign, owner.chains
+        self._side = owner.device_side() if device else None
+        self._plain = ((chains.n,), chains.grid) if not device and sign is None else ()
 
     def sign_on_host(self) -> np.ndarray | None:
         sign = self._sign
@@ -486,7 +486,7 @@ def _factored(
 ) -> TridiagonalFactors:
     owner = Tridiagonal(sizes, method, matrix["d"].dtype)
     factors = owner.solver.factor(**matrix, check=False)
-    return TridiagonalFactors(owner, factors, Rows(owner, None, sign), corners, False)
+    return TridiagonalFactors(owner, factors, Rows(owner, False, sign), corners, False)
 
 
 copyreg.pickle(TridiagonalFactors, lambda factors: (_factored, factors.source()))

@@ -90,7 +90,6 @@ def enable(
     is refused, cannot be built, or does not fit into the device's memory, NEURON takes it and
     continues from the steps before; a line on stderr names the reason. NEURON also takes loops
     around ``fadvance()``, and every call if this version failed its self-test; a line says so.
-    The end of a ``with enable():`` block restores the switch.
 
     Parameters
     ----------
@@ -110,7 +109,8 @@ def enable(
     Returns
     -------
     SwitchHandle
-        A context manager with `steps` on the device, and `reasons` why NEURON took calls.
+        Has `steps` on the device, and `reasons` why NEURON took calls; the end of a ``with
+        enable():`` block restores the switch.
 
     Raises
     ------
@@ -119,13 +119,8 @@ def enable(
         raise SimulationError, and with `strict` what `run` raises (in `multiprocessing` also a
         warning).
     """
-    request = RunOptions.of(device, dtype, engine)
-    step = as_step(fixed_step)
-    if not isinstance(engine, str) or engine != "auto":
-        from clhines.simulator.importing import CHOICES
-
-        as_choice("engine", engine, CHOICES)
-    is_named = device is not None or engine != "auto" or as_switch("strict", strict)
+    request, step = RunOptions.of(device, dtype, engine), as_step(fixed_step)
+    is_named = _names_engine(engine) or device is not None or as_switch("strict", strict)
     if when is None:
         when = "always" if is_named else "faster"
     options = SwitchOptions(request, strict, step, progress, when=when)
@@ -137,6 +132,15 @@ def enable(
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
     return SwitchHandle(switch, options.within(switch.state.options))
+
+
+def _names_engine(engine: str) -> bool:
+    if isinstance(engine, str) and engine == "auto":
+        return False
+    from clhines.simulator.importing import CHOICES
+
+    as_choice("engine", engine, CHOICES)
+    return True
 
 
 def _made(test: str = "hooks") -> Switch:

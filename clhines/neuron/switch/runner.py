@@ -43,6 +43,11 @@ class SwitchOptions:
     when: str = "always"
 
     def __post_init__(self) -> None:
+        engine: object = self.request.engine
+        if not isinstance(engine, str) or engine != "auto":
+            from clhines.simulator.importing import CHOICES
+
+            as_choice("engine", engine, CHOICES)
         as_switch("strict", self.strict)
         as_choice("when", self.when, WHEN)
         as_switch("progress", self.progress)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyopencl as cl
 
 from clhines.core.arrays import offsets, ranges
 from clhines.core.errors import InputError
@@ -20,6 +21,7 @@ from clhines.simulator.ranks.mpi import ONE_PROCESS, Ranks
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.decisions import MAX_EPOCH, length
 from clhines.simulator.state.sources import ring_sizes, steps_of_cells
+from clhines.solver.device.devices import is_cpu
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -107,26 +109,31 @@ def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
     return Ranks(comm, call) if size > 1 else ONE_PROCESS
 
 
-def check_same(ranks: Ranks, model: Model, signature: str, settings: dict[str, object]) -> None:
-    """Raise InputError on all ranks if networks, initial voltages or settings differ."""
+def agreed_overlap(
+    ranks: Ranks,
+    model: Model,
+    signature: str,
+    settings: Mapping[str, object],
+    queue: cl.CommandQueue | None,
+    requested: bool | None,
+) -> bool:
+    """Return whether to exchange the spikes of an epoch during the next epoch.
+
+    InputError on all ranks if networks, initial voltages or settings differ. The exchange does not
+    pay if the cores that simulate must also exchange. `requested` is the user's choice.
+    """
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
     texts: dict[str, object] = {name: str(value) for name, value in settings.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
     digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
     ranks.same(lambda: {**sizes, **digests, **texts})
-
-
-def overlaps(ranks: Ranks, delay: int, on_host: bool, requested: bool | None) -> bool:
-    """Return whether to exchange the spikes of an epoch during the next epoch.
-
-    This does not pay if the cores that simulate must also exchange, `on_host`. `delay` is the
-    smallest delay of the network, in steps; `requested` is the user's choice, or None.
-    """
+    on_host = queue is None or is_cpu(queue.device)
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
     if requested is not None:
         return requested
-    return (delay + 1) // 2 >= MAX_EPOCH or not ranks.any(on_host)
+    least = model.connections.min_delay  # in steps
+    return (least + 1) // 2 >= MAX_EPOCH or not ranks.any(on_host)
 
 
 RankEntries = slice | np.ndarray
