@@ -144,8 +144,6 @@ def test_an_exception_of_any_class_is_one_line(tmp_path):
     done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py")
     assert done.returncode == 1 and "Traceback" not in done.stderr  # as of Python
     assert done.stderr.splitlines()[-1] == "clhines: ends.py, line 5: Own: x"
-    done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "script.py", "--v-init", "nan")
-    assert done.returncode == 2 and "--v-init: got 'nan', expected a finite" in done.stderr
 
 
 POOL = """
