@@ -20,9 +20,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from bench import record, table
+from bench import record, table, weight_order
 from bench.made import random_connections
-from clhines.simulator.events import weight_order
 from clhines.simulator.events.grid import Delivery
 from clhines.simulator.events.plasticity import Plasticity
 from clhines.simulator.model.connections import GridConnections

@@ -3,7 +3,7 @@
 import numpy as np
 import pyopencl.array as cla
 
-from clhines.simulator.events import weight_order
+from bench import weight_order
 from clhines.simulator.events.grid import Delivery
 from clhines.simulator.events.plasticity import Plasticity
 

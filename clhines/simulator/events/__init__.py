@@ -8,6 +8,4 @@ this in NumPy.
 Events at exact times: `exact` delivers them in NumPy, `event_list` has the events that a device
 detects and the events of other ranks. `state` has the tables from sources to instances, and values
 that are played between events.
-
-`weight_order` compares orders of weights in memory (Brette and Goodman 2012).
 """

@@ -198,7 +198,7 @@ class Delivery:
     (see `tune`); devices without 64-bit atomics support ``pull`` only. `external` and `largest` are
     arguments of `GridConnections.scale`; `scale` replaces the unit that it returns. `columns` and
     `work_group` replace the defaults of `DeliverSpec`. `place`, (k,), has the index in memory of
-    the weight at each position of the rows (`simulator.events.weight_order`).
+    the weight at each position of the rows (`bench/weight_order.py` has orders).
 
     A sum times `incoming_scale`, a power of two, is a weight. `seconds` has the measured time of
     each candidate by name.

@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+from bench.weight_order import cost, graph_cut, group_numbers, sorted_places
 from clhines import STDP, Network, Simulation
 from clhines.simulator.events import grid_run
 from clhines.simulator.events.grid import Delivery
-from clhines.simulator.events.weight_order import cost, graph_cut, group_numbers, sorted_places
 
 
 def pairs(rng, cells, share):
