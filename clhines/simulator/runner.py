@@ -25,6 +25,7 @@ from clhines.simulator.model.compiling import compile, with_values
 from clhines.simulator.model.instances import ConstantSums, place_electrodes
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import Changes
+from clhines.simulator.network.copies import changed_copies
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.ranks.mpi import Ranks
@@ -87,6 +88,15 @@ class CurrentModel:
             values = settings["v_init"], self.changes, self.sums
             return with_values(net, self.compiled, net.groups, *values)
         return compile(net, **settings, changes=self.changes)
+
+    def copied(self, count: int) -> tuple[Network, dict[str, Any]]:
+        """Return `count` copies of the network with all changes, and settings of their model."""
+        net, model = self.network, self.current
+        groups, wiring = self.changes.groups(net.groups), inside(net).wiring.changed(self.changes)
+        streams = [*model.streams()]
+        copies = changed_copies(net, count, groups, wiring, streams, branched_from=net)
+        copies.settings.update(net.settings)
+        return copies, dict(self.settings, v_init=np.tile(model.v_init, count))
 
     def replace(self, model: Model) -> None:
         self.compiled, self._staleness = model, Staleness.NOTHING

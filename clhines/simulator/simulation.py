@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,6 @@ from clhines.simulator.gradients.gradient import Gradient, Loss, RunGradient, su
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities
 from clhines.simulator.mechanisms.text.rules import REWARD
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.copies import changed_copies
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import LAST_STEP, whole_steps
@@ -48,7 +48,6 @@ _Self = TypeVar("_Self", bound="Simulation")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Whether spikes are exchanged during the next epoch; None: `partition.agreed_overlap` decides.
 OVERLAP: bool | None = None
-_COMPARED = "dtype", "engine", "chunk", "max_spikes", "method"  # alike on all ranks
 _HOST = "the host, NumPy"
 
 
@@ -131,26 +130,14 @@ class Simulation(Holder):
         self._lock, self._warns = lock_of(self), True
         self._on_host = isinstance(engine, str) and engine == "reference"
         self.ranks = ranks_of(comm, "Simulation()")
+        arguments: Any = network, queue, dtype, engine, chunk, max_spikes, method, options
         with self.ranks.agreed():
-            if not isinstance(network, Network):
-                raise InputError(f"network is {type(network).__name__}; expected a Network")
-            if not callable(engine):
-                as_choice("engine", engine, CHOICES)
-            check_options(options, signature(Simulation).parameters)
-            self.network = network
+            request = _checked(Request(*arguments), device, self.ranks)
+            self.network, self.dtype = network, request.dtype
             settings = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
             current = CurrentModel(network, settings)
-            chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
-            if max_spikes is not None:
-                max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
-            real_name(dtype)
-            queue = _queue_of(self.ranks, self._on_host, queue, device, dtype)
-            self.dtype = np.dtype("float64" if self._on_host else dtype)
-        request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
-        compared = {name: getattr(request, name) for name in _COMPARED}
         overlap = self.ranks.size > 1 and agreed_overlap(
-            *(self.ranks, current.compiled, current.signature, compared),
-            *(None if self._on_host else queue, OVERLAP),
+            self.ranks, current.compiled, current.signature, request, OVERLAP
         )
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
         self._recordings = Recordings(self._runner, self.dtype)
@@ -379,8 +366,7 @@ class Simulation(Holder):
         quantities = Quantities.checked(self.network, current.current.apart, groups, of)
         steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP)
         records, _ = self._recordings.of_run(0, steps)
-        queue = self._runner.request.queue
-        place = None if queue is None else (queue, self.dtype)
+        place = self._runner.request.place
         return RunGradient(quantities, records, steps, surrogate_width(surrogate), place, mode)
 
     @collective
@@ -438,7 +424,20 @@ class Simulation(Holder):
         self.ranks.check_alone("replicate()")
         self._progress.check("there is no state to copy")
         self._updates.settle()
-        return _replicated(self, count)
+        net, settings = self._runner.model.copied(count)
+        simulation = type(self)(net, **settings, **self._runner.request.arguments)
+        if not self._progress.at_start:
+            copies = map_of_copies(self.network, self.model, simulation.model, count)
+            spikes = self._progress.under_way.copies(copies.sources)
+            saved = copies.state(self.runner.save())
+            take_state(simulation, self.step, saved, self._runner.unit, spikes)
+        return simulation
+
+    def _take_state(
+        self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None
+    ) -> None:
+        self._runner.load(saved, unit)
+        self._progress.go_to(step, spikes)
 
     @collective
     def voltages(self) -> np.ndarray:
@@ -547,21 +546,28 @@ class Simulation(Holder):
         self._progress.go_to(int(self.ranks.gather_numbers([step])[0, 0]))
 
 
-def _queue_of(
-    ranks: Ranks,
-    on_host: bool,
-    queue: cl.CommandQueue | None,
-    device: cl.Device | str | None,
-    dtype: DTypeLike,
-) -> cl.CommandQueue | None:
-    """Return the user's queue or one for this rank; None if the host simulates without one."""
-    if not on_host:
+def _checked(request: Request, device: object, ranks: Ranks) -> Request:
+    """Check the arguments that choose an engine; return them with a queue for this rank."""
+    network, engine, queue = request.what, request.engine, request.queue
+    if not isinstance(network, Network):
+        raise InputError(f"network is {type(network).__name__}; expected a Network")
+    if not callable(engine):
+        as_choice("engine", engine, CHOICES)
+    check_options(request.options, signature(Simulation).parameters)
+    chunk, most = as_whole_number("chunk", request.chunk, 1, LAST_STEP), request.max_spikes
+    if most is not None:
+        most = as_whole_number("max_spikes", most, 1, 2**31 - 1)
+    real_name(request.dtype)
+    if not request.is_on_host:
+        where: Any = device
         if queue is None and ranks.size > 1:
-            return own_queue(ranks, device, dtype)
-        return devices.given_queue(queue, device, dtype, timestamps=False)
-    if not isinstance(queue, cl.CommandQueue | None):
+            queue = own_queue(ranks, where, request.dtype)
+        else:
+            queue = devices.given_queue(queue, where, request.dtype, timestamps=False)
+    elif not isinstance(queue, cl.CommandQueue | None):
         raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
-    return queue
+    dtype = np.dtype("float64" if request.is_on_host else request.dtype)
+    return replace(request, queue=queue, dtype=dtype, chunk=chunk, max_spikes=most)
 
 
 def leave_warnings(simulation: Simulation) -> None:
@@ -580,28 +586,7 @@ def take_state(
 
     `unit` is the unit of its pending events; `spikes` are the spikes whose events may be pending.
     """
-    simulation._runner.load(saved, unit)
-    simulation._progress.go_to(step, spikes)
-
-
-def _replicated(sim: _Self, count: int) -> _Self:
-    """Return a simulation of `count` copies of a network in its current state."""
-    model, request, current = sim.model, sim._runner.request, sim._runner.model
-    groups = current.changes.groups(sim.network.groups)
-    wiring = inside(sim.network).wiring.changed(current.changes)
-    copied = sim.network, count, groups, wiring, [*model.streams()]
-    net = changed_copies(*copied, branched_from=sim.network)
-    net.settings.update(sim.network.settings)
-    settings = dict(current.settings, v_init=np.tile(model.v_init, count))
-    names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
-    options = {name: getattr(request, name) for name in names} | request.options
-    simulation = type(sim)(net, **settings, **options)
-    if not sim._progress.at_start:
-        copies = map_of_copies(sim.network, model, simulation.model, count)
-        saved = copies.state(sim.runner.save())
-        spikes = sim._progress.under_way.copies(copies.sources)
-        take_state(simulation, sim.step, saved, sim._runner.unit, spikes)
-    return simulation
+    simulation._take_state(step, saved, unit, spikes)
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import pyopencl as cl
@@ -50,6 +50,22 @@ class Request:
     max_spikes: int | None
     method: str
     options: dict[str, object]
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether NumPy simulates, by engine ``reference``."""
+        return isinstance(self.engine, str) and self.engine == "reference"
+
+    @property
+    def place(self) -> tuple[cl.CommandQueue, np.dtype] | None:
+        """Queue and precision of the device; None without a device."""
+        return None if self.queue is None else (self.queue, self.dtype)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """These arguments for another `Simulation`, by name."""
+        names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
+        return {name: getattr(self, name) for name in names} | self.options
 
 
 class Run(Protocol):

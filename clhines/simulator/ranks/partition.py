@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyopencl as cl
 
 from clhines.core.arrays import offsets, ranges
 from clhines.core.errors import InputError
+from clhines.simulator.engines.run import Request
 from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.model.model import Events, IonNodes, Kind, Model, ModelSources, NetCons
@@ -113,21 +113,21 @@ def agreed_overlap(
     ranks: Ranks,
     model: Model,
     signature: str,
-    settings: Mapping[str, object],
-    queue: cl.CommandQueue | None,
+    request: Request,
     requested: bool | None,
 ) -> bool:
     """Return whether to exchange the spikes of an epoch during the next epoch.
 
-    InputError on all ranks if networks, initial voltages or settings differ. The exchange does not
-    pay if the cores that simulate must also exchange. `requested` is the user's choice.
+    InputError on all ranks if networks, initial voltages or arguments differ. The exchange does
+    not pay if the cores that simulate must also exchange. `requested` is the user's choice.
     """
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
-    texts: dict[str, object] = {name: str(value) for name, value in settings.items()}
+    names = "dtype", "engine", "chunk", "max_spikes", "method"
+    texts: dict[str, object] = {name: str(getattr(request, name)) for name in names}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
     digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
     ranks.same(lambda: {**sizes, **digests, **texts})
-    on_host = queue is None or is_cpu(queue.device)
+    on_host = request.is_on_host or request.queue is None or is_cpu(request.queue.device)
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
     if requested is not None:
