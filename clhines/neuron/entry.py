@@ -37,15 +37,10 @@ _ASIDE = "TABLE that the next step makes, which sets what other blocks use"
 _BEHIND = "events on their way that were due before the next step"
 
 
-def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
+def check() -> list[Rejected]:
     """List unsupported constructs in NEURON's present model.
 
     All MPI ranks call it, after ``h.finitialize()``.
-
-    Parameters
-    ----------
-    vectors : dict of VecStim -> Vector, optional
-        Times of VecStims whose Vector cannot be found.
 
     Returns
     -------
@@ -58,7 +53,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         ranks = ranks_of(h, "clhines.neuron.check()")
         uncalled = list[Rejected]()
         try:
-            model = read_model(h, vectors, every=True, ranks=ranks)
+            model = read_model(h, every=True, ranks=ranks)
             uncalled = model.uncalled
             with ranks.agreed():
                 if model.rejected:
@@ -94,7 +89,6 @@ def from_neuron(
     dtype: DTypeLike = "float64",
     device: object = None,
     engine: str = "auto",
-    vectors: dict[Hoc, Hoc] | None = None,
     copies: int = 1,
     **options: object,
 ) -> ImportedModel:
@@ -104,8 +98,6 @@ def from_neuron(
     ----------
     dtype, device, engine
         See `Simulation`.
-    vectors : dict of VecStim -> Vector, optional
-        Times of VecStims whose Vector cannot be found.
     copies : int
         Number of independent model copies, addressed as ``model[segment, copy]``.
     **options
@@ -127,7 +119,7 @@ def from_neuron(
     if on_ranks(supported()):
         raise InputError("from_neuron() is for one process; expected clhines.neuron.run on ranks")
     with without_redirects(), uncollected():
-        model = read_model(supported(), vectors)
+        model = read_model(supported())
         model.rejected += _of_run_alone(model)
         imported = network_of(model)
         arguments = {"device": device, "engine": engine, **options}
@@ -180,7 +172,7 @@ def save_network(path: Path) -> None:
     """Save the network of NEURON's present model, with its settings, to a file."""
     h = supported()
     with without_redirects(), uncollected():
-        model = read_model(h, None)
+        model = read_model(h)
         if model.rejected:
             raise RejectedError(model.rejected)
         network = network_of(model).network
@@ -195,7 +187,6 @@ def run(
     dtype: DTypeLike = "float64",
     progress: bool = False,
     engine: str = "auto",
-    vectors: dict[Hoc, Hoc] | None = None,
     fixed_step: float | None = None,
 ) -> None:
     """Advance the model in NEURON's memory, in place of ``h.continuerun(tstop)``.
@@ -212,8 +203,6 @@ def run(
         See `Simulation`.
     progress : bool
         Print phases and show a progress bar (MPI rank 0 only).
-    vectors : dict of VecStim -> Vector, optional
-        Times of VecStims whose Vector cannot be found.
     fixed_step : float, ms, optional
         If CVode's variable steps are on, turn them off and run at fixed steps of this length; a
         warning says so.
@@ -234,7 +223,7 @@ def run(
         check_end(h, tstop)
         return until()
 
-    advance(h, count, request, progress, vectors)
+    advance(h, count, request, progress)
 
 
 def advance(
@@ -242,7 +231,6 @@ def advance(
     count: Callable[[], int],
     request: RunOptions,
     progress: bool = False,
-    vectors: dict[Hoc, Hoc] | None = None,
     tell: Callable[[int, KeptModel], object] = lambda *_: None,
 ) -> None:
     """Advance by `count()` steps as `run` does; call `tell(steps, kept)` after each stretch.
@@ -260,7 +248,7 @@ def advance(
         rest = same_on(ranks, count, h)
         while rest:
             with uncollected():
-                kept = kept_or_read(h, request, vectors, ranks)
+                kept = kept_or_read(h, request, ranks)
                 kept.begin_call(request.solves)
                 if _is_before_zero(h, ranks):
                     kept.model.forget()
@@ -271,8 +259,7 @@ def advance(
                 before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
                 kept.step()
                 _refuse(kept, ranks)
-                if vectors is None:
-                    keep(kept)
+                keep(kept)
             rest -= steps
             tell(steps, kept)
             if rest and request.solves:
@@ -319,16 +306,14 @@ def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
             raise RejectedError(kept.gathering.rejected)
 
 
-def kept_or_read(
-    h: Hoc, request: RunOptions, vectors: dict[Hoc, Hoc] | None, ranks: Ranks
-) -> KeptModel:
+def kept_or_read(h: Hoc, request: RunOptions, ranks: Ranks) -> KeptModel:
     """Return the model of the last call if it is still valid; otherwise read the model."""
     with ranks.agreed():
-        kept = kept_model(request) if vectors is None else None
+        kept = kept_model(request)
     kept = kept_by_all(ranks, kept)
     if kept is None and ranks.size == 1:
         load_compiler(request.device, digest_of_texts(h))
-    model = kept.model if kept else read_model(h, vectors, ranks=ranks)
+    model = kept.model if kept else read_model(h, ranks=ranks)
     # psolve sets h.t only at its end
     records_t = any(r.times is not None and r.variable is None for r in model.plays.recorders)
     lacks_t = request.solves and records_t

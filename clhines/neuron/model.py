@@ -269,7 +269,7 @@ class NeuronModel:
             self.wires.refresh()
             self.pending = read_pending(self.queue, self.wires)
         if self.trains.names:
-            self.trains = read_trains(self.memory, self.contents, self.pending, {})
+            self.trains = read_trains(self.memory, self.contents, self.pending)
         if values:
             self._refresh_values()
         rejected = [*self.pending.rejected, *self.plays.rejected, *self.trains.rejected]

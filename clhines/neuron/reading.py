@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.core.errors import InputError, shown
+from clhines.core.errors import InputError
 from clhines.core.progress import phase
 from clhines.neuron.convert import Rejected, RejectedError, reject
 from clhines.neuron.extracellular.layers import are_own, with_layers
@@ -49,17 +49,13 @@ from clhines.simulator.ranks import ONE_PROCESS, Ranks
 from clhines.simulator.refusals import refusal
 
 
-def read_model(
-    h: Hoc, vectors: dict[Hoc, Hoc] | None, every: bool = False, ranks: Ranks = ONE_PROCESS
-) -> NeuronModel:
+def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> NeuronModel:
     """Read NEURON's present model and list its rejections.
 
     `every`: read also Vectors that record or play only after ``h.finitialize()``.
     """
     with ranks.agreed():
-        if vectors is not None and not isinstance(vectors, dict):
-            raise InputError(f"vectors is {shown(vectors)}; expected a dict of VecStim to Vector")
-        model = _read(h, vectors or {}, every, ranks)
+        model = _read(h, every, ranks)
     _number_nodes(model, ranks)
     with ranks.agreed():
         model.gaps, unset = model.read_gaps()
@@ -111,7 +107,7 @@ def _number_nodes(model: NeuronModel, ranks: Ranks) -> None:
     model.nodes, model.all_nodes = range(first, first + count), int(counts[:, 0].sum())
 
 
-def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks) -> NeuronModel:
+def _read(h: Hoc, every: bool, ranks: Ranks) -> NeuronModel:
     phase("reading NEURON's memory")
     catalogue = Catalogue(h)
     lone = _checked(catalogue, ranks.size > 1)
@@ -139,7 +135,7 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool, ranks: Ranks) -> NeuronM
         ) from None
     pending = read_pending(queue, wires)
     plays = PlayReader(memory, places, every)
-    trains = read_trains(memory, contents, pending, vectors)
+    trains = read_trains(memory, contents, pending)
     outside = Outside(tree, contents, [*plays.players, *draws.players])
     parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)

@@ -78,13 +78,11 @@ class Trains:
             index.value, etime.value = -1.0, float(self.vector_times[stim][-1])
 
 
-def read_trains(
-    memory: NeuronMemory, contents: Contents, pending: PendingEvents, vectors: dict[Hoc, Hoc]
-) -> Trains:
+def read_trains(memory: NeuronMemory, contents: Contents, pending: PendingEvents) -> Trains:
     trains = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
     due = {event.target: event.time for event in pending.selves if event.flag == 1}
     waits = {event.target for event in pending.selves if event.flag != 1}
-    _read_vectors(memory, contents, trains, (due, waits), vectors)
+    _read_vectors(memory, contents, trains, (due, waits))
     _add_patterns(trains, memory, contents, due)
     if on_ranks(memory.h):
         trains.rejected += [
@@ -100,14 +98,12 @@ def _read_vectors(
     contents: Contents,
     trains: Trains,
     events: tuple[dict[tuple[str, int], float], set[tuple[str, int]]],
-    vectors: dict[Hoc, Hoc],
 ) -> None:
     """Read the unsent times of each VecStim.
 
     `events`: the time (ms) of each VecStim's next event; VecStims whose next event sends nothing.
     """
     due, waits = events
-    vector_of = {memory.object_of(stim): vector for stim, vector in vectors.items()}
     vector_at = memory.vectors.by_address() if trains.names else {}
     for name in trains.names:
         for k, thing in enumerate(contents.points[name].things):
@@ -116,16 +112,13 @@ def _read_vectors(
                 continue
             try:
                 fields = memory.points.fields_of(memory.object_address(thing))
-                vector = vector_of.get(memory.object_of(thing)) or held_vector(
-                    memory, thing, vector_at
-                )
+                vector = held_vector(memory, thing, vector_at)
                 times = np.array(vector if vector is not None else [], np.float64)
                 coming = _coming(times, fields, due.get((name, k)))
                 trains.times[name, k], trains.vector_times[name, k] = coming
             except OSError as error:
-                way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
                 what = refusal("neuron.vecstim", error=str(error).format(thing))
-                trains.rejected.append(Rejected(name, what, way_out))
+                trains.rejected.append(Rejected(name, what))
                 continue
             trains.fields[name, k] = fields[_INDEX], fields[_TIME]
 
@@ -146,9 +139,6 @@ def _add_patterns(
         trains.times |= {(OF_GID, gid): times for gid, times in by.items()}
 
 
-_LOST = "the Vector of {} is not found in NEURON's memory"
-
-
 def _coming(
     times: np.ndarray, fields: list[int], due: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +150,7 @@ def _coming(
     index, etime = (ctypes.c_double.from_address(fields[f]).value for f in (_INDEX, _TIME))
     at = int(index) - 1
     if not (0 <= at < len(times) and times[at] == etime):
-        raise OSError(_LOST)
+        raise OSError("the Vector of {} is not found in NEURON's memory")
     rest = times[at:]
     if due is None or abs(rest[0] - due) > _NEAR or (np.diff(rest) < 0).any():
         raise OSError("the times of {} do not ascend")
