@@ -128,7 +128,6 @@ class Simulation(Holder):
         **options: object,
     ) -> None:
         self._lock, self._warns = lock_of(self), True
-        self._on_host = isinstance(engine, str) and engine == "reference"
         self.ranks = ranks_of(comm, "Simulation()")
         arguments: Any = network, queue, dtype, engine, chunk, max_spikes, method, options
         with self.ranks.agreed():
@@ -244,8 +243,7 @@ class Simulation(Holder):
             digest = "digest of what is recorded"
             self.ranks.same(lambda: {"duration": duration, digest: digest_of(records)})
         parts = self._runner, self._progress, self._recordings
-        course = RunCourse(*parts, records, steps, self._warns)
-        return course.run(chunk, show)
+        return RunCourse(*parts, records, steps, self._warns).run(chunk, show)
 
     @exclusive
     def record(
@@ -362,12 +360,12 @@ class Simulation(Holder):
         self.ranks.check_alone("gradient()")
         self._updates.settle()
         current = self._runner.model
-        groups = current.changes.groups(self.network.groups)
-        quantities = Quantities.checked(self.network, current.current.apart, groups, of)
-        steps = _whole_steps(duration, self._runner.model.compiled.dt, LAST_STEP)
+        groups, apart = current.changes.groups(self.network.groups), current.current.apart
+        numbers = Quantities.checked(self.network, apart, groups, of)
+        steps = _whole_steps(duration, current.compiled.dt, LAST_STEP)
         records, _ = self._recordings.of_run(0, steps)
-        place = self._runner.request.place
-        return RunGradient(quantities, records, steps, surrogate_width(surrogate), place, mode)
+        width, place = surrogate_width(surrogate), self._runner.request.place
+        return RunGradient(numbers, records, steps, width, place, mode)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:
@@ -465,12 +463,7 @@ class Simulation(Holder):
         """
         with self.ranks.agreed():
             reward = as_number("reward", reward)
-            rule = self._runner.model.compiled.connections.rule
-            if rule is None or REWARD not in rule.about.actions:
-                raise InputError(
-                    "reward: no connection has a rule with 'on reward:'; expected one, as "
-                    "Rule('dopamine')"
-                )
+            _check_rewarded(self._runner.model.compiled)
             self._progress.check("there are no connections to reward")
         self.ranks.same(lambda: {"reward": reward})
         self._updates.settle()
@@ -587,6 +580,14 @@ def take_state(
     `unit` is the unit of its pending events; `spikes` are the spikes whose events may be pending.
     """
     simulation._take_state(step, saved, unit, spikes)
+
+
+def _check_rewarded(model: Model) -> None:
+    rule = model.connections.rule
+    if rule is None or REWARD not in rule.about.actions:
+        raise InputError(
+            "reward: no connection has a rule with 'on reward:'; expected one, as Rule('dopamine')"
+        )
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:
