@@ -1,4 +1,4 @@
-"""A small seeded fuzz of each reader of texts; the fuzz itself finds what it must find."""
+"""A small seeded fuzz of every reader, and the fuzz itself: what it must find, it does find."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from bench.measures.fuzz import command, language, swc, worker
 from bench.measures.fuzz.common import MIB, WrongError, check_refusal, fewer, shrink
 
 BENCH = Path(record.__file__).parent
-CASES = {"swc": 60, "mechanism": 24, "rule": 24}
+CASES = {"swc": 60, "mechanism": 24, "rule": 24, "cli": 24, "state": 40, "api": 60}
 PLANTED = """
 import os
 from bench.measures.fuzz.common import WrongError

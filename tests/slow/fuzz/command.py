@@ -1,6 +1,6 @@
 """Give seeded hostile and lawful input to each reader, with oracles from outside.
 
-    python -m bench fuzz --minutes 10 --seed 1 [--only swc,mechanism,rule]
+    python -m bench fuzz --minutes 10 --seed 1 [--only swc,mechanism,rule,cli,state,api]
     python -m bench fuzz --case swc:123456
 
 Each target runs its cases in a process of its own, under a watchdog of CPU time and memory. Case k
@@ -22,7 +22,7 @@ from bench.measures.fuzz.common import MIB, Verdict, shrink
 from bench.measures.fuzz.worker import Worker
 
 PACKAGE = "bench.measures.fuzz."
-TARGETS = ("swc", "mechanism", "rule")
+TARGETS = ("swc", "mechanism", "rule", "cli", "state", "api")
 SHRINK_TRIES, SHRINK_TRIES_SLOW = 80, 6  # slow: each try may take the watchdog's time
 SHOWN = 1500  # letters of a reproduction
 
