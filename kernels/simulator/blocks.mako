@@ -23,29 +23,43 @@
         if (j < 0) continue;
         const int a = ints[lane_${kind.number} + p];\
 </%def>\
+<%def name="addresses(kind, events)">\
+<% k = kind.number %>\
+${kind.addresses()}\
+% if events:
+        __global const int *asides_of_${k} = ints + aside_${k};
+        __global long *sums_of_${k} = due + sum_${k};
+% endif
+</%def>\
+<%def name="groups(kind)">\
+<% k = kind.number %>\
+    for (int q = ints[group_${k} + block], last = ints[group_${k} + block + 1]; q < last; q++) {
+        __global const int *place = lanes_of_${k} + ${kind.width} * q;
+        const int run = runs_of_${k}[q];
+</%def>\
 <%def name="each_group(kind, *blocks)">\
     {
-${kind.addresses()}\
-% if "receive" in blocks:
-        __global const int *asides = ints + aside_${kind.number};
-        __global long *group_sums = due + sum_${kind.number};
-% endif
-    for (int q = ints[group_${kind.number} + block], last = ints[group_${kind.number} + block + 1]; q < last; q++) {
-        __global const int *place = lanes + ${kind.width} * q;
-        const int run = runs[q];
+${addresses(kind, "receive" in blocks)}\
+${groups(kind)}\
 % if any(kind.asks(block, "v") for block in blocks if block in dict(kind.vectors)):
         const ${kind.vector} v_now = at_${kind.width}(v, place, run);
 % endif
 </%def>\
-<%def name="current(kind, values)">\
+<%def name="current(kind, values, row=False)">\
 <% w = kind.width %>\
 ${kind.call_group("current", values, always, 8)}\
 % if kind.asks("current", "i"):
-<% share = f"LOOSE_{w}(shares + {w} * q) * " if kind.kind == "density" else "" %>\
+<% share = f"LOOSE_{w}(shares_of_{kind.number} + {w} * q) * " if kind.kind == "density" else "" %>\
+% if row:   # rounded before they are added, as without rows
+        const real${w} conductance = ${share}g_g, inward = -(${share}i_i);
+        row_d += conductance;
+        row_b += inward;
+% else:
 % if kind.conducts:
         add_${w}(${share}g_g, d, place, run);
 % endif
         add_${w}(-(${share}i_i), b, place, run);
+% endif
 % endif
 </%def>\
 ## Sums as reals: PoCL 3 cannot compile convert_float8 of a long8 for processors with AVX-512.
@@ -59,8 +73,8 @@ convert_${spec.real}${width}(${sums})\
 <%def name="due_events(kind, t)">\
 <% k, w, wide = kind.number, kind.width, "events" in dict(kind.vectors) %>\
         {   // usually no instance of a group has an event
-            const int aside = asides[q];
-            __global loose_long${w} *sum = (__global loose_long${w} *)(group_sums + aside);
+            const int aside = asides_of_${k}[q];
+            __global loose_long${w} *sum = (__global loose_long${w} *)(sums_of_${k} + aside);
             const int apart = aside < 0${"" if wide else " || SOME(*sum != 0)"};
             if (apart) take_sums_${k}(q, ${t}, dt, due, scale_of_events, v, mem, clock, ints, at);
 % if wide:
@@ -187,6 +201,14 @@ ${part("simulator/common/at_target", 8, kinds=spec.net_kinds if spec.layered els
     }
 }
 
+<%
+    rows = []
+    for kind in [*spec.ahead, *(k for k in spec.early if k not in spec.ahead)] if spec.in_rows else []:
+        takes = kind in spec.summed_kinds
+        events = capture(due_events, kind, "t_mid") if takes else ""
+        rows.append((kind, capture(addresses, kind, takes), events, capture(current, kind, here, True)))
+%>\
+${part("simulator/common/block_rows", rows=rows, after=after, parameters=constant_parameters) if rows else ""}\
 // Deliver events until the middle of the step, then add the currents there to d and b. ${"`ahead`"}: some
 // mechanisms have done both at the end of the step before.
 static __attribute__((noinline)) void begin_block(
@@ -335,7 +357,7 @@ ${constant_parameters}\
     const int turn = done % ${spec.turns};
 ${lead("advance")}\
 % endif
-% for block in ("advance", "diffuse", "after_solve", "before_step"):
+% for block in () if spec.in_rows else ("advance", "diffuse", "after_solve", "before_step"):
 % for kind in spec.grouped:
 % if kind.has(block):
 % if block in dict(kind.vectors):
@@ -377,6 +399,7 @@ ${part("simulator/common/arena_sums", 8)}\
         const real soma = v[ints[soma_of + k]];
         if (!(fabs(soma) < (real)1e6)) failed[c] = runaway(soma, failed[c], done);
     }
+% if not spec.in_rows:
     // skip a vector of detectors if none of them changes
     __global const int *nodes = ints + detector_at, *follow = ints + detector_run, *held_ = ints + detector_held;
     __global const real *limit = mem + detector_threshold;
@@ -390,6 +413,7 @@ ${part("simulator/common/arena_sums", 8)}\
         }
 ${part("simulator/common/detect", 8, v="v[ints[detector_at + j]]", number="j", end="t_end", step="done")}\
     }
+% endif
     // phase 9: records
     for (int r = mem_first[first]; r < mem_first[end]; r++)
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
@@ -420,9 +444,14 @@ ${kind.call_constants()}
         const size_t row = first_row + s;
         // add up currents of ions if they may be read
         const int sums = keeps_ions || s == num_steps - 1, begun = ahead;
-        ahead = !keeps_ions && !keeps_states && s + 2 < num_steps;
+        ahead = ${"0" if spec.in_rows else "!keeps_ions && !keeps_states && s + 2 < num_steps"};
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
                      spike_time, mem, clock, ints, at);
+% if spec.in_rows:
+        const int tame = step_rows(
+            block, t_begin, half_dt, first_step + s, dt, capacity, ${constants}base, ${"constant_g, constant_b, " if spec.constant else ""}v, spike_count,
+            spike_source, spike_time, ${"grid_count, grid_source, grid_step, slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
+% else:
         begin_block(block, first, end, sums, begun, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
                     capacity, ${constants}${"constant_g, constant_b, " if spec.sets_v and spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
                     ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
@@ -433,6 +462,7 @@ ${kind.call_constants()}
             tame &= solve_${w}(tile[0], tile[1], tile[2], tile[3], ints + parents + tile[4], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
         }
 % endfor
+% endif
         finish_block(block, first, end, sums, ahead, tame, t_begin, ahead ? step_begin[first_time + s + 1] : t_mid,
                      half_dt, first_step + s, row, dt, capacity, num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
                      ${"grid_count, grid_source, grid_step, slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);

@@ -20,6 +20,7 @@ from networks import (
     blocks,
     diffusing_network,
     fibres_in_field,
+    full_rows,
     gated_network,
     layered_network,
     point_neurons,
@@ -396,6 +397,15 @@ def points_case(queue, dtype):
     assert np.isfinite(sim.voltages()).all()
 
 
+def rows_case(queue, dtype):
+    """Neurons of one node that take whole steps in registers."""
+    sim = Simulation(full_rows(), 0.1, dtype, queue=queue, engine=cell_blocks.make)
+    assert sim.runner.kernels.built[1].in_rows
+    sim.record("v", [2])
+    assert len(sim.run(1.5).spike_time)
+    assert np.isfinite(sim.voltages()).all()
+
+
 def adding(net, nodes, at, seen):
     """Instances at nodes that add by pointers to variables of others, those of their cells."""
     total = net.add(mod_files.ours("ext_total"), at=at)
@@ -603,6 +613,7 @@ def clean_cases():
             yield case(label, network_case, engine, dtype, lanes)
     yield case("network: constant factors", network_case, "blocks", "float64", 2, True)
     yield case("network: points", points_case, "float64")
+    yield case("network: rows", rows_case, "float64")
     yield case("network: exact steps", exact_case, "float64")
     for dtype in both:
         yield case(f"network: diffusion, {dtype}", diffusing_case, dtype)

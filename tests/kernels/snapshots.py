@@ -65,7 +65,7 @@ from clhines.solver.plan.templates import render
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells
 import exact_ranks
-from networks import fibres_in_field, layered_network
+from networks import fibres_in_field, full_rows, layered_network
 
 FILE = Path(__file__).with_name("snapshots.json")
 PAGE = Path(__file__).parents[2] / "docs" / "how-it-works" / "generated.md"
@@ -149,6 +149,7 @@ def network_specs(dtype, limits):
         if limits.is_cpu:
             for alone in (False, True):
                 yield spec_of_blocks(network, dtype, alone)
+                yield spec_of_blocks(compile(full_rows()), dtype, alone)
             continue
         variables = Variables(network, wires_of(network))
         variables.want([(CURRENT,)] + [()] * (len(network.kinds) - 1))

@@ -159,6 +159,16 @@ def point_neurons(count, refractory=5.0):
     return net
 
 
+def full_rows(count=16):
+    """Points that take whole steps in registers, if one work-item has all of them."""
+    net = point_neurons(count, refractory=0.2)
+    net.insert("pas", at="all", g=1e-6, e=-60.0)
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect(np.arange(count), synapses, np.roll(np.arange(count), 1), 0.05, 0.3)
+    net.add_event(synapses, [0, 5, 0], [0.0, 0.1, 0.3], 0.05)
+    return net
+
+
 _truth = {}
 
 

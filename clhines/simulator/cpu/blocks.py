@@ -263,13 +263,14 @@ class GroupedKind(KindBlocks):
         """Return declarations of pointers to the values of groups; stores may change ``at``."""
         k = self.number
         lines = [
-            f"__global const int *lanes = ints + lane_{k}, *runs = ints + run_{k};",
-            f"__global const real *shares = mem + share_{k};",
-            f"__global real *parameters = mem + parameters_{k} + {len(self.singles)};",
-            f"__global real *states = mem + states_{k}, *outputs = mem + outputs_{k};",
+            f"__global const int *lanes_of_{k} = ints + lane_{k}, *runs_of_{k} = ints + run_{k};",
+            f"__global const real *shares_of_{k} = mem + share_{k};",
+            f"__global real *parameters_of_{k} = mem + parameters_{k} + {len(self.singles)};",
+            f"__global real *states_of_{k} = mem + states_{k};",
+            f"__global real *outputs_of_{k} = mem + outputs_{k};",
         ]
         for number, name in enumerate(self.singles):
-            lines.append(f"const real single_{number} = {self.places.parameter(name)};")
+            lines.append(f"const real single_{k}_{number} = {self.places.parameter(name)};")
         used = {a.name for name in dict(self.vectors) for a in self.arguments(name)}
         for name in self.level:
             if name in used:
@@ -307,11 +308,12 @@ class GroupedKind(KindBlocks):
             names = self.states if a.role == "state" else self.outputs
         if not names:
             return ""
-        return f"LOOSE_{w}({a.role}s + {w * len(names)} * q + {w * names.index(a.name)})"
+        begin = f"{a.role}s_of_{self.number}"
+        return f"LOOSE_{w}({begin} + {w * len(names)} * q + {w * names.index(a.name)})"
 
     def _value(self, a: Argument, values: CallValues) -> str:
         if a.role == "parameter":
-            return f"single_{self.singles.index(a.name)}"
+            return f"single_{self.number}_{self.singles.index(a.name)}"
         if a.role == "weight":
             return values["sum"]
         if self.is_last(a):
@@ -407,6 +409,7 @@ class CellBlocksSpec(ArenaSpec):
     added_kinds: tuple[int, ...] = ()  # kinds whose states others set by pointers, or add to
     kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
     alone: bool = False  # one work-item has all cells, and delivers their events in whole steps
+    in_rows: bool = False  # groups of cells of one node take whole steps in registers
 
     @classmethod
     def of(
@@ -431,7 +434,23 @@ class CellBlocksSpec(ArenaSpec):
             added_kinds=tuple(sorted(network.added_kinds)),
             kinds_read=tuple(sorted({to.kind for to in network.read.values()})),
             alone=alone,
-        )
+        ).with_rows(network, layout)
+
+    def with_rows(self, network: Model, layout: BlockLayout) -> CellBlocksSpec:
+        """Let cells take steps `in_rows` if they have one node each and only events connect them.
+
+        Each node has a detector and one instance of each kind, and all groups are full. So group q
+        of each kind has the same cells.
+        """
+        nodes, of_all = np.arange(network.forest.num_nodes), [network.sources.detector_node]
+        of_all.append(np.flatnonzero(network.forest.parent < 0))
+        of_all += [network.kinds[kind.number].node for kind in self.grouped]
+        full = all((groups.member >= 0).all() for groups in layout.groups.values())
+        alike = full and all(np.array_equal(np.sort(at), nodes) for at in of_all)
+        pointers = network.pointers or network.read or network.written
+        more = self.ions or self.played or self.turns or self.diffuses or self.layered or pointers
+        plain = not (more or self.secondorder or self.sets_v) and self.early == self.grouped != ()
+        return replace(self, in_rows=self.alone and alike and plain)
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
         """Return (kind, state) for the states that a block reads from the last instance."""
@@ -695,7 +714,7 @@ class CellBlocks(ArenaKernels):
         spec = CellBlocksSpec.of(spec, self.network, self.layout, level, self.alone)
         spec = replace(spec, turns=self._turns, rounds=self._rounds)
         self._arguments["at"] = cla.to_device(self.queue, at)
-        self._built = program.build(self.queue.context, spec), spec
+        self.built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
         self.run.times.forget()
@@ -703,7 +722,7 @@ class CellBlocks(ArenaKernels):
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
         lists = self._record_lists(at[: int(recorded["num_v"])], sources)
         # events of the next step may change these before a step's states are recorded
-        changing = {kind.number for kind in self._built[1].ahead if kind.summed}
+        changing = {kind.number for kind in self.built[1].ahead if kind.summed}
         arguments = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
             "keeps_states": np.int32(any(r.kind in changing for r in sources)),
@@ -711,8 +730,8 @@ class CellBlocks(ArenaKernels):
             **self._arguments, **self.run.arguments,
             **(self.run.grid.tables if self.alone and self.run.grid is not None else {}),
         }  # fmt: skip
-        publish = launches.bind(*self._built, "publish", arguments, ("first_time",))
-        self._kernels = publish, launches.bind(*self._built, "advance", arguments, _CHANGES)
+        publish = launches.bind(*self.built, "publish", arguments, ("first_time",))
+        self._kernels = publish, launches.bind(*self.built, "advance", arguments, _CHANGES)
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.put(first, count)

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from networks import DT, crowded_lanes, mixed_network, point_neurons, truth
+from networks import DT, crowded_lanes, full_rows, mixed_network, point_neurons, truth
 
 from clhines import Drawn, Network, Pairs, Simulation
 from clhines.simulator.cpu import blocks, groups
@@ -172,27 +172,28 @@ def test_weights_of_zero_may_be_set_later(double_queue, engine):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("make", [point_network, crowded_lanes])
+@pytest.mark.parametrize("make", [point_network, full_rows, crowded_lanes])
 def test_one_core_alone_changes_no_bit(cpu, needs, in_blocks, make, dtype):
     """It delivers spikes itself, in launches of many steps, between events from outside."""
     needs(cpu, dtype)
-    found, dt = [], 0.1 if make is point_network else DT
+    found, dt = [], DT if make is crowded_lanes else 0.1
     for count, alone in ((1, False), (1, True), (3, False)):
         in_blocks(count, alone)
         net = make()
-        low, high = (-60, -50) if make is point_network else (-65, -65)
+        low, high = (-65, -65) if make is crowded_lanes else (-60, -50)
         v_init = np.random.default_rng(0).uniform(low, high, net.forest.num_nodes)
         options = {"queue": cpu, "engine": "epochs-cpu", "dtype": dtype, "chunk": 37}
         sim = Simulation(net, dt, v_init=v_init, **options)
         assert sim.runner.kernels.alone == alone
         assert (sim.runner.max_steps > 37) == alone
+        assert sim.runner.kernels.built[1].in_rows == (alone and make is full_rows)
         v = sim.record("v", net.soma)
         results = [sim.run(300 * dt)]
         sim.runner.load(sim.runner.save())
         results.append(sim.run(150 * dt))
         each = [(r.spike_time, r.spike_cell, r[v]) for r in results]
         found.append([sim.voltages(), *each[0], *each[1], *sim.runner.save().values()])
-    assert len(found[0][1]) > (50 if make is point_network else 1)
+    assert len(found[0][1]) > (1 if make is crowded_lanes else 50)
     for others in found[1:]:
         for a, b in zip(found[0], others, strict=True):
             np.testing.assert_array_equal(a, b)
