@@ -71,10 +71,9 @@ def find_thresholds(
     network : Network
         Cells that do not interact.
     group : Group
-        The stimulus, whose parameter `name` is the amplitude; for example from `Network.field`.
+        The stimulus, for example from `Network.field`; its parameter `name` is the amplitude.
     at : (num_cells,) integer
-        A node of each cell, in order, so far from the electrode that only a propagated spike
-        reaches it.
+        A node of each cell, in order, far from the electrode: only propagated spikes reach it.
     low, high : float or (num_cells,) float
         Bounds above 0 of the parameter `name`; the waveform has the sign.
     duration : float, ms
@@ -100,38 +99,16 @@ def find_thresholds(
     InputError
         A cell fires at `low`, or does not fire at any amplitude.
     """
-    if not isinstance(network, Network) or not isinstance(group, Group):
-        got = type(network).__name__, type(group).__name__
-        raise InputError(f"network and group are {got}; expected a Network and a Group of it")
-    check_parameter(group.mechanism.name, name, group.parameters)
-    as_choice("missing", missing, ("raise", "nan"))
-    count, forest = network.num_cells, network.forest
-    nodes = as_indices("at", at, forest.num_nodes, "node")
-    if not np.array_equal(stretch_of(forest.cell_offsets, nodes), np.arange(count)):
-        raise InputError(f"at has {len(nodes)} nodes; expected one of each of {count} cells")
-    below, most = (_bounds(k, values, count) for k, values in (("low", low), ("high", high)))
-    if (most < below).any():
-        k = int(np.argmax(most < below))
-        raise InputError(f"high of cell {k} is {most[k]:g}; expected at least low, {below[k]:g}")
-    tolerance = as_number("tolerance", tolerance)
-    if not 1e-12 <= tolerance < 1:
-        raise InputError(f"tolerance is {tolerance:g}; expected 1e-12 or more, below 1")
+    _check_arguments(network, group, name, missing)
+    nodes = _node_of_each_cell(network, at)
+    below, most = _bounds(low, high, network.num_cells)
+    tolerance = _relative(tolerance)
     with with_memory_for(group.mechanism.name, name):
         simulation = Simulation(network, **options)
     with simulation:
         trial = _Trial(simulation, group, name, nodes, (level, after, duration))
-        fired = trial.fires(below)
-        if fired.any():
-            k = int(np.argmax(fired))
-            raise InputError(f"cell {k} fires at low, {below[k]:g}; expected a lower one")
         above, below = trial.bracket(below, most, tolerance)
-    none = np.isnan(above)
-    if none.any() and missing == "raise":
-        k = int(np.argmax(none))
-        raise InputError(
-            f"cell {k} does not fire from low to high, {most[k]:g}; expected a threshold between, "
-            'or missing="nan"'
-        )
+    _check_missing(above, most, missing)
     return Thresholds(above, below, trial.runs)
 
 
@@ -172,8 +149,13 @@ class _Trial:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return for each cell an amplitude at which it fires, and a smaller one at which not.
 
-        The first is NaN if a cell does not fire up to `most`. `below` is the smallest to try.
+        The first is NaN if a cell does not fire up to `most`. `below` is the smallest to try; a
+        cell that fires at it is refused.
         """
+        fired = self.fires(below)
+        if fired.any():
+            k = int(np.argmax(fired))
+            raise InputError(f"cell {k} fires at low, {below[k]:g}; expected a lower one")
         above = np.full(len(below), np.nan)
         while True:
             climbs = np.isnan(above) & (below < most)
@@ -187,8 +169,51 @@ class _Trial:
             below = np.where(fired, below, tried)
 
 
-def _bounds(name: str, values: ArrayLike, count: int) -> np.ndarray:
-    bounds = as_real(name, values)
-    if bounds.shape not in ((), (count,)) or (bounds <= 0).any():
-        raise InputError(f"{name} has shape {bounds.shape}; expected ({count},) numbers above 0")
-    return np.broadcast_to(bounds, count).copy()
+def _check_arguments(network: object, group: object, name: str, missing: str) -> None:
+    if not isinstance(network, Network) or not isinstance(group, Group):
+        got = type(network).__name__, type(group).__name__
+        raise InputError(f"network and group are {got}; expected a Network and a Group of it")
+    check_parameter(group.mechanism.name, name, group.parameters)
+    as_choice("missing", missing, ("raise", "nan"))
+
+
+def _relative(tolerance: float) -> float:
+    tolerance = as_number("tolerance", tolerance)
+    if not 1e-12 <= tolerance < 1:
+        raise InputError(f"tolerance is {tolerance:g}; expected 1e-12 or more, below 1")
+    return tolerance
+
+
+def _check_missing(above: np.ndarray, most: np.ndarray, missing: str) -> None:
+    none = np.isnan(above)
+    if none.any() and missing == "raise":
+        k = int(np.argmax(none))
+        raise InputError(
+            f"cell {k} does not fire from low to high, {most[k]:g}; expected a threshold between, "
+            'or missing="nan"'
+        )
+
+
+def _node_of_each_cell(network: Network, at: ArrayLike) -> np.ndarray:
+    """Return `at` as (num_cells,) integers; refuse other nodes than one of each cell in order."""
+    nodes = as_indices("at", at, network.forest.num_nodes, "node")
+    count = network.num_cells
+    if not np.array_equal(stretch_of(network.forest.cell_offsets, nodes), np.arange(count)):
+        raise InputError(f"at has {len(nodes)} nodes; expected one of each of {count} cells")
+    return nodes
+
+
+def _bounds(low: ArrayLike, high: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of each cell's amplitude, (count,) float64 each."""
+    both = []
+    for name, values in (("low", low), ("high", high)):
+        bounds = as_real(name, values)
+        if bounds.shape not in ((), (count,)) or (bounds <= 0).any():
+            got = f"{name} has shape {bounds.shape}"
+            raise InputError(f"{got}; expected ({count},) numbers above 0")
+        both.append(np.broadcast_to(bounds, count).copy())
+    below, most = both
+    if (most < below).any():
+        k = int(np.argmax(most < below))
+        raise InputError(f"high of cell {k} is {most[k]:g}; expected at least low, {below[k]:g}")
+    return below, most

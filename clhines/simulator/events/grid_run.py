@@ -42,6 +42,36 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
     return step, target, weight
 
 
+class _ExternalEvents:
+    """Events from outside of the network, on a device, in the order of their steps."""
+
+    def __init__(self, model: Model, queue: cl.CommandQueue, slots: int, scale: float) -> None:
+        self._queue, self._targets, self._slots = queue, model.num_targets, slots
+        self.steps, target, weight = summed_events(model, scale)
+        if len(self.steps):
+            self._add = program.kernel_of(queue.context, EventsSpec(), "add_events")
+            arrays = self.steps.astype(np.int32), target.astype(np.int32), weight
+            self._arrays = [cla.to_device(queue, a) for a in arrays]
+
+    def add(self, first: int, count: int, incoming: cla.Array) -> None:
+        """Enqueue the addition of events due in steps `first` to ``first + count - 1``."""
+        begin, end = np.searchsorted(self.steps, [first, first + count]).tolist()
+        if begin == end:
+            return
+        self._add(
+            self._queue,
+            *devices.small_groups(self._queue.device, end - begin),
+            *(np.int32(n) for n in (begin, end - begin, self._targets, self._slots)),
+            *(a.data for a in self._arrays),
+            incoming.data,
+        )
+
+    def steps_until(self, first: int, end: int) -> int:
+        """Return the number of steps from `first` to the next step with an event, or to `end`."""
+        at = int(np.searchsorted(self.steps, first))
+        return min(int(self.steps[at]) if at < len(self.steps) else end, end) - first
+
+
 class Grid:
     """The sums of pending events in whole steps, and the delivery of spikes to them.
 
@@ -77,12 +107,8 @@ class Grid:
                 f"{MAX_SLOTS - 2}, or engine='reference'"
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
-        step, target, weight = summed_events(model, self.scale)
-        self._event_steps, self.has_events = step, len(step) > 0
-        if len(step):
-            self._add = program.kernel_of(queue.context, EventsSpec(), "add_events")
-            arrays = step.astype(np.int32), target.astype(np.int32), weight
-            self._events = [cla.to_device(queue, a) for a in arrays]
+        self._external = _ExternalEvents(model, queue, self.slots, self.scale)
+        self.has_events = len(self._external.steps) > 0
         self.delivery: Delivery | None = None
         self.delivers = False  # whether `deliver` has something to do
         self.plasticity: Plasticity | None = None
@@ -113,19 +139,8 @@ class Grid:
 
     def add_events(self, first: int, count: int) -> None:
         """Enqueue the addition of external events due in steps `first` to ``first + count - 1``."""
-        if not len(self._event_steps):
-            return
-        begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
-        if begin == end:
-            return
-        numbers = [begin, end - begin, self.model.num_targets, self.slots]
-        self._add(
-            self.queue,
-            *devices.small_groups(self.queue.device, end - begin),
-            *(np.int32(n) for n in numbers),
-            *(a.data for a in self._events),
-            self.incoming.data,
-        )
+        if self.has_events:
+            self._external.add(first, count, self.incoming)
 
     def empty(self) -> None:
         if self._received is not None:
@@ -152,9 +167,7 @@ class Grid:
         """
         end = first + count
         while self._inside and first < end:
-            at = int(np.searchsorted(self._event_steps, first))
-            due = self._event_steps[at] if at < len(self._event_steps) else end
-            length = min(int(due) - first or self._epoch, end - first)
+            length = min(self._external.steps_until(first, end) or self._epoch, end - first)
             yield first, length
             first += length
         if first < end:
