@@ -76,10 +76,8 @@ def find_thresholds(
         A node of each cell, in order, far from the electrode: only propagated spikes reach it.
     low, high : float or (num_cells,) float
         Bounds above 0 of the parameter `name`; the waveform has the sign.
-    duration : float, ms
-        Of each run.
-    after : float, ms
-        Count only rises after this time.
+    duration, after : float, ms
+        The end of each run, and the time after which rises count.
     level : float, mV
     tolerance : float
         Largest relative difference between `amplitude` and `below`.
