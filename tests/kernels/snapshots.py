@@ -27,10 +27,9 @@ from clhines.simulator.cpu.blocks import (
     BlockLayout,
     BlockTables,
     CellBlocksSpec,
-    level_ions,
     make_tiles,
 )
-from clhines.simulator.cpu.groups import node_classes, variable_nodes
+from clhines.simulator.cpu.groups import level_ions, node_classes, variable_nodes
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
 from clhines.simulator.events import grid as delivery

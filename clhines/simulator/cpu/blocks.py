@@ -28,7 +28,9 @@ from clhines.simulator.cpu.groups import (
     Groups,
     class_changes,
     conducts,
+    consecutive,
     constant_pivots,
+    level_ions,
     make_groups,
     node_classes,
     nodes_in_part,
@@ -51,7 +53,7 @@ from clhines.simulator.kinds.vectors import call_wide
 from clhines.simulator.mechanisms.emit.functions import Functions, all_helpers, shared_prefix
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
-from clhines.simulator.model.model import ADVANCE_REVERSAL, INITIAL_REVERSAL, Kind, Model
+from clhines.simulator.model.model import Kind, Model
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.sources import SENDING, Wires, wires_of
@@ -765,48 +767,3 @@ class CellBlocks(ArenaKernels):
             "mem_block": np.concatenate(loose),
         }
         return {name: np.append(values, 0).astype(np.int32) for name, values in tables.items()}
-
-
-def level_ions(variables: Variables, network: Model) -> dict[str, float]:
-    """Return ion variables that have one constant value at all nodes of the ion, with the value."""
-    changing = _changing_ions(network)
-    values = {
-        name: variables.ions[name][ion.node]
-        for ion in variables.model.ions
-        for name in ion.variables
-        if name not in changing
-    }
-    return {n: v[0] if len(v) else 0.0 for n, v in values.items() if not _differ(v)}
-
-
-def _changing_ions(network: Model) -> set[str]:
-    """Return ion variables that something writes, or that differ between nodes."""
-    written = {
-        a.name
-        for kind in network.kinds
-        for arguments in kind.mechanism.program.blocks.values()
-        for a in arguments
-        if a.role == "ion" and a.direction != "in"
-    }
-    for ion in network.ions:
-        e, *concentrations, current = ion.variables
-        written.add(current)
-        if ((ion.style & ADVANCE_REVERSAL) > 0).any():
-            written.add(e)
-        uneven = {n for n, x in zip(concentrations, (ion.ci, ion.co), strict=True) if _differ(x)}
-        starts = ion.style & INITIAL_REVERSAL
-        if _differ(ion.e) or _differ(starts) or (uneven and starts.any()):
-            uneven.add(e)
-        written |= uneven
-    return written
-
-
-def consecutive(places: np.ndarray, width: int) -> np.ndarray:
-    """Return for each place whether the next `width` - 1 places follow it by ones, (n,) bool."""
-    breaks = np.append(0, np.cumsum(np.append(np.diff(places) != 1, [True])))
-    ends = np.minimum(np.arange(len(places)) + width - 1, len(places))
-    return breaks[ends] == breaks[: len(places)]
-
-
-def _differ(values: np.ndarray) -> bool:
-    return bool((values[1:] != values[:-1]).any())
