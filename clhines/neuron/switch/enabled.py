@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from numpy.typing import DTypeLike
 
-from clhines.core.checks import as_choice, as_switch
+from clhines.core.checks import as_switch
 from clhines.core.errors import InputError, say_to_caller, shown, tell
 from clhines.neuron.calls import RunOptions, as_step
 from clhines.neuron.memory.session import VersionError, as_flag
@@ -120,7 +120,8 @@ def enable(
         warning).
     """
     request, step = RunOptions.of(device, dtype, engine), as_step(fixed_step)
-    is_named = _names_engine(engine) or device is not None or as_switch("strict", strict)
+    is_auto = isinstance(engine, str) and engine == "auto"
+    is_named = not is_auto or device is not None or as_switch("strict", strict)
     if when is None:
         when = "always" if is_named else "faster"
     options = SwitchOptions(request, strict, step, progress, when=when)
@@ -132,15 +133,6 @@ def enable(
         say_to_caller(f"NEURON itself runs all models, as {error}")
         switch = NoSwitch(str(error))
     return SwitchHandle(switch, options.within(switch.state.options))
-
-
-def _names_engine(engine: str) -> bool:
-    if isinstance(engine, str) and engine == "auto":
-        return False
-    from clhines.simulator.importing import CHOICES
-
-    as_choice("engine", engine, CHOICES)
-    return True
 
 
 def _made(test: str = "hooks") -> Switch:
