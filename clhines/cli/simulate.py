@@ -69,7 +69,9 @@ def add_simulate(commands: Commands) -> None:
 
 
 def run_simulate(arguments: argparse.Namespace) -> int:
-    _script(arguments)
+    script = Path(arguments.script)
+    if not script.is_file():
+        raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
     return _check(arguments) if arguments.check else _run_script(arguments)
 
 
@@ -103,13 +105,6 @@ def _build(arguments: argparse.Namespace) -> None:
         h.finitialize(h.v_init)
 
 
-def _script(arguments: argparse.Namespace) -> Path:
-    script = Path(arguments.script)
-    if not script.is_file():
-        raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
-    return script
-
-
 def _run_script(arguments: argparse.Namespace) -> int:
     begin = time.perf_counter()
     names = "device", "dtype", "engine", "strict", "fixed_step", "when"
@@ -137,7 +132,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     """Run the script and return its exit status."""
     from clhines.neuron.switch.hooks import ScriptEnd
 
-    script = _script(arguments)
+    script = Path(arguments.script)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
         try:
