@@ -123,26 +123,30 @@ class EventSources:
         h = self._h
         reference, netcon, source = self._new_source()
         times, numbers = h.Vector(), h.Vector()
+        netcon.record(numbers, times, 0)
+        before = words_at(source)
         netcon.record(times, numbers, _MARK)
         netcon.threshold, netcon.delay = _THRESHOLD, _DELAY
         at = self._memory.object_address(netcon)
         try:
             netcon_words = words_at(at, NETCON_WORDS)
             words = words_at(source)
+            # words that NEURON leaves unset may hold the address of an object that is gone
+            changed = [word * (word != old) for word, old in zip(words, before, strict=True)]
             place = words_at(id(reference), self._memory.reference + 4)[self._memory.reference :]
             pair = [self._memory.object_address(times), self._memory.object_address(numbers)]
             level, delay = (
                 struct.unpack("<Q", struct.pack("<d", x))[0] for x in (_THRESHOLD, _DELAY)
             )
-            rank = words.index(pair[0]) + 2
+            first = run_in(changed, pair)
             self._fields = {
                 "of_netcon": netcon_words.index(source),
                 "delay": netcon_words.index(delay),
                 "place": run_in(words, place),
-                "threshold": words.index(level),
-                "times": run_in(words, pair),
-                "rank": rank,
-                "odd": halves(words[rank:]).index(_MARK),
+                "threshold": changed.index(level),
+                "times": first,
+                "rank": first + 2,
+                "odd": halves(changed[first + 2 :]).index(_MARK),
             }
         except ValueError:
             raise OSError("a source is not as expected") from None
