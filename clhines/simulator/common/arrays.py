@@ -9,17 +9,17 @@ from numpy.typing import DTypeLike
 
 
 def once(values: np.ndarray) -> np.ndarray:
-    """Return the only stored value, (1,), of a broadcast array, else the array itself."""
+    """Return the single stored value, (1,), of a broadcast array, or any other array itself."""
     return values[:1] if not values.strides[0] else values
 
 
 def each(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
-    """Apply a function to values, (m,); for a broadcast array compute and store one value."""
+    """Apply a function to an array, (m,); compute and store one value if it is broadcast."""
     return np.broadcast_to(function(once(values)), values.shape)
 
 
 def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
-    """Concatenate 1-D arrays; do not copy a single array, and store equal values once."""
+    """Concatenate 1-D arrays; broadcast arrays of one value stay broadcast."""
     parts = [part for part in parts if len(part)] or [np.zeros(0, dtype)]
     if len(parts) == 1:
         return each(lambda values: values.astype(dtype, copy=False), parts[0])

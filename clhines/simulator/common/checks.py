@@ -87,7 +87,10 @@ def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable
 def spread(
     name: str, value: object, count: int, writable: bool = True, unit: str | None = None
 ) -> np.ndarray:
-    """Check a number, or `count` of them; return (count,) float64, a copy if `writable`."""
+    """Check a number or an array of `count` numbers; return (count,) float64.
+
+    The result is a copy if `writable`.
+    """
     array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
@@ -98,7 +101,7 @@ def spread(
 def broadcast(
     values_by_name: Mapping[str, object], units: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
-    """Broadcast arrays by name to equal length, 1-D; `units` are for values that are texts."""
+    """Broadcast arrays by name to 1-D arrays of equal length; `units` convert texts such as 5 ms."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
         for name, values in values_by_name.items()

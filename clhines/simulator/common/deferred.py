@@ -39,9 +39,9 @@ def deferred(kind: type[_Object], made: Makers, /, **values: object) -> _Object:
 
 
 class Repeated:
-    """An array of one copy, or arrays by name, which a call repeats for `count` copies.
+    """A function that repeats an array, or a dict of arrays, for `count` copies of a network.
 
-    From copy to copy `step` is added to an array of integers; single numbers stay.
+    From copy to copy, integers grow by `step`. A single number is returned as it is.
     """
 
     def __init__(self, once: Any, count: int, step: int = 0) -> None:
@@ -59,10 +59,10 @@ class Repeated:
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return the index of each item of each copy, (copies, m) int64.
+    """Number the items of several copies of a network, block by block; (copies, m) int64.
 
-    The m items of a copy are in blocks of `sizes`; all copies of a block follow each other:
-    ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``.
+    The m items of a copy are in blocks of `sizes`. In the result's numbering, all copies of a block
+    follow each other: ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``.
     """
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)

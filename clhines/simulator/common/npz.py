@@ -18,7 +18,7 @@ from clhines.core.files import PathLike, open_regular, path_text, short_text
 
 @dataclass(frozen=True)
 class Member:
-    """Expected shape, dtype with byte order, and range of an array in a file."""
+    """The expected shape, dtype with byte order, and range of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -43,7 +43,7 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An open ``.npz`` file whose members are checked; messages say that `what` was expected."""
+    """An open ``.npz`` file whose arrays are checked; messages name the expected file `what`."""
 
     def __init__(self, path: PathLike, what: str) -> None:
         self.name, self._what = path_text(path), what

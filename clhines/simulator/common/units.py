@@ -122,11 +122,10 @@ class Unit:
 
     @property
     def factor(self) -> float:
-        """`exact`, rounded to float64."""
         return float(self.exact)
 
     def per_time(self) -> Unit:
-        """Return NEURON's unit for the rate of a state in this unit, per ms, or raise UnitError."""
+        """Return NEURON's unit for the time derivative of a state in this unit, or raise UnitError."""
         scale, name = _neuron_unit(self.dimension, self.text)
         dimension = _product([(self.dimension, 1), (_SECOND, -1)])
         try:
@@ -205,7 +204,10 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
 
 
 def number_in(text: str, unit: str) -> float | None:
-    """Convert a text such as ``5 ms`` to a correctly rounded number in `unit`; None for others."""
+    """Convert a text such as ``5 ms`` to a correctly rounded number in `unit`.
+
+    Return None for other texts.
+    """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return None
@@ -298,7 +300,7 @@ def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
 
 
 def _text(parts: dict[str, int]) -> str:
-    """Write a unit in `parse`'s grammar, from exponents of NEURON's units; name conductances."""
+    """Write a unit in `parse`'s grammar from exponents of NEURON's units."""
     parts = dict(parts)
     powers: list[tuple[str, int]] = []
     for current, conductance in (("nA", "uS"), ("mA/cm2", "S/cm2")):

@@ -65,13 +65,12 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Order of nodes in vectors: a tile has cells of one shape side by side, one per lane.
+    """Arrange the nodes of all cells in *tiles*, which several cells of one shape share.
 
-    In a tile of L lanes each slot, a vector, has L places. Slots are nodes in the order of
-    elimination: first nodes with constant pivots, the roots last. So a vector of L numbers is a
-    node of L cells of one shape:
+    In a tile of L lanes, L consecutive numbers (a *slot*, read as a vector) belong to one node of L
+    cells. Slots are in the order of elimination: first nodes with constant pivots, the roots last.
 
-        places of a tile of 2 lanes   slot 0: a0 b0   slot 1: a1 b1   slot 2 (the roots): a2 b2
+        a tile of 2 lanes, cells a and b   slot 0: a0 b0   slot 1: a1 b1   slot 2 (roots): a2 b2
 
     A tile may have several times L cells, of several shapes: then consecutive nodes mostly belong
     to different cells, and do not wait for each other.
@@ -96,10 +95,10 @@ class Tiles:
 def make_tiles(
     model: Model, blocks: CellRanges, widest: int, variable: np.ndarray, classes: np.ndarray
 ) -> Tiles:
-    """Put the cells of each block into tiles whose lanes are powers of two.
+    """Put the cells of each block into tiles; the lanes of a tile are a power of two.
 
-    `variable` says which nodes of the shapes have changing pivots; `classes` are from
-    `node_classes`.
+    For each node of the shapes, `variable` says whether its pivot changes, and `classes` numbers
+    its set of mechanisms (see `node_classes`).
     """
     forest, trees = model.forest, model.forest.trees
     keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0, variable
@@ -131,7 +130,7 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the width and the cells of each tile; the cells of a row have one shape."""
+    """Yield the number of lanes and the cells of each tile, (rows, lanes); a row has one shape."""
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -147,7 +146,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
 
 
 class BlockLayout(layouts.Layout):
-    """Order of nodes and instances in the device arrays of `epochs-cpu`: as in `Tiles`."""
+    """Order nodes as in `tiles` and instances in groups, for the device arrays of `epochs-cpu`."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
         super().__init__(model)
@@ -176,7 +175,7 @@ class BlockLayout(layouts.Layout):
 
 @dataclass(frozen=True)
 class GroupPlaces(ArenaPlaces):
-    """OpenCL expressions for values of a mechanism; `width` of its instances advance at once."""
+    """Print expressions for values of a mechanism whose instances are in groups of `width`."""
 
     width: int
 
@@ -186,7 +185,7 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """A mechanism of which `width` instances advance at once, as a vector, by functions `wide`."""
+    """Print calls of a mechanism for groups of `width` instances, by vector functions `wide`."""
 
     width: int = 1
     wide: str = ""
@@ -249,7 +248,7 @@ class GroupedKind(KindBlocks):
 
     @property
     def has_exponentials(self) -> bool:
-        """Whether steps compute exponentials: a separate loop is then faster (measured: 5 %)."""
+        """Whether steps compute exponentials; a loop of their own is then faster (by 5 %)."""
         return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
@@ -262,7 +261,10 @@ class GroupedKind(KindBlocks):
         return GroupPlaces(**vars(super().places), width=self.width)
 
     def addresses(self) -> str:
-        """Return declarations of pointers to the values of groups; stores may change ``at``."""
+        """Return declarations of pointers to the values of all groups.
+
+        They are declared in each step, as stores to integers may change the offsets ``at``.
+        """
         k = self.number
         lines = [
             f"__global const int *lanes_of_{k} = ints + lane_{k}, *runs_of_{k} = ints + run_{k};",
@@ -285,9 +287,10 @@ class GroupedKind(KindBlocks):
     def call_group(
         self, block: str, values: CallValues, always: tuple[str, ...], indent: int
     ) -> str:
-        """Return statements that call `block` for the instances of group `q` of a kernel.
+        """Return statements that call `block` for all instances of group `q`.
 
-        They add up currents of the ions `always` in each call, of other ions only ``if (sums)``.
+        Currents of the ions `always` are added up in each call, currents of other ions only ``if
+        (sums)``.
         """
         keep = partial(self._keep, block, always)
         return call_wide(
@@ -300,7 +303,7 @@ class GroupedKind(KindBlocks):
         )
 
     def _where(self, a: Argument) -> str:
-        """Return an expression for an argument's vector in memory, or "" if it has none."""
+        """Return the expression for an argument's vector in memory; "" if it is not in memory."""
         w, names = self.width, tuple[str, ...]()
         if self.is_last(a):
             return ""
@@ -343,7 +346,7 @@ class GroupedKind(KindBlocks):
         return f"{test}add_{w}({local}, {where}, place, run);"
 
     def currents_of_ions(self) -> set[str]:
-        """Return ions whose currents a block reads, or sets for one instance at a time."""
+        """Return the ions whose current a block reads, or sets for a single instance."""
         names = {f"i{ion}": ion for ion in self.ions}
         currents = set()
         for block, _, arguments in self.blocks:
@@ -353,7 +356,7 @@ class GroupedKind(KindBlocks):
         return currents
 
     def is_early(self, always: tuple[str, ...]) -> bool:
-        """Whether a step's events and currents need only the values that the last step left."""
+        """Whether a step's currents need only values that the last step computed."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
         # the next step's sums of events may come early, too
         events = {"receive", "events"} if self.summed else set[str]()
@@ -422,7 +425,7 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Make the spec from the one of engine `steps`; `network` is the model of all ranks."""
+        """Derive the spec from the engine `steps`' spec; `network` is the model of all ranks."""
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -439,10 +442,10 @@ class CellBlocksSpec(ArenaSpec):
         ).with_rows(network, layout)
 
     def with_rows(self, network: Model, layout: BlockLayout) -> CellBlocksSpec:
-        """Let cells take steps `in_rows` if they have one node each and only events connect them.
+        """Set `in_rows` if all cells have one node and only events connect them.
 
-        Each node has a detector and one instance of each kind, and all groups are full. So group q
-        of each kind has the same cells.
+        Further conditions: each node has a detector and one instance of each mechanism, and no
+        group has idle lanes. Then group q has the same cells for each mechanism.
         """
         nodes, of_all = np.arange(network.forest.num_nodes), [network.sources.detector_node]
         of_all.append(np.flatnonzero(network.forest.parent < 0))
@@ -455,7 +458,7 @@ class CellBlocksSpec(ArenaSpec):
         return replace(self, in_rows=self.alone and alike and plain)
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
-        """Return (kind, state) for the states that a block reads from the last instance."""
+        """Return (mechanism, state) for each state of a last instance that a block reads."""
         arguments = (
             (kind, a)
             for kind in self.grouped
@@ -475,7 +478,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def shared_helpers(self) -> str:
-        """Source of helper functions that several mechanisms call, once for each vector width."""
+        """The helper functions that mechanisms share, printed once for each vector width."""
         texts = {w: "".join(k.wide for k in self.grouped if k.width == w) for w in self.widths}
         return "".join(all_helpers(t, shared_prefix(w), self.real, w) for w, t in texts.items())
 
@@ -485,13 +488,13 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def always(self) -> tuple[str, ...]:
-        """Ions whose currents are summed in every step, as something may read them."""
+        """Ions whose currents must be summed in every step, because a mechanism may read them."""
         currents = set().union(*(kind.currents_of_ions() for kind in self.grouped))
         return tuple(ion for ion in self.ions if ion in currents)
 
     @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
-        """Mechanisms whose currents come first in a step: they need only the last step's values."""
+        """Mechanisms whose currents need only values of the last step, so that they come first."""
         return tuple(
             kind
             for kind in self.grouped
@@ -505,9 +508,10 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def ahead(self) -> tuple[GroupedKind, ...]:
-        """Mechanisms whose currents are computed as soon as their states have advanced.
+        """Mechanisms whose currents are computed right after their states.
 
-        Neither the states nor the currents change a value that is recorded at the end of the step.
+        That is before the end of the step, when values are recorded, so neither may change one of
+        them.
         """
         kinds = () if self.sets_v else self.early
         return tuple(
@@ -533,7 +537,7 @@ class CellBlocksSpec(ArenaSpec):
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """Regions of the arenas (device arrays) that only the engine `epochs-cpu` has."""
+    """Add the regions that only the engine `epochs-cpu` needs to the arenas (device arrays)."""
 
     model: Model
     wires: Wires
@@ -541,7 +545,7 @@ class BlockTables:
     layout: BlockLayout
 
     def add(self, variables: Variables, network: Model, arenas: dict[str, Arena]) -> None:
-        """Add the regions; `network` is the model of all ranks."""
+        """Add all regions to `arenas`; `network` is the model of all ranks."""
         clock, ints = arenas["clock"], arenas["ints"]
         ints.add("event_shown", variables.exact.count)
         netcons, crossing = self.model.netcons, self.blocks.crossing
@@ -593,7 +597,7 @@ class BlockTables:
         ints.set("connection_short", np.where(crosses, apart, word))
 
     def _add_lists(self, ints: Arena) -> None:
-        """Add lists of targets, sums, emitters and played values that blocks visit one by one."""
+        """Add each block's lists of targets, sums, emitters and played values."""
         model, wires, blocks = self.model, self.wires, self.blocks
         targets = layouts.loose_targets(model, wires)
         targets = np.concatenate(wires.layers) if wires.apart else targets
@@ -614,7 +618,7 @@ class BlockTables:
         self._add_list(ints, "loose_play", number, np.array(where, np.int64))
 
     def _add_list(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
-        """Add values sorted stably by block, and the first entry of each block."""
+        """Add a list of `values` sorted stably by `block`, and the first entry of each block."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
         ints.add(f"block_{name}", self.blocks.first(block))
 
@@ -670,7 +674,7 @@ class CellBlocks(ArenaKernels):
         }  # fmt: skip
 
     def _constants(self) -> dict[str, cla.Array]:
-        """Copy constants of nodes to the device: conductances, currents and parts of pivots."""
+        """Copy nodes' constants to the device: conductances, currents, constant parts of pivots."""
         model = self.model
         base, diagonal = constant_pivots(model, self._variable)
         columns = {"constant_g": model.constant_g, "constant_b": model.constant_b}
@@ -704,11 +708,11 @@ class CellBlocks(ArenaKernels):
 
     @property
     def _turns(self) -> int:
-        """Steps for which kernels store a GLOBAL variable; 0 if no kernel reads one."""
+        """The number of steps for which GLOBAL variables are stored; 0 if no kernel reads one."""
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`; constant ions are regions of the arenas, which are compared."""
+        """Always True: constant ions are in regions of the arenas, not in compiled functions."""
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
@@ -753,7 +757,7 @@ class CellBlocks(ArenaKernels):
     # -- records --------------------------------------------------------------------------------
 
     def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return which voltages and artificial cells each block records, as int32 lists."""
+        """Return the voltages and artificial cells that each block records, as int32 lists."""
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]
         for record in records:

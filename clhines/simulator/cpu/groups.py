@@ -20,9 +20,9 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """Return for the nodes of all shapes whether the pivot changes, bool.
+    """Return whether the pivot of each node of all shapes changes between steps, bool.
 
-    This holds for roots, and for nodes whose subtree has a conductance.
+    It changes at roots, and at nodes with a conductance somewhere in their subtree.
     """
     trees = model.forest.trees
     variable = trees.parent < 0
@@ -35,7 +35,7 @@ def variable_nodes(model: Model) -> np.ndarray:
 
 
 def conducts(mechanism: Mechanism) -> bool:
-    """Whether a mechanism has a conductance; an electrode's current, for example, has none."""
+    """Whether the conductance of a mechanism can be nonzero; for an electrode it cannot."""
     body = mechanism.compiled.bodies.get("current")
     if body is None or mechanism.kind == "artificial":
         return False
@@ -48,7 +48,7 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """Return a number for each set of mechanisms, at the nodes of all shapes, int64."""
+    """Return a number for the set of mechanisms at each node of all shapes, int64."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":
@@ -119,7 +119,10 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 
 
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Return where at most `count` parts of about equal size begin, and the end, int64."""
+    """Cut a list of `sizes` into at most `count` consecutive parts of about equal sum.
+
+    Return the first index of each part, and the end, int64.
+    """
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
@@ -144,13 +147,13 @@ def order_slots(
 
 @dataclass(frozen=True, eq=False)
 class Groups(KindColumns):
-    """Instances of a mechanism in groups of `width`, sorted by place in their node's tile.
+    """Instances of a mechanism in groups of `width`, which a vector advances at once.
 
         member    0  1  2  3 | 4  5 ~5 ~5      6 instances of a block in groups of 4: 2 idle lanes
         columns   m0 m1 m2 m3  h0 h1 h2 h3 | m4 m5 m5 m5  h4 h5 h5 h5
 
-    An idle lane has ``~instance`` of the block's last one: it computes with the same numbers, and
-    its results are not stored.
+    An idle lane has ``~instance`` of the block's last instance: it computes with the same numbers,
+    and its results are not stored. Groups are sorted by the `place` (index) of their nodes.
     """
 
     by_node: ClassVar[bool] = False
@@ -164,12 +167,12 @@ class Groups(KindColumns):
 
     @property
     def source(self) -> np.ndarray:
-        """The instance of each lane, (groups, width) int64; idle lanes have their block's last."""
+        """The instance whose numbers each lane reads, (groups, width) int64."""
         return np.where(self.member < 0, ~self.member, self.member)
 
     @property
     def side_by_side(self) -> np.ndarray:
-        """Whether the places of each group are consecutive, (groups,) bool."""
+        """Whether the nodes of each group are consecutive in device order, (groups,) bool."""
         return (np.diff(self.place, axis=1) == 1).all(axis=1)
 
     @property
@@ -203,7 +206,7 @@ class Groups(KindColumns):
 def make_groups(
     place: np.ndarray, block_place: np.ndarray, most: int, twice: bool = False
 ) -> Groups:
-    """Group a mechanism's instances in the order of their places; a group has at least two."""
+    """Group a mechanism's instances by the `place` of their nodes, at least two per group."""
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = max(2, choose_width(counts, most, twice))
@@ -218,12 +221,11 @@ def make_groups(
 
 
 def takes_twice(most: int, itemsize: int) -> bool:
-    """Return whether a group may use two registers of `most` numbers each."""
     return 2 * most <= _WIDEST and most * itemsize == _OF_MANY
 
 
 def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
-    """Return the number of instances per group, a power of two, for blocks of `counts` each.
+    """Return the number of instances per group, a power of two; a block has `counts` instances.
 
     A group takes about as long for any width, so narrow groups are chosen if wide ones have idle
     lanes. With `twice`, a group may use two registers for each number, so that operations on one
@@ -237,7 +239,7 @@ def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:
-    """Return ion variables that have one constant value at all nodes of the ion, with the value."""
+    """Return the ion variables with a single constant value at all nodes, and the values."""
     changing = _changing_ions(network)
     values = {
         name: variables.ions[name][ion.node]
@@ -249,7 +251,7 @@ def level_ions(variables: Variables, network: Model) -> dict[str, float]:
 
 
 def _changing_ions(network: Model) -> set[str]:
-    """Return ion variables that something writes, or that differ between nodes."""
+    """Return the ion variables that a mechanism writes, or that differ between nodes."""
     written = {
         a.name
         for kind in network.kinds
@@ -271,7 +273,7 @@ def _changing_ions(network: Model) -> set[str]:
 
 
 def consecutive(places: np.ndarray, width: int) -> np.ndarray:
-    """Return for each place whether the next `width` - 1 places follow it by ones, (n,) bool."""
+    """Return whether the next `width` - 1 entries count up from each entry by ones, (n,) bool."""
     breaks = np.append(0, np.cumsum(np.append(np.diff(places) != 1, [True])))
     ends = np.minimum(np.arange(len(places)) + width - 1, len(places))
     return breaks[ends] == breaks[: len(places)]

@@ -47,7 +47,7 @@ class CellRanges:
         return len(self.cells) - 1
 
     def first(self, block: np.ndarray) -> np.ndarray:
-        """Return the first entry of each block, for entries sorted by block."""
+        """Return each block's first entry in a list that is sorted by `block`."""
         return offsets(np.bincount(block, minlength=self.count))
 
 
@@ -61,8 +61,8 @@ def plan_blocks(
 ) -> CellRanges | None:
     """Return the fastest blocks for `units` compute units; None if the engine `steps` is faster.
 
-    With `always`, there are blocks even if `steps` is faster. With `split`, the model is a rank's
-    part of a network, and all spikes are exchanged.
+    With `always`, return blocks even if `steps` is faster. With `split`, the model is a rank's part
+    of a network, and all spikes are exchanged.
     """
     work = work_of(model)
     size = _size_of(model)
@@ -86,9 +86,9 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Return orders of cells to compare, each with the relative time of a step.
+    """Return two orders of cells to compare, each with the relative time of a step.
 
-    One has cells of a shape side by side, the other leaves cells as they are.
+    The first order puts cells of one shape side by side; the second is the model's.
     """
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
@@ -98,17 +98,17 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 
 def _slower(size: float) -> float:
-    """Return the relative time of a pass over `size` bytes: above 1 if they exceed a cache."""
+    """Return the relative time of a pass over `size` bytes: more than 1 beyond the cache."""
     return FAR if size > NEAR else 1.0
 
 
 def _size_of(model: Model) -> float:
-    """Return the approximate size of all values of nodes and instances, bytes."""
+    """Return the approximate bytes of all values of nodes and instances."""
     return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
 
 
 def work_of(model: Model) -> np.ndarray:
-    """Return the predicted time of each cell per step, (cells,) float64, ns."""
+    """Predict the time of each cell per step, (cells,) float64, ns."""
     bounds = model.forest.cell_offsets
     work = NODE * np.diff(bounds)
     for kind in model.kinds:
@@ -138,10 +138,12 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> CellRanges | None:
-    """Return `count` blocks of about equal work; None if cells that belong together are separated.
+    """Cut the cells, in the given `order`, into `count` blocks of about equal work.
 
-    Cells whose events act within `tied` steps, or that pointers connect, must share a block. If
-    there are several blocks, the cells of `Model.leading_cells` are an additional first one.
+    Return None if this separates cells that must share a block: cells that pointers connect, or
+    whose events act within `tied` steps. If there are several blocks, the cells of
+    `Model.leading_cells` are an additional first one. Up to `lanes` cells of one shape stay
+    together.
     """
     num_cells = len(work)
     order, leading = np.arange(num_cells) if order is None else order, model.leading_cells
@@ -182,14 +184,17 @@ def blocks_of(
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
-    """Return the first cell of each tile: at most `lanes` cells in a row with one shape."""
+    """Return the first cell of each tile, which has at most `lanes` cells in a row of one shape."""
     begins = np.flatnonzero(np.diff(shape, prepend=-1))
     within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
     return np.flatnonzero(within % lanes == 0)
 
 
 def _owners(model: Model, wires: Wires) -> np.ndarray:
-    """Return the cell of each event target, (t,) int64; artificial cells come after cells."""
+    """Return the cell of each event target, (t,) int64.
+
+    A target that is an artificial cell has its own number, after all cells.
+    """
     num_cells, bounds = model.forest.num_cells, model.forest.cell_offsets
     owners = num_cells + np.arange(wires.num_targets)
     for k, first in wires.first_target.items():
@@ -200,7 +205,7 @@ def _owners(model: Model, wires: Wires) -> np.ndarray:
 
 
 def _senders(model: Model, wires: Wires, owners: np.ndarray) -> np.ndarray:
-    """Return the cell of each event source, (s,) int64, numbered as by `_owners`; -1 for trains."""
+    """Return the cell of each event source, (s,) int64, as in `owners`; -1: a spike train."""
     senders = np.full(model.sources.count, -1)
     detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)
     senders[model.sources.detector_source] = detected

@@ -26,7 +26,7 @@ _GROUP = 256
 
 @dataclass(frozen=True)
 class ArtificialSpec(ArenaSpec):
-    """Spec of the kernel for artificial cells; `together`: one work-group has all of them."""
+    """Spec of the kernel that advances artificial cells; if `together`, in a single work-group."""
 
     template: ClassVar[str] = "simulator/artificial"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -45,17 +45,18 @@ class ArtificialSpec(ArenaSpec):
 
     @classmethod
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
-        """Return the spec of artificial cells, made from the `spec` of the other cells."""
+        """Derive the spec of this kernel from the `spec` of the kernels that advance cells."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
         options = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
         return cls(**{**fields_of(spec), **options, "together": together})
 
 
 def epoch_of(model: Model) -> tuple[int, bool]:
-    """Return the steps of a launch, and whether one work-group has all artificial cells.
+    """Return the steps per launch, and whether a single work-group advances all artificial cells.
 
-    No event of a launch is due in the same launch, but for two: artificial cells are one launch
-    ahead, and events within a step between instances of a cell are delivered in layers.
+    A launch is so short that its events are due in later launches. There are two exceptions: events
+    of artificial cells, which are one launch ahead, and events without delay within a cell, whose
+    targets are processed layer after layer.
     """
     cell_steps = steps_of_cells(model)
     loose = artificial_sources(model)[model.netcons.source]
@@ -72,11 +73,11 @@ def epoch_of(model: Model) -> tuple[int, bool]:
 
 
 class Artificial:
-    """The kernel that advances a run's artificial cells, one launch ahead of the cells.
+    """Launch the kernel for artificial cells, one epoch ahead of the kernels for other cells.
 
-    Without voltage, they depend only on each other and on events of earlier launches. If they
-    exchange events due within a launch, are recorded, or have played parameters, one work-group
-    advances all of them step by step.
+    Artificial cells have no voltage: they depend only on each other and on events of earlier
+    launches. A single work-group advances all of them step by step if they send each other events
+    that are due within a launch, if they are recorded, or if they have played parameters.
     """
 
     def __init__(self, run: ArenaRun, together: bool) -> None:

@@ -18,7 +18,7 @@ HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # fr
 
 @dataclass(frozen=True)
 class ListBlocks(KindBlocks):
-    """Calls of a mechanism by kernels whose lanes advance nodes, in lists of 32 nodes each.
+    """Print calls of a mechanism for kernels in which a lane advances a node of a list.
 
     If `lined`, states are in the lists during a launch and in the arena `mem` between launches.
     """
@@ -53,14 +53,14 @@ class ListBlocks(KindBlocks):
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Parameters that have the same number in all lists."""
+        """Parameters with a single value for all instances, passed as kernel arguments."""
         return tuple(
             name for role, name, x in self.given if role == "parameter" and x.startswith("numbers.")
         )
 
     @property
     def constants_call(self) -> str:
-        """OpenCL statements that compute ``once__``: what does not change during a launch."""
+        """Statements that fill ``once__`` with the values that do not change during a launch."""
         values = {name: x for role, name, x in self.given if role == "parameter"}
         ordered = [values[name] for name, _ in self.parameters if name in self.alike]
         count, first = len(self.constants), self.first_constant
@@ -96,7 +96,7 @@ class ListBlocks(KindBlocks):
         return expressions[0] if expressions else super().value(a, values)
 
     def reads_node(self, block: str) -> bool:
-        """Whether a call of `block` needs the index of the active node, for ion variables."""
+        """Whether a call of `block` needs its node's index, to read or set ion variables."""
         constant = {name for role, name, _ in self.given if role == "ion"}
         return any(
             a.role == "ion" and a.name not in constant
@@ -124,7 +124,7 @@ class ListBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class SiteBlocks(KindBlocks):
-    """Calls of a mechanism by kernels whose lanes advance instances one by one.
+    """Print calls of a mechanism for kernels in which a lane advances instance after instance.
 
     During a launch states are in variables; currents are added up in local memory. `literals` are
     the parameters that all instances share; the arena `mem` has the others.
@@ -145,7 +145,7 @@ class SiteBlocks(KindBlocks):
         return f"s_{name}"
 
     def during(self, name: str) -> str:
-        """Return the OpenCL expression of a state of a lane's `q`-th instance during a launch."""
+        """Return the expression for a state of a lane's `q`-th instance during a launch."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
         return self.places.state(name)
@@ -163,17 +163,17 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """OpenCL expression where the recorded current of instance j is stored; "" if nowhere."""
+        """Expression for the address at which to store instance j's recorded current, or ""."""
         return self.bare_current("current")
 
     @property
     def own_factor(self) -> str:
-        """OpenCL expression of an instance's own factor (of density to current), if they differ."""
+        """Expression for instance j's factor from density to current, if instances differ in it."""
         return f"mem[factor_{self.number} + j]"
 
     @property
     def constant_names(self) -> list[str]:
-        """Variables for the values that are computed once per launch."""
+        """Names of the variables for values that are computed once per launch."""
         return [f"{self.name}__c{k}" for k in range(len(self.constants))]
 
     @property
@@ -183,17 +183,16 @@ class SiteBlocks(KindBlocks):
         return call_of(f"{self.name}_constants", passed, 4)
 
     def advance(self, indent: int) -> str:
-        """Return the statements that advance the states over the step before."""
+        """Return the statements that advance the states over the previous step."""
         begin = "step_begin[step - 1 - first_time]"
         return self.call("advance", self._at(begin, HALVES["end"]), indent)
 
     def event(self, indent: int) -> str:
-        """Return the statements that apply the summed weights of the events due in a step."""
+        """Return the statements that apply the summed weights of all events due in this step."""
         values = self._at("step_begin[step - first_time]", HALVES["mid"])
         return self.call("receive", {**values, "sum": "(real)sum * scale_of_events"}, indent)
 
     def current(self, indent: int) -> str:
-        """Return the statements that compute current and conductance."""
         values = self._at("step_begin[step - first_time]", HALVES["mid"])
         plain = replace(self, outputs=())
         return KindBlocks.call(plain, "current", {**values, "noise": "noise"}, indent)
@@ -203,10 +202,11 @@ class SiteBlocks(KindBlocks):
         return {"v": "v", "dt": "dt", **{f"t {name}": t for name, t in ends.items()}}
 
     def current_again(self, indent: int) -> str:
-        """Return the statements of `current` with operands that the compiler cannot know.
+        """Return the statements of `current` with operands that the compiler cannot optimise.
 
-        If operations may be fused, the compiler decides which ones. The last bits of a cell must
-        not depend on whether the current is recorded.
+        A current may be computed twice in a step: once for the matrix and once to be recorded. The
+        compiler may fuse operations differently if it sees that both have equal operands; then the
+        last bits of a cell would depend on whether its current is recorded.
         """
         space, names = " " * indent, ["v", *(f"s_{name}" for name in self.states)]
         lines = [f"volatile real again__[{len(names)}] = {{{', '.join(names)}}};"]

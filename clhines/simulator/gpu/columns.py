@@ -37,9 +37,9 @@ _DISTINCT = 1 << 20  # more rows of factors are not compared
 
 
 def varying_columns(network: Model) -> np.ndarray:
-    """Return the columns that vary in some cell of their shape, or are roots, (m,) bool.
+    """Return whether each column varies in some cell of the same shape, or is a root, (m,) bool.
 
-    `network` is all ranks' model: all cut a tree alike.
+    `network` is the model of all MPI ranks, so that each rank cuts a tree alike.
     """
     layers = network.layers
     assert layers is not None
@@ -53,7 +53,7 @@ def varying_columns(network: Model) -> np.ndarray:
 
 
 def constants_around(model: Model) -> bool:
-    """Return whether nodes around others have constant mechanisms: their lists may then differ."""
+    """Return whether nodes in extracellular layers have constant conductances or currents."""
     if model.layers is None:
         return False
     around = model.layers.node[1:][model.layers.node[1:] >= 0]
@@ -61,7 +61,11 @@ def constants_around(model: Model) -> bool:
 
 
 def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
-    """Return kinds `apart` from lists whose instances are alone at nodes around others."""
+    """Return the mechanisms whose instances have extracellular nodes to themselves.
+
+    Only mechanisms `apart` (in no list) count. No other instance, ion or detector is at such a
+    node, so that its lane need not read the node's list.
+    """
     if network.layers is None:
         return frozenset()
     count = (network.constant_g != 0) + (network.constant_b != 0) + 0
@@ -73,7 +77,7 @@ def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
 
 
 def listed_nodes(network: Model, model: Model, sole: Iterable[int]) -> np.ndarray:
-    """Return the nodes that need a lane besides that of `sole` kinds' instances, (n,) bool."""
+    """Return which nodes must be in a list, (n,) bool; instances of `sole` mechanisms need none."""
     assert model.layers is not None
     listed = (model.constant_g != 0) | (model.constant_b != 0)
     listed[active_nodes(model)] = True
@@ -86,14 +90,14 @@ def listed_nodes(network: Model, model: Model, sole: Iterable[int]) -> np.ndarra
 
 
 def _columns_of(network: Model, model: Model) -> tuple[int, int]:
-    """Return the bounds of a rank's columns among those of the network."""
+    """Return the first and end index of this rank's columns among the columns of all ranks."""
     assert network.layers is not None
     cells = network.layers.of_cells[model.first_cell :]
     return int(cells[0]), int(cells[model.forest.num_cells])
 
 
 def cut_columns(network: Model, cells: PlannedCells) -> tuple[Forest, Cut]:
-    """Return the columns of planned cells, and their trees cut into segments."""
+    """Return a forest whose nodes are the columns of `cells`, and its segments."""
     layers, whole = cells.model.layers, network.layers
     assert layers is not None and whole is not None
     forest = layers.forest.subset(cells.numbers)
@@ -104,7 +108,10 @@ def cut_columns(network: Model, cells: PlannedCells) -> tuple[Forest, Cut]:
 
 
 class ColumnTable(CellTable):
-    """Planned cells as units of columns; places, lanes and tables are those of nodes."""
+    """Place columns of `cells` on the device, as `CellTable` places nodes.
+
+    Inherited methods take and return nodes, not columns.
+    """
 
     def __init__(self, network: Model, cells: PlannedCells, forest: Forest, cut: Cut) -> None:
         layers = cells.model.layers
@@ -120,18 +127,18 @@ class ColumnTable(CellTable):
 
     @cached_property
     def column(self) -> np.ndarray:
-        """The model's column at each place of a column, -1 for none."""
+        """The model's column at each column position of the device order, -1 for padding."""
         return super().gather
 
     @cached_property
     def gather(self) -> np.ndarray:
-        """The network's node at each place, -1 for none, (size,) integer."""
+        """The network's node at each device index, -1 for padding, (size,) integer."""
         node = np.where(self.column < 0, -1, self.layers.node[:, self.column])
         return node.T.reshape(-1)
 
     @cached_property
     def _of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Number of the column among planned ones, and of the layer, of each planned node."""
+        """Column (index among planned columns) and layer of each planned node."""
         result = np.zeros((2, self.cells.model.forest.num_nodes), np.int32)
         for row, nodes in enumerate(self.layers.node[:, self._columns]):
             has = nodes >= 0
@@ -144,7 +151,7 @@ class ColumnTable(CellTable):
         return super().places_of_all()[column] * self.potentials + layer
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """See `CellTable`; with the place in the cell in place of the node in the segment."""
+        """Return each node's lane and index in its cell, packed as `RECORDED`."""
         column, layer = (each[nodes] for each in self._of_nodes)
         lane = RECORDED.unpack("lane", super().lane_and_row(column))
         begin = self.rows.block_start[self.unit_of_cell[stretch_of(self._bounds, column)]]
@@ -153,7 +160,7 @@ class ColumnTable(CellTable):
 
     @cached_property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """Conductances and capacitances of layers by node of the network, (n,) each."""
+        """Axial conductance, and the layer's conductance and capacitance, by node, (n,) each."""
         layers, n = self.layers, self.cells.model.forest.num_nodes
         arrays = np.zeros((3, n + 1))
         for array, values in zip(arrays, (layers.axial, layers.g, layers.c), strict=True):
@@ -161,7 +168,7 @@ class ColumnTable(CellTable):
         return tuple(arrays[:, :n])
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of each column's row of factors, by place, and all different rows."""
+        """Return the index of each column position's row of factors, and the distinct rows."""
         cells, every = self.cells, range(len(self.cells.kinds))
         like = cells.first_equal((*self.by_node, cells.model.constant_g), every)
         sorts, number = np.unique(like, return_inverse=True)
@@ -178,10 +185,10 @@ class ColumnTable(CellTable):
 
 
 class Factors:
-    """Eliminate the columns of all segments of some `units`, and keep the factors.
+    """Eliminate the constant columns of all segments of some `units`, and store the factors.
 
-    `rows` has, for each place of a column of these units, the numbers of `ColumnRow`. Arrays by
-    lane have a row for each segment of the units.
+    `rows` has a row of factors (see `ColumnRow`) for each column position of these units. Other
+    arrays have a row for each lane, that is, for each segment.
     """
 
     def __init__(self, table: ColumnTable, units: np.ndarray) -> None:
@@ -211,7 +218,7 @@ class Factors:
         self._put_last(up)
 
     def _put_conductances(self, table: ColumnTable, column: np.ndarray) -> None:
-        """Set each column's own conductances, and put those that steps need into `rows`."""
+        """Set the conductances within each column, and put into `rows` what each step reads."""
         model, k, row = table.cells.model, table.potentials, self._row
         nodes = np.where(column < 0, -1, table.layers.node[:, column]).T
         has, varies = nodes[:, 1] >= 0, table.varying[column]
@@ -233,7 +240,10 @@ class Factors:
             self.rows[:, row.constant + n] = np.where(varies, 0, of_inside(values))
 
     def _eliminate(self, j: int) -> None:
-        """Eliminate column j of each segment, star to mesh, except the last of inner ones."""
+        """Eliminate the j-th column of each segment, star to mesh.
+
+        Last columns of inner segments remain: the kernel eliminates them in each step.
+        """
         k = np.flatnonzero(j < self._length - ~self._leaf)
         place, row, rows = self._places[k, j], self._row, self.rows
         after = self._places[k, np.minimum(j + 1, self._length[k] - 1)]
@@ -267,7 +277,7 @@ class Factors:
         self._ground[k], self._between[k], self._top[k] = next_ground, next_between, next_top
 
     def _put_last(self, up: np.ndarray) -> None:
-        """Put the sums of inner segments' last columns, with contributions of child segments."""
+        """Store the sums for inner segments' last columns in `rows`; child segments add to them."""
         row, leaf = self._row, self._leaf
         self._to_ground[leaf], self._to_between[leaf] = self._ground[leaf], self._between[leaf]
         child = np.flatnonzero(self._parent >= 0)

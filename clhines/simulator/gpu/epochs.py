@@ -57,11 +57,12 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class _Others:
-    """The buffer `v` of voltages that POINTERs of other cells read, for this step and the next.
+    """Decide how cells read voltages of other cells by POINTERs; `v` is the buffer for these.
 
-    A third part holds changes of voltages, with which a launch ends the step before. `groups`
-    work-groups wait for each other after each step; if it is 0, `later` says whether a launch
-    leaves the end of its step to the next one. A launch has at most `steps` steps.
+    It has voltages for this and the next step, and changes of voltages, which a launch needs to end
+    the step before. If `groups` is not 0, so many work-groups wait for each other after each step.
+    Otherwise `later` says whether a launch leaves the end of its last step to the next launch. A
+    launch has at most `steps` steps.
     """
 
     v: cla.Array | None = None
@@ -80,10 +81,10 @@ def make(job: Job, **options: Any) -> ArenaRun:
 
 
 def _leading(model: Model) -> np.ndarray | None:
-    """Return the cells of the last instances, which run first in each epoch, or None.
+    """Return the cells whose GLOBAL variables all cells read, or None; they run first in an epoch.
 
-    The last instance sets a GLOBAL variable that all cells read. InputError if such a cell reads
-    the variable of another one.
+    The last instance of a mechanism sets such a variable. InputError if such a cell reads a
+    variable that another one sets.
     """
     leading = model.leading_cells
     for k, kind in enumerate(model.kinds):
@@ -102,7 +103,7 @@ def _leading(model: Model) -> np.ndarray | None:
 class CellEpochs(ArenaKernels):
     """Advance each cell by a work-group for many steps; InputError if a cell does not fit a GPU.
 
-    `limits`, `segment`, `units` and `by_node` are arguments of `plan_epochs`.
+    See `plan_epochs` for the options `limits`, `segment`, `units` and `by_node`.
     """
 
     family = "epochs"
@@ -153,7 +154,7 @@ class CellEpochs(ArenaKernels):
         self._nodes = PlacedValues(model, self._cells, self._places, self.dtype)
 
     def _plans(self, leading: np.ndarray | None) -> list[EpochPlan]:
-        """Plan the kernels for all cells; the plan of `leading` cells comes first."""
+        """Plan the kernels for all cells, first a kernel for the `leading` cells."""
         decisions = self.run.decisions
         if self._options["by_node"]:
             decisions = replace(decisions, constant_factors=False)
@@ -168,7 +169,7 @@ class CellEpochs(ArenaKernels):
         return plans[:first] + sorted(plans[first:], key=lambda plan: -plan.groups)
 
     def renew(self, before: Model) -> bool:
-        """See `ArenaKernels`; lists get new numbers unless equal cells share them."""
+        """Use a changed model (see `ArenaKernels`); not possible if equal cells share lists."""
         model, alike = self.model, same_constants(before, self.model)
         same_nodes = alike
         for k, (kind, old) in enumerate(zip(model.kinds, before.kinds, strict=True)):
@@ -215,7 +216,7 @@ class CellEpochs(ArenaKernels):
         return True
 
     def _put_constants(self) -> None:
-        """Put constant conductances and currents of nodes, and factors of columns, again."""
+        """Copy constant conductances and currents, and factors of columns, to the device."""
         self._nodes.put_constants(self.model)
         for launch in self.launches:
             if isinstance(launch.plan.table, ColumnTable):
@@ -251,7 +252,7 @@ class CellEpochs(ArenaKernels):
         return arenas
 
     def suit(self, variables: Variables) -> bool:
-        """See `ArenaKernels`; functions depend on constant ions, and series terms on tables."""
+        """Whether compiled functions still hold: constant ions and rate tables did not change."""
         kinds, constants, before = self._printed_for
         tables = zip(variables.tables, before, strict=True)
         same = all(np.array_equal(a[n], b[n]) for a, b in tables for n in a)
@@ -316,7 +317,7 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return `recorded_lists` for voltages and for threshold detectors off somas."""
+        """Return `recorded_lists` for recorded voltages and for detectors that are not at somas."""
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
         at = rows["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]
@@ -332,7 +333,7 @@ class CellEpochs(ArenaKernels):
     # -- parameters ----------------------------------------------------------------------------
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """See `ArenaKernels`; parameters may also be in lists, if cells do not share these."""
+        """Return where a parameter is stored: in arenas, and also in lists that are not shared."""
         if self._cells.at_sites and name in self.model.kinds[k].singles:
             return []  # a literal
         for launch in self.launches:
@@ -344,7 +345,7 @@ class CellEpochs(ArenaKernels):
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:
-        """See `ArenaKernels`; a number for all instances is a kernel argument."""
+        """Set a parameter that is a kernel argument, a single number for all instances."""
         for launch in self._cells.each:
             text = launch.given_to(k, name)
             if text.startswith("numbers."):
@@ -353,7 +354,7 @@ class CellEpochs(ArenaKernels):
                 launch.given["numbers"] = numbers  # for the next launch
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:
-        """See `ArenaKernels`; in whole steps kernels do not store if somas are above threshold."""
+        """Add to a saved state whether somas are above threshold, which kernels do not store."""
         if "held" in saved and self.in_steps:
             above, somas = self.model.sources.above(saved["v"]), len(self.model.soma)
             saved["held"][:somas] = above[:somas]

@@ -40,7 +40,7 @@ _MOST_NUMBERS = 256  # most numbers that are kernel arguments
 
 
 def takes_apart(model: Model) -> frozenset[int]:
-    """Return the point mechanisms whose instances lanes advance one by one, besides node lists."""
+    """Return the point mechanisms that are in no list: lanes advance their instances one by one."""
     apart, played = set(), {p.kind for p in model.played}
     played |= model.added_kinds | {to.kind for to in model.read.values()}
     if model.needs & BY_LAYERS:
@@ -78,12 +78,12 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def is_quick(kind: KindBlocks) -> bool:
-    """Whether functions for lists of nodes suffice: for a density mechanism without events."""
+    """Whether the fast functions for lists suffice for a mechanism: a density without events."""
     return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 
 def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
-    """Return the spec of kernels that advance instance by instance, with all mechanisms' calls."""
+    """Add all mechanisms' calls to the spec of a kernel that advances instance by instance."""
     pairs = zip(spec.kinds, functions.kinds, strict=True)
     kinds = tuple(_at_sites(spec, plan, kind, model.kinds[kind.number]) for plan, kind in pairs)
     return replace(
@@ -92,7 +92,7 @@ def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec
 
 
 def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> SiteBlocks:
-    """Return a mechanism's calls for one instance per lane; shared parameters are literals."""
+    """Print a mechanism's calls for one instance per lane; shared parameters become literals."""
     compiled, real = kind.mechanism.compiled, spec.real
     names = [name for name in kind.mechanism.parameters if name in kind.singles]
     lanes = Lanes(spec.ptx) if spec.takes_series else None
@@ -125,7 +125,6 @@ def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> 
 
 
 def literal(value: float, real: str) -> str:
-    """Return a number as a literal of OpenCL."""
     return f"({value!r}{'f' if real == 'float' else ''})"
 
 
@@ -138,7 +137,7 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Return a plan's spec with the calls of mechanisms in lists of nodes, and kernel arguments."""
+    """Add mechanisms' calls to the spec of a kernel with node lists; return also its arguments."""
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
     sole = sole_kinds(network, apart)
@@ -207,7 +206,7 @@ def _parameters(
 def _with_functions(
     spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
-    """Print functions for mechanisms in lists; return them, their blocks and lengths of series."""
+    """Print functions for mechanisms in lists; return them, `blocks` and the lengths of series."""
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
         if not block.quick:
@@ -225,7 +224,7 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return `Lanes.terms`: table columns that allow short series if they are time constants."""
+    """Return the columns of rate tables that short series approximate well: time constants."""
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
         for table, values in variables.tables[kind].items()
@@ -237,7 +236,10 @@ def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, i
 def _for_lanes(
     block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
 ) -> ListBlocks:
-    """Print a mechanism's functions for lanes; up to `room` constants are computed apart."""
+    """Print a mechanism's functions for node lists.
+
+    Up to `room` subexpressions that are constant during a launch become function arguments.
+    """
     compiled = variables.model.kinds[block.number].mechanism.compiled
     names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
     print_options = real, 1, block.alike, outputs, lanes
@@ -258,9 +260,9 @@ def _for_lanes(
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Return the most frequent sets of density mechanisms of lists, as bits.
+    """Return the most frequent sets of density mechanisms in lists, as bits.
 
-    None if there are few lists or many sets: then one loop serves all.
+    If there are few lists or many sets, return None: a single loop then handles all sets.
     """
     if (lists.homes[:, 3] - lists.homes[:, 2]).sum() < _FEW_LISTS:
         return ()
@@ -271,7 +273,7 @@ def _classes(lists: NodeLists) -> tuple[int, ...]:
 
 
 def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Return (block, variable) of all ion arguments with one of the `directions`."""
+    """Return (block, variable) for each ion argument that has one of the `directions`."""
     return {
         (block, a.name)
         for kind in kinds
@@ -295,7 +297,7 @@ def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
 def constant_ions(
     kinds: Sequence[KindBlocks], variables: Variables
 ) -> tuple[list[tuple[str, str, str]], list[float]]:
-    """Return expressions for ion variables with one value everywhere and always, and the values."""
+    """Return expressions and values of ion variables that are the same at all nodes and times."""
     written, constant = _written(kinds, [i.name for i in variables.model.ions]), []
     numbers = list[float]()
     for ion in variables.model.ions:
@@ -311,10 +313,11 @@ def constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return the mechanisms whose currents may be computed right after their own states' step.
+    """Return the mechanisms whose currents may follow the step of their own states at once.
 
-    Nothing that such a current reads changes between a step's end and the next step's currents.
-    There are none if the lanes of a cell wait for each other in between.
+    Their states then stay in registers in between. The currents of such a mechanism must not read
+    anything else that changes after the states' step. No mechanism qualifies if the lanes of a cell
+    wait at a barrier in between.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}
@@ -336,7 +339,7 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
 
 
 def reads_nodes(model: Model) -> bool:
-    """Whether a pointer of some instance leads to a state at another node."""
+    """Whether some instance has a POINTER to a state at another node."""
     kinds = model.kinds
     nodes = ((kinds[k].node, kinds[to.kind].node[to.instance]) for (k, _), to in model.read.items())
     return any((reader != target).any() for reader, target in nodes)

@@ -24,7 +24,7 @@ _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch wit
 
 @dataclass(eq=False)
 class PlanLaunch:
-    """The kernel that advances one plan's cells (those of similar size), and its arguments.
+    """The kernel that advances one plan's cells (cells of similar size), and its arguments.
 
     `given` has the arguments that only this plan's kernel gets, such as its tables.
     """
@@ -57,7 +57,7 @@ class PlanLaunch:
     # -- launches --------------------------------------------------------------------------------
 
     def bind(self, queue: cl.CommandQueue, arguments: dict[str, Any]) -> launches.BoundKernel:
-        """Build the kernel for the variables to record; return it with all arguments set."""
+        """Build the kernel for the current records; return it with all arguments set."""
         spec, arguments = self.spec, {**arguments, **self.given}
         spec = replace(spec, whole=bool(arguments["whole"]))
         if spec.in_steps:
@@ -73,8 +73,9 @@ class PlanLaunch:
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
         """Set the arguments that differ between launches.
 
-        `steps` are the first step, the number of steps, the step of the first time in
-        ``step_begin``, and the row of records. `begins` says whether the launch begins an epoch.
+        `steps` has the first step, the number of steps, the step of the first time in
+        ``step_begin``, and the first row of records. `begins` says whether the launch is the first
+        of an epoch.
         """
         of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
         ends = (int(not begins),) if self.spec.ends_later else ()
@@ -88,9 +89,9 @@ class PlanLaunch:
 
 
 class CellLaunches:
-    """The launches of all plans; the first `leading` precede the others, which run side by side.
+    """Launch the kernels of all plans; the first `leading` kernels precede all others.
 
-    `regions` is a struct with the offsets of the arenas' regions.
+    The other kernels run side by side. `regions` is a struct with the offsets of regions in arenas.
     """
 
     regions: Any
@@ -102,12 +103,12 @@ class CellLaunches:
 
     @property
     def at_sites(self) -> list[PlanLaunch]:
-        """Launches whose lanes advance instances, not lists of nodes."""
+        """Launches in which lanes advance single instances."""
         return [launch for launch in self.each if launch.lists is None]
 
     @property
     def with_lists(self) -> list[tuple[PlanLaunch, NodeLists]]:
-        """Launches with lists of nodes, and these lists."""
+        """Launches in which lanes advance nodes in lists, with these lists."""
         return [(launch, launch.lists) for launch in self.each if launch.lists is not None]
 
     @cached_property
@@ -150,7 +151,7 @@ class CellLaunches:
             launch.launch(self.queue)
 
     def publish(self) -> None:
-        """Let all targets see the events that were sent so far."""
+        """Make all events that were sent so far visible to their targets."""
         if self._publisher is None:
             spec = self.each[0].spec
             built = program.build(self.queue.context, spec)
@@ -162,9 +163,9 @@ class CellLaunches:
 def _launch_in_turn(
     kernel: launches.BoundKernel, queue: cl.CommandQueue, items: int, group: int
 ) -> cl.Event:
-    """Enqueue a kernel whose work-groups wait for each other, so that all must be on the device.
+    """Enqueue a kernel whose work-groups wait for each other, so that all must be resident.
 
-    It starts after the last such kernel has ended, even if that one is on another queue.
+    The kernel starts after the last such kernel has ended, even one on another queue.
     """
     with _TURN:
         before, event = _LAST.get(queue.device, (queue, None))

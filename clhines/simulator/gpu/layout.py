@@ -18,7 +18,7 @@ from clhines.simulator.state.sources import Wires
 
 
 class NodePlaces:
-    """Device indices of a model's nodes: one plan's cells after the other's.
+    """Device indices of a model's nodes; the cells of a plan are side by side.
 
     `of_node`, (n,), has each node's device index, and `node`, (count,), the node at each device
     index, -1 for padding. `within`, (n,), has each node's index in its cell, in device order, and
@@ -49,10 +49,10 @@ class NodePlaces:
 
 
 class CellLayout(layouts.Layout):
-    """Order of active nodes in device arrays, and which lane writes which recorded value.
+    """Order nodes and recorded values in device arrays; assign recorded values to lanes.
 
     Instances at the nodes `at_sites`, (n,) bool, are advanced one by one; the lane of an instance
-    writes its records.
+    records its values.
     """
 
     def __init__(self, model: Model) -> None:
@@ -77,10 +77,10 @@ class CellLayout(layouts.Layout):
 
 
 class CellRegions:
-    """Regions of the arenas (device arrays) that only epochs on GPUs have, and their sizes.
+    """Add regions that only epochs on GPUs need to the arenas (device arrays).
 
-    `layers` counts the layers of event targets in a cell, `rounds` the elimination rounds of
-    diffusing states.
+    `layers` is the largest number of layers of event targets in a cell, and `rounds` the number of
+    elimination rounds for diffusing states.
     """
 
     def __init__(self, model: Model, wires: Wires) -> None:
@@ -88,7 +88,7 @@ class CellRegions:
         self.layers = self.rounds = 0
 
     def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add what lanes that advance instances need: factors, and which lane writes a record."""
+        """Add what kernels need that advance single instances: factors, and lanes of records."""
         for k, kind in enumerate(self.model.kinds):
             arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
             arenas["mem"].add(f"factor_{k}", kind.factor)
@@ -96,10 +96,10 @@ class CellRegions:
     def add_lists(
         self, network: Model, within: np.ndarray, spreads: bool, arenas: dict[str, Arena]
     ) -> None:
-        """Add to `arenas` what kernels with lists of nodes need.
+        """Add the regions that kernels with lists of nodes need to `arenas`.
 
-        `network` is all ranks' model. `within` is the index of each node in its cell. Currents and
-        conductances of point processes have one number each, or two, for even and odd steps, if
+        `network` is the model of all ranks. `within` is the index of each node in its cell. Each
+        point process has a current and a conductance, or a pair of each, for even and odd steps, if
         several work-groups share a cell (`spreads`).
         """
         ints, model = arenas["ints"], self.model
@@ -125,14 +125,13 @@ class CellRegions:
             self.layers = (len(first) - 1) // model.forest.num_cells
 
     def add_diffusion(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add the matrix rows of diffusing states."""
         order, mem, ints = np.arange(self.model.forest.num_cells), arenas["mem"], arenas["ints"]
         self.rounds = add_diffusing_rows(self.model, layout, mem, ints, order).rounds
 
     def _layers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the event targets by cell and layer, and the first entry of each cell's layers.
+        """Return the event targets by cell and layer, and each cell's first entry for each layer.
 
-        Targets of artificial cells are left out.
+        Artificial cells are left out.
         """
         model, wires = self.model, self.wires
         cell, layer = np.full((2, wires.num_targets), -1)

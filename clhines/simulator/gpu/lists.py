@@ -43,7 +43,7 @@ _SORTS = 4  # most different cells to find among cells with the same sum of numb
 
 
 class KindInstances:
-    """Instances of one mechanism in some cells: `count[i]` in cell i, the first is `first[i]`."""
+    """Instances of one mechanism in some cells: cell i has `count[i]`, from `first[i]` on."""
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
@@ -58,7 +58,7 @@ class KindInstances:
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
-        """Return a copy whose values are those of `kind`, the same instances in another model."""
+        """Return a copy with the values of `kind`: the same instances in a changed model."""
         lists = copy(self)
         lists.kind = kind
         lists.varying = kind.varying
@@ -73,7 +73,7 @@ class KindInstances:
         return np.repeat(np.arange(len(self.count)), self.count)
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
-        """Whether the instances of each of `cells` equal those of the cell `as_cell`, (m,) bool."""
+        """Whether each of `cells` has the same instances as the cell `as_cell`, (m,) bool."""
         count, first = int(self.count[as_cell]), int(self.first[as_cell])
         alike = self.count[cells] == count
         candidates = cells[alike]
@@ -117,10 +117,10 @@ class PlannedCells:
         return ranges(self.first, self.forest.sizes)
 
     def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
-        """Return for each cell the first cell that equals it, (m,) int64; maybe the cell itself.
+        """Return for each cell the first cell that equals it, or the cell itself, (m,) int64.
 
-        Equal cells agree in shape, numbers, `alike` (arrays by natural node), and instances of
-        mechanisms that are not `apart`.
+        Equal cells agree in shape, passive properties, the arrays `alike` (by natural node), and
+        instances of all mechanisms but those `apart`.
         """
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
@@ -140,7 +140,7 @@ class PlannedCells:
         return result
 
     def _alike(self, arrays: list[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield the cells of each shape with the same sum of weighted numbers."""
+        """Yield groups of cells that may be equal: they agree in shape and in a weighted sum."""
         forest, rng = self.forest, np.random.default_rng(0)
         for shape in np.unique(forest.shape_of_cell).tolist():
             cells = np.flatnonzero(forest.shape_of_cell == shape)
@@ -166,10 +166,10 @@ class PlannedCells:
 
 
 class CellTable:
-    """Cells in device order: lanes, indices of nodes, and which nodes' `u` couples neighbours.
+    """Place cells on the device: lanes, device indices, and the couplings between nodes.
 
-    A segment has at most `most` nodes. Cells of one shape share a *template*, the order of their
-    nodes.
+    A coupling is stored as the node whose `u` has it. A segment has at most `most` nodes. Cells of
+    one shape share a *template*, the order of their nodes.
     """
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
@@ -202,7 +202,7 @@ class CellTable:
         self._tie_at, self._up_at = self._ties()
 
     def _within(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the node at each index of a template, or -1, and the index of each node."""
+        """Return the node at each position of all templates (-1: none) and the reverse."""
         trees, rows = self._forest.trees, self.rows
         place, slot, rank = rows.entries()
         node_at = np.full(int(rows.template_size.sum()), -1)
@@ -214,7 +214,7 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return nodes whose `u` couples each node to the next, and lanes to parents; -1: none."""
+        """Return the nodes whose `u` couples each node to the next, and each lane to its parent."""
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
@@ -242,9 +242,9 @@ class CellTable:
     def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield slices of the device order, and the node for each entry, -1 for none.
 
-        `name` is ``gather``: the node at each device index; ``tie``: the node whose `u` couples it
-        to the next; or ``up``: the node whose `u` couples each lane to its parent. The pieces are
-        small enough for the cache.
+        `name` selects the node: ``gather``, the one at each device index; ``tie``, the one whose
+        `u` couples it to the next; ``up``, the one whose `u` couples each lane to its parent.
+        Slices are small enough for the cache.
         """
         of_lanes, kind = name == "up", self.blocks.template
         within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]
@@ -268,7 +268,7 @@ class CellTable:
         dtype: DTypeLike = np.float64,
         padding: float = 0.0,
     ) -> np.ndarray:
-        """Return ``value(nodes)`` in device order, where `spread` yields `nodes` for `name`.
+        """Return ``value(nodes)`` in device order; `name` selects the nodes as in `spread`.
 
         Entries without a node get `padding`.
         """
@@ -279,22 +279,21 @@ class CellTable:
 
     @property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """More numbers of the network's nodes in which equal cells agree, (n,) each."""
+        """Further numbers by node, (n,) each, in which cells must agree to count as equal."""
         return ()
 
     @cached_property
     def gather(self) -> np.ndarray:
-        """The network's node at each device index, -1 for none, (size,) integer."""
+        """The network's node at each device index, -1 for padding, (size,) integer."""
         dtype = index_type(self._first, self._forest.trees.sizes)
         return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
-        """Return the device-order index of every node in its cell, cell after cell."""
+        """Return the index of every node in the device order of its cell, cell after cell."""
         forest = self._forest
         return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
-        """Return the device indices of nodes of the forest."""
         forest = self._forest
         cell = stretch_of(forest.cell_offsets, nodes)
         within = nodes - forest.cell_offsets[cell]
@@ -320,14 +319,15 @@ _MOST = 2**31 - 1  # largest index on the device
 
 
 class LaneNodes:
-    """Which node each lane of each list advances; cells that are equal share their lists.
+    """Put the nodes of cells into lists of `WARP` nodes; equal cells share their lists.
 
-    There are `num_cells` different cells. For each of their `listed` nodes, by default all,
-    `natural`, `row` and `lane`, (k,), are its index, list and lane. `instances` has, for each
-    mechanism, three arrays: each instance's position among these nodes, its index, and its index in
-    the cell. For each list there are `cell`; its class `bits`, a bit per density kind; `counts`,
-    how often each mechanism is in it; `nodes` and `places`, (num_lists, WARP), the natural index
-    and the device-order index in the cell, or -1.
+    There are `num_cells` different cells. For each node that is `listed` (by default all are),
+    `natural`, `row` and `lane`, (k,), have its index, list and lane. `instances` has three arrays
+    for each mechanism: each instance's position among these nodes, its index in the mechanism, and
+    its index in the cell. For each list, `cell` has its cell, `bits` a bit for each density
+    mechanism, `counts` the number of instances of each mechanism, `nodes` and `places`, (num_lists,
+    WARP), the natural indices of its nodes and their positions in the cell's device order, -1 for
+    none.
     """
 
     def __init__(
@@ -385,7 +385,7 @@ class LaneNodes:
         self._count(points)
 
     def _count(self, points: list[np.ndarray]) -> None:
-        """Set `counts`; the count of a point kind is the largest count at a node of the list."""
+        """Set `counts`; a point mechanism counts as often as it is at the list's node with most."""
         self.counts, densities, left = list[np.ndarray](), 0, iter(points)
         for kind in self.kinds:
             if kind.density:
@@ -396,9 +396,9 @@ class LaneNodes:
                 np.maximum.at(self.counts[-1], self.row, next(left))
 
     def choose_warps(self, least: int, most: int, busy: bool) -> list[int]:
-        """Return numbers of warps per cell between `least` and `most`, the best first.
+        """Return all numbers of warps per cell from `least` to `most`, the best first.
 
-        Warp ``k % warps`` has list k of a cell. If many cells are in flight (`busy`), the warps
+        Warp ``k % warps`` advances list k of a cell. If many cells are resident (`busy`), the warps
         should be equally loaded; otherwise the most loaded warp should have little to do.
         """
         cost = np.full(len(self.bits), 2)
@@ -413,13 +413,13 @@ class LaneNodes:
         return [warps for _, warps in sorted(choices)]
 
     def lines_of(self, kind: int) -> int:
-        """Return the most lines (a number per lane) that a mechanism's states need in one cell."""
+        """Return the most lines (of `WARP` numbers) that a mechanism's states need in one cell."""
         lines = self.counts[kind] * self.kinds[kind].num_states
         return int(np.bincount(self.cell, lines, self.num_cells).max())
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return list and lane of each node; a list has one cell's nodes with equal mechanisms."""
+    """Return the list and lane of each node; all nodes of a list have the same mechanisms."""
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
     run = np.cumsum(new) - 1
@@ -432,7 +432,7 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _mixed_rows(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return list and lane of each node; mechanisms are mixed if warps then have less to do."""
+    """Return the list and lane of each node; lists mix mechanisms if this saves work."""
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
     cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]
@@ -445,7 +445,7 @@ def _mixed_rows(
 def _weight_of(
     row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return for each cell the summed weights of the mechanisms that its lists compute.
+    """Return each cell's work: the summed weights of the mechanisms in its lists.
 
     `row` is the list of each node, `bits` has a bit for each mechanism at the node.
     """
@@ -457,13 +457,13 @@ def _weight_of(
 
 
 class LaneNumbers:
-    """Parameters and constants of nodes and instances, in the order in which lanes read them.
+    """Parameters of instances and constants of nodes, in the order in which lanes read them.
 
-    `uniform` has, by mechanism, the parameters with one number in each list; `scalars` these
-    numbers, mechanism after mechanism. `values` and `members` are (lines, WARP); a list begins at
-    `value_line` and `member_line`. `places_of_nodes` has, for each node, the index of its factor in
-    `values`, and its natural index; the diagonal is `WARP` entries later, constant conductance and
-    current ``2 * WARP`` and ``3 * WARP``.
+    A parameter that varies between lists only is in `scalars`; `uniform` has, by mechanism, the
+    names of these parameters. `values` has all other numbers and `members` the instances, both
+    (lines, WARP); a list begins at its `value_line` and `member_line`. `places_of_nodes` has the
+    index of each node's factor in `values`, and the node. The diagonal is `WARP` entries behind the
+    factor, constant conductance and current are ``2 * WARP`` and ``3 * WARP`` behind.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -515,22 +515,26 @@ class LaneNumbers:
         self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
-        """Return a parameter's offset in `values`; each instance's index there, and its number."""
+        """Return where parameter `name` of mechanism `k` is in `values`.
+
+        The results are the parameter's offset, and arrays with each instance's index and number.
+        """
         return self._of_lane[k].index(name) * WARP, self._places[k]
 
 
 class NodeLists:
-    """Lists of nodes of planned cells; too many mechanisms or numbers raise an InputError.
+    """Lists of nodes of planned cells; InputError if there are too many mechanisms or numbers.
 
     With `inflow`, values include constant conductances and currents. Equal cells also agree in
     `alike`, arrays by natural node. With `natural`, lists follow the order of the nodes: neighbours
-    have close voltages and look up the same rows of tables. `apart` are mechanisms in no list.
+    have close voltages and look up the same rows of tables. Mechanisms `apart` are in no list.
 
-    `rows` has for each list: bits of the density kinds; first line of values, of states (in the
-    cell) in global and in local memory, of members; count of each point kind. `homes` has for each
-    unit: first device index and first lane of a unit with the same coupling; first and end of its
-    lists; its first line of states. `instances` has each unit's first instance of each mechanism.
-    `state_lines` is the total in global memory, `local_lines` the number per unit in local memory.
+    `rows` has a row for each list: bits of density mechanisms; the first line of values; the first
+    lines of states (in the cell) in global and in local memory; the first line of members; the
+    count of each point mechanism. `homes` has a row for each unit: first device index and first
+    lane of a unit with the same couplings; first and end of its lists; its first line of states.
+    `instances` has each unit's first instance of each mechanism. `state_lines` is the number of
+    lines of states in global memory in all, `local_lines` the number per unit in local memory.
     """
 
     def __init__(
@@ -564,7 +568,7 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Use another model's numbers for the same cells; False if lists would differ."""
+        """Use the numbers of a changed model of the same cells; False if the lists would change."""
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
             return False
@@ -578,7 +582,7 @@ class NodeLists:
         return same
 
     def place_states(self, local: Sequence[bool]) -> None:
-        """Assign lines to states, in local memory for `local` kinds; set `rows` and `homes`."""
+        """Assign lines to states (`local`: in local memory) and set `rows` and `homes`."""
         lanes, numbers = self.lanes, self.numbers
         line, lines_of_cells = [], []
         for where in (False, True):

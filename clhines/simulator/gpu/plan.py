@@ -48,10 +48,10 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class InstanceSites:
-    """For each instance the node it acts on and its local memory, packed, by work-group.
+    """Locate each instance for a lane: its node, cell and slots of local memory, packed.
 
-    A work-group has `units` cells, and at most `most` instances of each mechanism. With `by_cell`,
-    the currents of a cell are added up for the cell's root, otherwise those of a node for the node.
+    A work-group has `units` cells, and at most `most` instances of each mechanism. A lane adds up
+    the currents of consecutive slots: of all instances at a node or, with `by_cell`, in a cell.
     """
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
@@ -85,7 +85,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each mechanism: first entry of each work-group; (index, packed `SITE`) by entry."""
+        """For each mechanism, the first entry of each work-group, and (index, `SITE`) by entry."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites
@@ -93,7 +93,7 @@ class InstanceSites:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """First and end slot of each cell if `by_cell`, else a packed `SLOT_RUN` for each node."""
+        """First and end slot of each cell if `by_cell`, else the packed `SLOT_RUN` of each node."""
         first, count = self._first, self._count
         if self._by_cell:
             return np.stack((first, first + count), axis=1).reshape(-1)
@@ -117,9 +117,10 @@ def choose_lanes(
     num_cells: int,
     spreads: bool = False,
 ) -> EpochSpec | None:
-    """Choose lanes, cells per work-group and registers; return the spec, or None if nothing fits.
+    """Choose lanes, cells per work-group and registers for kernels with lists of nodes.
 
-    With `spreads`, a cell may have several work-groups, each on its own multiprocessor.
+    Return the spec, or None if a cell does not fit. With `spreads`, a cell may have several
+    work-groups, each on its own multiprocessor.
     """
     each = _cells_each(num_cells, limits)
     busy, plan_each = each > LISTS_FULL, _cells_each(len(lists.homes), limits)
@@ -151,9 +152,10 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Return the most registers per work-item that keep as many work-groups resident.
+    """Return the most registers per work-item with which equally many work-groups stay resident.
 
-    These are as many work-groups as fit with `registers`, but at least 1 and no more than `most`.
+    Equally many means as many as with `registers`, at least 1 and at most `most`. `group` is the
+    size of a work-group.
 
     >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
     (72, 96, 96)
@@ -338,7 +340,7 @@ class EpochPlan:
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Return after how many elimination rounds few nodes of each tree remain, and how many.
+        """Return the elimination rounds to do, and how many nodes of a tree then remain at most.
 
         The kernel solves for these nodes by the inverse of their matrix.
         """
@@ -358,7 +360,7 @@ class EpochPlan:
         raise AssertionError("only the root is left after the last round")
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
-        """Return factor / (capacitance / dt) as a literal; "" if instances differ in it."""
+        """Return factor / (capacitance / dt) as a literal, or "" if instances differ in it."""
         network = self._decisions.network
         kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
         if kind.mechanism.kind != "density":
@@ -377,7 +379,7 @@ class EpochPlan:
 
 
 def kind_plan(kind: Kind) -> KindPlan:
-    """Return the `KindPlan` of a mechanism; `most` and `factor` are to be set by `replace`."""
+    """Return the `KindPlan` of a mechanism, without `most` and `factor`."""
     mechanism = kind.mechanism
     return KindPlan(
         states=tuple(mechanism.states),
@@ -389,10 +391,11 @@ def kind_plan(kind: Kind) -> KindPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which lane records which of the `nodes`, cell by cell in the order of lanes.
+    """Return which lane records which of the `nodes`.
 
-    The first result, (num_cells + 1,), has where each cell's entries begin. An entry, (r, 2), is a
-    packed `RECORDED` (lane and node in the lane's segment) and the index in `nodes`.
+    The first result, (num_cells + 1,), has the first entry of each cell. An entry, (r, 2), is a
+    packed `RECORDED` (lane, and node in the lane's segment) and an index in `nodes`. The entries of
+    a cell are in the order of lanes.
     """
     cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():
@@ -414,12 +417,12 @@ def plan_epochs(
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first; InputError if a cell is too large for the chip.
 
-    Cells that need equally many lanes, in whole warps, have their own plan if there are enough to
-    fill the device: a work-group gives all its cells the lanes and local memory of the largest.
-    `segment` limits the nodes of a segment, and `units` the cells of a work-group; by default they
-    are chosen. If `model` is one rank's part, `decisions` hold for the whole network. With
-    `by_node`, lanes advance nodes; by default this form is for cells that do not fit otherwise. The
-    cells `leading` get the first plan.
+    Cells that need equally many lanes, in whole warps, have a plan of their own if there are enough
+    to fill the device: a work-group gives each of its cells the lanes and local memory of the
+    largest. `segment` sets the most nodes of a segment, and `units` the cells of a work-group; by
+    default they are chosen. If `model` is one rank's part, `decisions` hold for the whole network.
+    With `by_node`, lanes advance nodes; by default only cells that do not fit otherwise have this
+    form. The cells `leading` get the first plan.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -460,7 +463,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether kernels that advance by instance cannot take the cells `like`: they are too large."""
+    """Whether the cells `like` are too large for kernels that advance instance by instance."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)
@@ -502,11 +505,12 @@ def _is_busy(decisions: Decisions, limits: Limits) -> bool:
 def _choose_segments(
     model: Model, segment: int | None, busy: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most nodes of a segment for each tree, and its lanes.
+    """Return for each tree the most nodes of a segment, and the number of segments (lanes).
 
-    With constant factors a lane has little to do: all trees get the same small number that gives
-    the largest tree 64 lanes. Otherwise each tree gets as few as give it 128 lanes, or 256 if the
-    time of one step counts; the factors of a segment's nodes are then in registers.
+    With constant factors a lane has little to do: all trees get the smallest number of nodes with
+    which the largest tree has at most 64 lanes. Otherwise each tree gets the smallest number with
+    which it has at most 128 lanes, or 256 if the time of a single step counts: then the factors of
+    a segment's nodes fit into registers.
     """
     trees = model.forest.trees
     constant = model.constant_factors

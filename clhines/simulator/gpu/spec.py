@@ -29,7 +29,7 @@ from clhines.solver.plan.plan import Limits
 
 @dataclass(frozen=True)
 class KindPlan:
-    """A mechanism in a plan: its most instances per work-group, and where their states are."""
+    """What a plan decides for a mechanism: instances per work-group, and storage of states."""
 
     states: tuple[str, ...]
     density: bool  # currents and conductances are multiplied by a factor of each instance
@@ -41,7 +41,7 @@ class KindPlan:
 
 @dataclass(frozen=True)
 class OnChip:
-    """A work-group's data in registers and local memory during a launch, spread over lanes."""
+    """Describe the data that a work-group has in registers and local memory during a launch."""
 
     spec: EpochSpec
 
@@ -66,7 +66,7 @@ class OnChip:
         return "c", "d", "tie", *(("g", "k") if self.spec.inflow else ()), "v"
 
     def begin_of(self, name: str) -> str:
-        """Return the OpenCL expression of the initial value at place k of a `held` array."""
+        """Return the expression that initialises entry k of one of the `held` arrays."""
         if self.spec.by_node and name != "v":
             return "0"
         past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
@@ -74,33 +74,33 @@ class OnChip:
 
     @property
     def tree_rounds(self) -> int:
-        """Rounds, at most, that eliminate the tree of segments' last nodes."""
+        """The most rounds that eliminate the last nodes of all segments, which form a tree."""
         all_of_them = self.spec.makes_factors or not self.spec.dense
         return self.spec.rounds if all_of_them else self.spec.before
 
     @property
     def in_warp(self) -> bool:
-        """Whether one warp has all lanes of a cell."""
+        """Whether all lanes of a cell are in one warp."""
         return self.spec.ptx and self.spec.lanes == self.spec.warp
 
     @property
     def last_round(self) -> str:
-        """OpenCL expression of how many elimination rounds the lanes of a cell take.
+        """Expression for the number of elimination rounds in which the lanes of a cell take part.
 
-        It is the cell's own number, unless other cells' lanes wait at the same barriers.
+        It is the number that the cell needs, unless lanes of other cells wait at the same barriers.
         """
         alone = self.in_warp or (self.spec.ptx and self.whole)
         return "mine.s5" if alone and not self.spec.dense else str(self.tree_rounds)
 
     @property
     def of_columns(self) -> int:
-        """Local reals of a last column: sums, twice, ties, and a mailbox; 0: no layers."""
+        """Reals of local memory per last column: two sets of sums, ties, a mailbox. 0: no layers."""
         k = self.spec.potentials
         return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
 
     @property
     def num_columns(self) -> int:
-        """Places of columns in the largest cell; 0: no layers."""
+        """The number of columns in the largest cell; 0: no layers."""
         return self.spec.capacity // self.spec.potentials if self.spec.potentials else 0
 
     @property
@@ -110,7 +110,7 @@ class OnChip:
 
     @property
     def apart(self) -> int:
-        """Number of work-items for mechanisms only, numbered after those of the cells."""
+        """Number of work-items, after those of the cells, that only advance mechanisms."""
         return self.spec.extra if self.spec.constant else 0
 
     @property
@@ -141,10 +141,10 @@ class OnChip:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochSpec(TemplateSpec):
-    """Numbers and switches of epochs' kernels, which advance whole cells for many steps.
+    """Spec of the kernels of epochs, which advance whole cells for many steps.
 
-    A work-item has a segment of a branch. `arena` and `blocks` are empty until the arenas are
-    filled: then `functions` chooses them.
+    A work-item eliminates a segment of a branch. A plan leaves `arena` and `blocks` empty;
+    `functions` sets them when the arenas are filled.
     """
 
     templates: ClassVar[tuple[str, ...]] = (
@@ -281,7 +281,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def columns(self) -> ColumnRow:
-        """Where a column's numbers begin in its row of factors."""
         return ColumnRow(self.potentials)
 
     @property
@@ -294,12 +293,12 @@ class EpochSpec(TemplateSpec):
 
     @property
     def flows(self) -> bool:
-        """Whether constant conductances add currents, computed from the voltage before the step."""
+        """Whether currents of constant conductances are computed from the last step's voltage."""
         return self.by_place and self.inflow and not self.constant
 
     @property
     def takes_series(self) -> bool:
-        """Whether the rate functions get the coefficients of their series as arguments."""
+        """Whether rate functions need coefficients of series as arguments."""
         return self.advances and (self.by_node or (bool(self.kinds) and not self.constant))
 
     @property
@@ -308,7 +307,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def by_place(self) -> bool:
-        """Whether lanes read the constants of nodes in device order, not from lists."""
+        """Whether lanes read constants of nodes by device index; otherwise they are in lists."""
         return not self.by_node
 
     @property
@@ -337,9 +336,9 @@ class EpochSpec(TemplateSpec):
 
     @property
     def required_size(self) -> str:
-        """Attribute that tells the compiler the size of a work-group.
+        """The attribute that tells the compiler the size of a work-group, or "".
 
-        It is empty if `registers` has a limit: NVIDIA's compiler must not know the size then.
+        NVIDIA's compiler must not know the size if the number of `registers` is limited.
         """
         if self.registers:
             return ""
@@ -347,12 +346,12 @@ class EpochSpec(TemplateSpec):
 
     @property
     def of_factors(self) -> EpochSpec:
-        """The spec of the kernel that computes the constant factors for this one."""
+        """The spec of the kernel that computes the constant factors which this kernel reads."""
         plain = replace(self, arena=None, blocks=(), samples=False, detects=False)
         return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether the work-groups fit a device, and their numbers the bit fields that pack them."""
+        """Whether a device has room for the work-groups, and bit fields for their numbers."""
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group
@@ -372,15 +371,15 @@ class EpochSpec(TemplateSpec):
 
     @property
     def splits(self) -> bool:
-        """Whether the work-items for mechanisms have a loop over steps of their own."""
+        """Whether work-items that only advance mechanisms have their own loop over steps."""
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
-        """Whether a lane has at most one instance of a mechanism, whose events it reads early."""
+        """Whether lanes read events of a mechanism early: each has at most one instance of it."""
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
-        """Return the OpenCL expression of value `array` of `OnChip.held` at ``site``'s node."""
+        """Return the expression for entry `array` of `OnChip.held` at the node of ``site``."""
         cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
         each = len(self.chip.held)
         first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
@@ -388,13 +387,13 @@ class EpochSpec(TemplateSpec):
 
     @property
     def voltage(self) -> str:
-        """Voltage at the node of the instance ``site``, a root if factors are constant."""
+        """Expression for the voltage at the node of ``site`` (with constant factors, a root)."""
         if self.constant:
             return f"root_v[{SITE.read('cell', 'site')}]"
         return self._of_node(len(self.chip.held) - 1)
 
     def factor_of(self, kind: SiteBlocks) -> str:
-        """Return the expression of a density mechanism's factor at ``site``'s node."""
+        """Return the expression for a density mechanism's factor at the node of ``site``."""
         return f"{self._of_node(0)} * {kind.factor}" if kind.factor else kind.own_factor
 
     # -- mechanisms in lists of nodes ------------------------------------------------------------
@@ -435,29 +434,32 @@ class EpochSpec(TemplateSpec):
 
     @property
     def num_scalars(self) -> int:
-        """Number of parameters for which each list of nodes has a single number."""
+        """Number of parameters that have a single value in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
 
 @dataclass(frozen=True)
 class ListLoop:
-    """Prints the loop of a lane over its lists of nodes, and over the mechanisms at each node."""
+    """Print the loop of a lane over its lists of nodes, and over the mechanisms at each node."""
 
     spec: EpochSpec
 
     @property
     def opens(self) -> str:
-        """Expression of the first step that this launch begins; it may end the one before."""
+        """Expression for the first step that begins in this launch.
+
+        Before it, the launch may end a step that the last launch began.
+        """
         return "first_step - pending" if self.spec.ends_later else "first_step"
 
     @property
     def seen(self) -> str:
-        """Expression of the voltages at a step's begin, also those from other work-groups."""
+        """Expression for the voltages as a step begins, also of other work-groups' cells."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property
     def passes(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the parts of a step, grouped by loop over the lists.
+        """Phases of a step, grouped by the loops over the lists in which they are done.
 
         ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two loops the
         lanes of a cell wait at a barrier.
@@ -471,7 +473,7 @@ class ListLoop:
 
     @property
     def first_list(self) -> str:
-        """Expression of a warp's first list, counted from the cell's first."""
+        """Expression for the first list of a warp, counted from the cell's first list."""
         return f"part + {self.spec.parts} * warp" if self.spec.parts > 1 else "warp"
 
     @property
@@ -480,14 +482,14 @@ class ListLoop:
 
     @property
     def sums_apart(self) -> tuple[str, ...]:
-        """Ions whose currents no mechanism reads; they are summed only where they matter."""
+        """Ions whose currents no mechanism reads: their sum is computed only if it is needed."""
         if self.spec.arena is None:
             return ()
         unread = [ion for ion in self.spec.arena.ions if ion not in self.spec.currents_read]
         return tuple(ion for ion in unread if all(k.held for k in self.with_ions((ion,))))
 
     def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
-        """Return the mechanisms that have currents of some ions."""
+        """Return the mechanisms with a current of any of these ions."""
         names = {f"i{ion}" for ion in ions}
         return [
             kind for kind in self.spec.lists if kind.has("current") and any(
@@ -497,7 +499,7 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Return the mechanisms by number, each changed to sum only the currents of these ions."""
+        """Return all mechanisms by number, changed to sum the currents of only these ions."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
@@ -510,33 +512,37 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Mechanisms in no list, whose instances with due events are processed together."""
+        """Mechanisms in no list of which a warp processes all instances with due events at once."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
-        """Return the offset of a step's currents of point processes in the arena `mem`.
+        """Return the offset of this step's currents of point process `k` in their region of `mem`.
 
-        It alternates if a cell has several work-groups: others may still read the last step's.
+        If a cell has several work-groups, the region has two halves, for even and odd steps: other
+        work-groups may still read the currents of the last step.
         """
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Return the OpenCL expression, an integer, of a number that another work-group writes."""
+        """Return the expression that reads the bits of a number which another work-group writes."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property
     def bits(self) -> str:
-        """Integer type as wide as a real: the last bit tells whether a number is of this step."""
+        """Integer type as wide as a real, for reals whose last bit is the parity of their step."""
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
-        """Return the expression of a number with `phase` as last bit: readers wait for it."""
+        """Return the expression that replaces the last bit of a real by `phase`.
+
+        Another work-group reads the number again until this bit tells that it is of this step.
+        """
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
     def opening(self, kind: ListBlocks, known: int = 0) -> str:
         """Return the statements that open the loop over a mechanism's instances in a list.
 
-        `known` has the list's bits if these are constant.
+        `known` has the bits of the list's mechanisms if they are constant.
         """
         space = " " * 12
         instance = f"{space}    const int j = {self.instance(kind)};\n"
@@ -555,7 +561,10 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return an expression: whether a list has a density kind; how many of a point kind."""
+        """Return an expression for a mechanism in a list.
+
+        It says whether a density mechanism is present, or how many instances a point process has.
+        """
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"
@@ -565,12 +574,12 @@ class ListLoop:
 
     @property
     def old(self) -> CallValues:
-        """Expressions of voltage and times for calls that end the step before this one."""
+        """Voltage and times to pass to calls that end the step before this one."""
         return self._values("old_begin", "old_end", "old_end")
 
     @property
     def new(self) -> CallValues:
-        """Expressions of voltage and times for calls that begin a step."""
+        """Voltage and times to pass to calls that begin a step."""
         return self._values("t_begin", "t_mid", "t_end")
 
     def _values(self, begin: str, now: str, end: str) -> CallValues:
@@ -580,14 +589,14 @@ class ListLoop:
         return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
 
     def _time(self, name: str) -> str:
-        """Return the expression of a time, such as ``t_mid``, or ``old_mid`` of the step before."""
+        """Return the expression for a time: ``t_mid`` of this step, ``old_mid`` of the last one."""
         prefix, at = name.split("_")
         old = f"max(step - 1, {self.opens})"
         step = old if prefix == "old" else "min(step, first_step + num_steps - 1)"
         return f"step_begin[{step} - first_time]" + HALVES[at]
 
     def times(self, prefix: str, *names: str) -> str:
-        """Return statements that declare a step's times; `prefix` is ``t``, or ``old`` before."""
+        """Return declarations of times of this step (prefix ``t``) or the one before (``old``)."""
         values = {"begin": self._time(f"{prefix}_begin")}
         values |= {name: f"{prefix}_begin{HALVES[name]}" for name in names}
         return " ".join(f"const instant {prefix}_{name} = {x};" for name, x in values.items())
@@ -607,7 +616,7 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return by how many lines each pointer moves to the next instance of a mechanism."""
+        """Return the pointers, each with its number of lines per instance of a mechanism."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

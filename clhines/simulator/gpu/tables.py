@@ -63,7 +63,7 @@ def put_tables(
 def column_tables(
     table: ColumnTable, queue: cl.CommandQueue, dtype: DTypeLike
 ) -> dict[str, cla.Array]:
-    """Copy the factors of columns to the device; return them by the names of arguments."""
+    """Copy the factors of columns to the device; return the arrays by their argument names."""
     index, rows = table.factors()
     names = "row_of_column", "rows_of_factors"
     return dict(zip(names, (to_device(queue, index, np.int32), to_device(queue, rows, dtype))))
@@ -72,7 +72,7 @@ def column_tables(
 def _of_lists(
     plan: EpochPlan, lists: NodeLists, base: int, model: Model
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the integer and the real tables of a plan with lists of nodes."""
+    """Return the integer tables and the real tables of a plan with lists of nodes."""
     words = node_words(model)
     homes, rows, nodes = lists.homes.copy(), lists.rows.copy(), lists.lanes.nodes
     active = np.where(nodes < 0, -1, words[nodes])
@@ -98,10 +98,9 @@ def _of_lists(
 
 
 class PlacedValues:
-    """Numbers of nodes that do not change, in device order, on the device.
+    """Copy values of nodes that do not change to the device, in device order.
 
-    `arrays` has them by the names of kernel arguments. Plans with lists of nodes need only
-    ``all_tie``.
+    `arrays` has them by argument names. Plans with lists of nodes need only ``all_tie``.
     """
 
     def __init__(

@@ -18,14 +18,15 @@ MECHANISMS = ~HAS_SPECIAL  # the other bits
 
 
 class ColumnRow:
-    """Where numbers begin in a column's row of factors, for columns of `rows` potentials.
+    """Offsets of numbers in the row of factors of a column with `rows` potentials.
 
-    An eliminated column has the reciprocals of its pivots, and factors to its `inner` potentials,
-    to the next column (`next`), and to the last column of the parent segment (`top`). A last column
-    has its conductances to ground, between its potentials (`inner`) and to the `top`. Both have
-    conductances between layers (`g`), along the cell (`axial`: to the next column; in the row of a
-    last column from the first one of its segment to the top), 1 if the column has layers, and the
-    `constant` conductance and current of its membrane.
+    The row of an eliminated column has the reciprocals of its pivots, and factors to its `inner`
+    potentials, to the next column (`next`), and to the last column of the parent segment (`top`).
+    The row of a last column has conductances to ground, between its potentials (`inner`) and to the
+    `top`. Both have conductances between layers (`g`), conductances along the cell (`axial`), 1 if
+    the column has layers (`has`), and the `constant` conductance and current of its membrane.
+    `axial` leads to the next column, or in the row of a last column from the first column of its
+    segment to the top.
     """
 
     def __init__(self, rows: int) -> None:
