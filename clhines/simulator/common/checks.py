@@ -101,7 +101,7 @@ def spread(
 def broadcast(
     values_by_name: Mapping[str, object], units: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
-    """Broadcast arrays by name to 1-D arrays of equal length; `units` convert texts such as 5 ms."""
+    """Broadcast arrays by name to 1-D arrays of equal length; `units` convert texts."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
         for name, values in values_by_name.items()

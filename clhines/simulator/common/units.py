@@ -125,7 +125,7 @@ class Unit:
         return float(self.exact)
 
     def per_time(self) -> Unit:
-        """Return NEURON's unit for the time derivative of a state in this unit, or raise UnitError."""
+        """Return NEURON's unit for the time derivative of a state in this unit, else UnitError."""
         scale, name = _neuron_unit(self.dimension, self.text)
         dimension = _product([(self.dimension, 1), (_SECOND, -1)])
         try:

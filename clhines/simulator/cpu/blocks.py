@@ -712,7 +712,7 @@ class CellBlocks(ArenaKernels):
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
-        """Always True: constant ions are in regions of the arenas, not in compiled functions."""
+        """Return True: constant ions are in regions of the arenas, not in compiled functions."""
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:

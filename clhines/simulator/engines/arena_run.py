@@ -53,7 +53,7 @@ _follows = ContextVar("_follows", default=False)
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Make runs whose start is not copied to the device, as a saved state is loaded next."""
+    """Make runs without a copy of their start on the device: a saved state is loaded next."""
     token = _follows.set(True)
     try:
         yield
@@ -62,7 +62,10 @@ def state_follows() -> Iterator[None]:
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
-    """Wait; return entries of a device array, (1, r); only the range around them is read."""
+    """Wait; return the entries `at` of a device array, (1, r).
+
+    Only the range from the first to the last of them is read.
+    """
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
@@ -108,7 +111,7 @@ class ArenaKernels(ABC):
 
     @property
     def network(self) -> Model:
-        """The model of the whole network, by which all ranks choose the same kernels."""
+        """The model of the whole network, from which all ranks choose the same kernels."""
         decisions = self.run.job.decisions
         return self.run.model if decisions is None else decisions.network
 
@@ -120,34 +123,43 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Copy voltages to the device; return the arenas (all other arrays), still on the host."""
+        """Copy voltages to the device; return the arenas with all other variables, on the host."""
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
-        """Replace values of the model `before` (`fill` follows); False: make another run."""
+        """Use changed values of the model; return False if this needs another run.
+
+        The model `before` has the old values; `fill` is called next.
+        """
 
     def renew_constants(self) -> bool:
-        """Replace constant conductances and currents; return False if that is not supported."""
+        """Copy changed constant conductances and currents; return False if not supported."""
         return False
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return where a parameter is stored, `in_arenas` or in other arrays; empty if fixed."""
+        """Return where parameter `name` of mechanism `k` is stored; empty if it cannot change.
+
+        By default these are the places `in_arenas`.
+        """
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Take note that a parameter of mechanism `k` has new `values` in its `storage`."""
+        """Use new values of a parameter of mechanism `k` that were written to its `storage`."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""
         return [self.v[0]]
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:  # noqa: B027 - most keep all
-        """Set the arrays of a saved state that the kernels do not compute."""
+        """Add values that the kernels do not compute to a saved state."""
 
     # -- kernels -------------------------------------------------------------------------------
 
     def suit(self, variables: Variables) -> bool:
-        """Return whether the kernels can also use these values, in arrays of the same shapes."""
+        """Whether kernels that are compiled already can also use these variables.
+
+        The arrays of the variables have equal shapes.
+        """
         return False
 
     @abstractmethod
@@ -160,7 +172,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; record the first in `row`."""
+        """Enqueue `count` steps from step `first`; `row` is the first step's row of records."""
 
 
 class ArenaRun:
@@ -171,9 +183,10 @@ class ArenaRun:
     fills the arenas again; arrays and kernels stay if their shapes are the same. Other parameters
     change in place, see `DeviceState.storages`.
 
-    Identical copies come to the device when the first step needs them. Until then one copy stands
-    for all, and a state of one copy may be loaded. With `apart` the kernels treat copies as cells.
-    Times are float64, or float32 if all events come in whole steps and the device has no float64.
+    Identical copies of a network are made on the device when the first step needs them. Until then
+    one copy represents all, and a state of one copy may be loaded. With `apart` the kernels treat
+    copies as cells. Times are float64, or float32 if all events come in whole steps and the device
+    has no float64.
     """
 
     keeps_currents = True  # the start has currents, which change with parameters
@@ -237,13 +250,13 @@ class ArenaRun:
 
     @property
     def in_place(self) -> bool:
-        """Whether parameters can change where they are stored; not in identical copies."""
+        """Whether parameters can be changed on the device: not if there are identical copies."""
         return self.model.copies == 1
 
     # -- the start -----------------------------------------------------------------------------
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """See `Restarts`."""
+        """Go to t = 0 of `model`, see `Restarts.restart`."""
         if max(model.copies, self.model.copies) > 1:
             return False
         # events of the start keep this run's unit of weights
@@ -259,12 +272,12 @@ class ArenaRun:
         return True
 
     def take_parameters(self, model: Model) -> None:
-        """Use a model with the parameters that the kernels have, also for records."""
+        """Use a model whose parameters are on the device already, also for records."""
         self.model = model
         self.rows.take_model(model)
 
     def reset(self) -> bool:
-        """Go back to the start if the device has a copy of it, and return whether it has."""
+        """Go back to t = 0 by a copy of the start on the device; return False if there is none."""
         plastic = self.grid is not None and self.grid.plasticity is not None
         waits = _follows.get() or self.state.waiting is not None
         if waits or plastic or not self.start.restore():
@@ -281,20 +294,23 @@ class ArenaRun:
         return [*arenas, *self.kernels.voltage_arrays(), *grid]
 
     def _begin(self, model: Model, host: Reference) -> None:
-        """Go to t = 0 of a model; `host` has run the INITIAL blocks of one copy."""
+        """Go to t = 0 of a model for which `host` has run the INITIAL blocks."""
         self.model = model
         self.events.early = early = chunk_of_all(host.end(), model)
         self.start.begin(host, early)
         self._use(host.variables)
 
     def _use(self, variables: Variables) -> None:
-        """Continue from these variables, which `ready` copies to the device; later for copies."""
+        """Continue from these variables; `ready` copies them to the device.
+
+        If there are several copies of the network, or a state is loaded next, that is done later.
+        """
         self.state.next_step, self.state.waiting = -1, variables
         if self.model.copies == 1 and not _follows.get():
             self.ready()
 
     def ready(self) -> None:
-        """Copy waiting variables to the device, and build the kernels if their arenas change."""
+        """Copy new variables to the device, if any, and build the kernels if they do not suit."""
         state, kernels, variables = self.state, self.kernels, self.state.waiting
         if variables is None:
             return
@@ -317,7 +333,7 @@ class ArenaRun:
         state.shape, state.waiting = shape, None  # last: an interrupted call starts again
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Set `Model.constant_d`, `constant_b`, `constant_g` in place; return False on failure."""
+        """Set `Model.constant_d`, `constant_b`, `constant_g` in place; False if not supported."""
         before, state, host = self.model, self.state, self.start.host
         of_nodes = before.of_nodes.changed(constant_d=d, constant_b=b, constant_g=g)
         self.model = model = replace(before, of_nodes=of_nodes)
@@ -349,7 +365,7 @@ class ArenaRun:
             self.ready()
 
     def _room_for(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Allocate rows for the records of `sources`, and return each source's `View`."""
+        """Allocate `rows` rows for all records; return the `View` of each."""
         self.want(sources)
         self.kernels.is_bound, state = False, self.state
         owners = [owner_of(s, state.variables, state.layout) for s in sources if s.kind != VOLTAGE]
@@ -376,7 +392,7 @@ class ArenaRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of all engines' kernels by name."""
+        """Kernel arguments, by name, that do not depend on the engine."""
         num, model, real = np.int32, self.model, self.dtype.type
         arguments: dict[str, Any] = {
             "seed": np.uint64(model.seed & (1 << 64) - 1), "dt": real(model.dt),
@@ -396,7 +412,7 @@ class ArenaRun:
         }  # fmt: skip
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver spikes in whole steps; at exact times targets fetch events themselves."""
+        """Deliver spikes that come in whole steps; with exact times, targets fetch their events."""
         if self.grid is not None and self.grid.delivers:
             self.grid.deliver(first, count)
 
@@ -404,7 +420,7 @@ class ArenaRun:
         return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, also for arrays that `end` reads; return when the queue reached each mark, s."""
+        """Wait, and read what `end` needs; return when the queue reached each mark, s."""
         arrays = self.state.failed, *self.detected.counts, *self.rows.arrays
         return self.ending.seconds(marks, arrays)
 
@@ -421,7 +437,7 @@ class ArenaRun:
     # -- records -------------------------------------------------------------------------------
 
     def want(self, sources: Sequence[Record]) -> None:
-        """Build other kernels if the present ones do not compute all recorded outputs."""
+        """Build other kernels if the present ones do not compute all outputs to record."""
         if wanted_outputs(self.model, sources) != self.start.wanted:
             waiting, saved = self.state.waiting, None
             if self.start.is_left:
@@ -484,7 +500,7 @@ class ArenaRun:
         return values_of(self.kernels.v[0], self.queue)[places]
 
     def weights(self) -> np.ndarray:
-        """Return the weights of connections in whole steps, then of those at exact times, (w,)."""
+        """Return weights, (w,): of connections in whole steps, then of those at exact times."""
         self.ready()
         on_grid = np.zeros(0) if self.grid is None else self.grid.weights()
         return np.append(on_grid, self.state.arenas["mem"].get("weight").astype(np.float64))
@@ -510,13 +526,13 @@ class ArenaRun:
         return arrays
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from the arrays of `save`, or from such arrays of one copy."""
+        """Continue from the arrays that `save` returned, or from such arrays of one copy."""
         self.events.early = None
         self.start.leave()
         self._use(self._with_state(saved))
 
     def _with_state(self, saved: dict[str, np.ndarray]) -> Variables:
-        """Return variables with the values of a state, of one copy or all."""
+        """Return variables with the values of a saved state of one copy or all copies."""
         variables, copies = self.start.host.variables, self.job.model
         if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
             saved = of_all(copies, saved)

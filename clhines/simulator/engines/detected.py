@@ -21,7 +21,7 @@ ValuesOf: TypeAlias = "Callable[[cla.Array], np.ndarray]"  # reads a small array
 
 
 class TimedEvents:
-    """Read events that kernels list with their times."""
+    """Read from the device the events that kernels list with their times."""
 
     def __init__(
         self, events: EventList, state: DeviceState, wires: Wires, grid: Grid | None
@@ -40,7 +40,7 @@ class TimedEvents:
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return a chunk with the events since `empty`. InputError if an event was lost."""
+        """Wait; return the events of the steps since `empty`. InputError if an event was lost."""
         events, model = self._events, self._state.variables.model
         if self._wires.num_targets:
             check_events(model, int(values_of(self._state.error)[0]))
@@ -65,9 +65,9 @@ class TimedEvents:
 
 
 class StepSpikes:
-    """Read spikes in whole steps from the list of the `grid`.
+    """Read from the device the spikes that the `grid` lists by step.
 
-    With `split`, ranks have exchanged their spikes during the run, so a chunk has none.
+    With `split`, ranks have exchanged these spikes during the run, so that chunks have none.
     """
 
     def __init__(self, events: EventList, grid: Grid, split: bool) -> None:
@@ -76,7 +76,7 @@ class StepSpikes:
         self.counts = [grid.spikes.count]  # small arrays that `chunk` reads
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return a chunk with the spikes of the start and of the steps since `Grid.empty`."""
+        """Wait; return the spikes of the start and of the steps since `Grid.empty`."""
         spikes, dt = self._grid.spikes, self._grid.model.dt
         count = int(values_of(spikes.count)[0])
         spikes.known_empty = not count

@@ -31,8 +31,8 @@ class DeviceState:
     """The variables of a run on its device.
 
     `arenas` are three large arrays with named regions: ``mem`` (reals), ``clock`` (times) and
-    ``ints``; `layout` orders nodes and instances in them. `failed`, (num_cells,) int32, says in
-    which step the voltage of a cell diverged, see `Variables`. `waiting` are variables that are on
+    ``ints``; `layout` orders nodes and instances in them. `failed`, (num_cells,) int32, is the step
+    in which the voltage of a cell diverged, see `Variables`. `waiting` are variables that are on
     the host only, until a step needs them. Kernels were compiled for arenas with the key `shape`.
     `all_storages` returns where a parameter is stored, see `ArenaKernels.storage`.
     """
@@ -56,7 +56,6 @@ class DeviceState:
         self._rank_events: RankEvents | None = None
 
     def array(self, name: str) -> cla.Array:
-        """Return the device array of an arena, by its name."""
         return self.arenas[name].array
 
     # -- values --------------------------------------------------------------------------------
@@ -78,7 +77,7 @@ class DeviceState:
         self.failed.set(failed, self.queue)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Wait; return the arrays of `Variables.save` with the present values in the arenas."""
+        """Wait; return the arrays of `Variables.save` with values from the device."""
         self.variables = whole(self.variables)
         return read_back(self.variables, self.arenas, self.layout)
 
@@ -120,7 +119,7 @@ class DeviceState:
     # -- events --------------------------------------------------------------------------------
 
     def play_from(self, step: int, dt: float) -> None:
-        """Set how many entries of each played value precede a step, if events read any."""
+        """Set which entry of each played value comes next at `step`, if events read any."""
         ints = self.arenas["ints"]
         if "played_next" not in ints.offset:
             return
@@ -129,13 +128,13 @@ class DeviceState:
         ints.view("played_next").set(came, self.queue)
 
     def take_events(self, source: np.ndarray, time: np.ndarray, work_group: int) -> None:
-        """Enqueue events of other ranks, by source and time, ms."""
+        """Enqueue events of other ranks: sources and times, ms."""
         if self._rank_events is None:
             self._rank_events = RankEvents(self.queue, self.arenas, work_group)
         self._rank_events.take(source, time)
 
 
 def shape_of(variables: Variables, arenas: dict[str, Arena]) -> tuple[object, ...]:
-    """Return a key; kernels that were compiled for an equal key can use the same arrays."""
+    """Return a key that is equal if the same compiled kernels and arrays can be used."""
     regions = {name: arena.offset for name, arena in arenas.items()}
     return regions, variables.singles, variables.wanted, has_constants(variables.once)

@@ -31,7 +31,7 @@ def start_model(
     decisions: Decisions | None = None,
     make: Callable[..., Variables] = Variables,
 ) -> tuple[Variables, HostEvents]:
-    """Return all variables at t = 0, after delivering due events and detecting spikes."""
+    """Initialise all variables at t = 0, deliver events due then, and detect spikes."""
     variables = make(model, wires, decisions)
     if wanted:
         variables.want(wanted)
@@ -68,7 +68,10 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
 def refusal_flags(
     mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
 ) -> list[tuple[int, np.ndarray]]:
-    """Return (number, condition) for each refusal: the condition once, or by instance."""
+    """Evaluate the conditions under which `block` is not supported.
+
+    Return (index in `Program.unless`, condition) for each, a single bool or one for each instance.
+    """
     arguments = mechanism.calls(block)
     inputs = [a.name for a in arguments if a.direction == "in"]
     reasons = [int(a.name) for a in arguments if a.direction == "out"]
@@ -78,7 +81,7 @@ def refusal_flags(
 
 
 def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
-    """Raise InputError if parameters select something that is not simulated."""
+    """Raise InputError if parameters select a part of `block` that is not supported."""
     inputs = [a.name for a in mechanism.calls(block) if a.direction == "in"]
     count = max(np.size(values[name]) for name in inputs)
     for number, where in refusal_flags(mechanism, block, values):
@@ -114,7 +117,10 @@ def _initial(events: HostEvents, k: int) -> None:
 
 
 def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
-    """Copy the last instance's value of a GLOBAL to all instances, or refuse different values."""
+    """Let all instances agree on GLOBAL variables after INITIAL, or raise InputError.
+
+    All get the value of the instance that ran last, if the mechanism's INITIAL sets it.
+    """
     mechanism = kind.mechanism
     for quantity in mechanism.program.states:
         values = states[quantity.name]
@@ -135,7 +141,10 @@ def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
 
 
 def _connections(events: HostEvents, k: int) -> None:
-    """Run INITIAL of NET_RECEIVE for each connection, or zero all weights but the first."""
+    """Run the INITIAL block of NET_RECEIVE for each connection to mechanism `k`.
+
+    Without such a block, set all weights but the first to 0.
+    """
     variables, wires = events.variables, events.variables.wires
     kind, netcons = variables.model.kinds[k], variables.model.netcons
     of_kind = np.flatnonzero(netcons.kind == k)
@@ -180,7 +189,7 @@ def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.n
 
 
 def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return currents from neighbours into each node, (n,), nA; `u`, µS, is minus the conductance.
+    """Return the axial current into each node, (n,), nA; `u`, µS, is minus the conductance.
 
     A step solves for changes of v, as NEURON does: ``A dv = sum of g (v_neighbour - v) - i``. The
     conductance between short compartments is thousands of times C/dt; a right-hand side ``C/dt v``
@@ -195,7 +204,10 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def neighbours(parents: np.ndarray) -> np.ndarray:
-    """Return parent, first child, next sibling of nodes, -1 for none, (3, n); children ascend."""
+    """Return the parent, first child and next sibling of each node, -1 for none, (3, n).
+
+    Children are in ascending order.
+    """
     nodes = np.full((3, len(parents)), -1)
     nodes[0] = parents
     child = np.flatnonzero(parents >= 0)
@@ -209,7 +221,7 @@ def neighbours(parents: np.ndarray) -> np.ndarray:
 
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the three `neighbours` of each node as device indices, (3, places) int32.
+    """Return the `neighbours` at each device index, as device indices, (3, places) int32.
 
     `place` has the device index of each node, `gather` the node at each device index. -1 stands for
     no neighbour.
@@ -239,7 +251,7 @@ Wanted = Sequence[tuple[str, ...]]  # outputs to compute, by kind
 
 
 class Clock:
-    """NEURON's time, ms, rounded as there: each step adds two half steps."""
+    """NEURON's time, ms, with NEURON's rounding: each step adds dt / 2 twice."""
 
     def __init__(self, dt: float) -> None:
         self._dt, self._step, self._t = dt, 0, 0.0
@@ -257,7 +269,7 @@ class Clock:
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the recorded outputs of each mechanism, in its order; the current is last."""
+    """Return the outputs of each mechanism that are recorded; a current comes last."""
     recorded = {(r.kind, r.name) for r in records}
     current = {r.kind for r in records if is_current(r, model)}
     return tuple(
@@ -272,7 +284,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 def without_outputs(
     model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Replace samples of outputs by NaN at t = 0 after a load, as no state keeps them."""
+    """Replace `samples` of outputs by NaN: a loaded state has no outputs."""
     remaining = list(samples)
     for k, r in enumerate(records):
         if r.kind < 0:
@@ -318,7 +330,7 @@ class Reference(PartRun):
         return start_model(self.model, self._wires, wanted, self._decisions)
 
     def want(self, records: Sequence[Record]) -> None:
-        """Compute recorded outputs from now on; before the first step also at t = 0."""
+        """Compute the outputs to record from now on; before the first step also at t = 0."""
         wanted = wanted_outputs(self.model, records)
         if wanted == tuple(self.variables.wanted):
             return
@@ -407,7 +419,7 @@ class Reference(PartRun):
         self.events.detect(end, step)
 
     def voltage_change(self, g: np.ndarray, i: np.ndarray) -> np.ndarray:
-        """Return nodes' voltage changes, mV, from conductances, µS, and currents, nA."""
+        """Return the voltage change of each node, mV, from conductances, µS, and currents, nA."""
         model, v = self.model, self.variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i
@@ -419,7 +431,7 @@ class Reference(PartRun):
         return dv
 
     def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
-        """Do nothing; gradients override it, to record diagonal, voltages and their change."""
+        """Do nothing; gradients override this to record the diagonal, voltages and their change."""
 
     # -- other ranks ---------------------------------------------------------------------------
 
@@ -490,7 +502,7 @@ class Reference(PartRun):
         return self.variables.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from the arrays of `save`, or from such arrays of one copy."""
+        """Continue from the arrays that `save` returned, or from such arrays of one copy."""
         self.has_advanced, self._next = True, -1
         self.variables.load(of_all(self.model, saved))
         self._new_events()  # drop the events of the unused start

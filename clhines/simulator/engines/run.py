@@ -40,7 +40,7 @@ Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of th
 
 @dataclass(frozen=True)
 class Request:
-    """Arguments of `Simulation` that choose an engine; `options` are those of `Solver`."""
+    """The arguments of `Simulation` that choose an engine; `options` are for `Solver`."""
 
     what: object  # the network, for messages about memory
     queue: cl.CommandQueue | None  # None for ``reference``
@@ -53,23 +53,23 @@ class Request:
 
     @property
     def is_on_host(self) -> bool:
-        """Whether NumPy simulates, by engine ``reference``."""
+        """Whether the engine is ``reference``, which simulates in NumPy."""
         return isinstance(self.engine, str) and self.engine == "reference"
 
     @property
     def place(self) -> tuple[cl.CommandQueue, np.dtype] | None:
-        """Queue and precision of the device; None without a device."""
+        """Queue and precision of the device; None for the engine ``reference``."""
         return None if self.queue is None else (self.queue, self.dtype)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """These arguments for another `Simulation`, by name."""
+        """The arguments that make a `Simulation` with the same request, by name."""
         names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
         return {name: getattr(self, name) for name in names} | self.options
 
 
 class Run(Protocol):
-    """A run of a model by an engine.
+    """Protocol of what an engine makes of a model: all its variables, and how to advance them.
 
     A run advances in chunks of steps: `begin`, then `advance` and `deliver` repeatedly, then `end`.
     One call of `advance` takes at most `max_steps` steps.
@@ -79,34 +79,34 @@ class Run(Protocol):
 
     @property
     def device(self) -> cl.Device | None:
-        """The device of this process; None: the host, with NumPy."""
+        """The device of this process; None if NumPy simulates on the host."""
         return None
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps; record `records` after each step."""
+        """Begin a chunk of `rows` steps, in which each step records the values of `records`."""
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Advance steps `first` to ``first + count - 1``; record the first of them in row `row`."""
+        """Advance `count` steps from step `first` on; the first one is recorded in row `row`."""
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver the spikes of the steps, `count` from `first` on, that were advanced last."""
+        """Deliver the spikes of the last call of `advance`, of `count` steps from `first` on."""
         return
 
     def mark(self) -> Mark:
-        """Mark the present end of the queue; `seconds` tells when the queue reached it."""
+        """Mark the present end of the queue; `seconds` tells when the device reached it."""
         return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait for the queue; return when it reached each mark, s, from an arbitrary zero."""
+        """Wait for the queue; return when it reached each mark, s, since an arbitrary instant."""
         return [float(mark) for mark in marks]
 
     def end(self) -> Chunk:
         """Wait; return the spikes, failures and records since `begin`."""
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Return the present values of records, (1, r) real each, before step `step`.
+        """Return the present values of `records`, (1, r) real each, as step `step` begins.
 
-        Records of crossings compare the next values with these.
+        A record of threshold crossings compares the values of the next step with these.
         """
 
     def voltages(self) -> np.ndarray:
@@ -127,7 +127,7 @@ class Run(Protocol):
 
 @runtime_checkable
 class Restarts(Protocol):
-    """A run that can start again with other values of the model."""
+    """Protocol of a run that can start again with changed parameters."""
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
         """Go to t = 0 of `model`; return False if another run is needed.
@@ -138,34 +138,34 @@ class Restarts(Protocol):
 
 
 class PartRun(Run, Protocol):
-    """A run of one rank's part of a network, which exchanges events with other ranks."""
+    """Protocol of a run of one rank's cells, which exchanges events with other ranks."""
 
     def early_sources(self) -> np.ndarray:
-        """Return, once, the rank's sources that are above their thresholds at t = 0, (k,)."""
+        """Return the sources that are above their thresholds at t = 0, (k,); only once."""
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far.
 
-        The function returns cells and steps of the spikes since the last such call.
+        The function returns cells and steps of the spikes since the function before it was made.
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver all ranks' spikes of `count` steps from `first` on, from cells `source`."""
+        """Deliver the spikes of all ranks in `count` steps from `first` on, from cells `source`."""
 
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Wait; return the sources and times, ms, of new events, and the voltages of nodes, mV."""
+        """Wait; return sources and times, ms, of new events, and the voltages of `node`, mV."""
 
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far.
 
-        The function returns sources and times, ms, of the events since the last such call.
+        The function returns sources and times, ms, of events since the function before it was made.
         """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, by source and time, ms, to the sources' ring buffers."""
+        """Append events of other ranks to the ring buffers of their sources; times in ms."""
 
     def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages of nodes on other ranks that this rank reads, (m,), mV."""
+        """Set the voltages, (m,), mV, of the nodes on other ranks that this rank reads."""
 
 
 MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user`
@@ -173,7 +173,7 @@ MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user
 
 @dataclass(eq=False)
 class Job:
-    """The argument of engines: a model, or one rank's part of it, and how to advance it."""
+    """What an engine needs to make a `Run`: a model, or one rank's part, and options."""
 
     model: Model
     request: Request
@@ -187,7 +187,11 @@ class Job:
 
     @property
     def apart(self) -> Model:
-        """The model with its copies as separate cells; ``auto`` leaves many copies to `steps`."""
+        """The model with its copies as separate cells.
+
+        InputError if there are many copies and the engine was not requested: `steps` suits them
+        better.
+        """
         if (
             self.model.copies > 1
             and self.model.forest.num_nodes > MOST_APART
@@ -202,7 +206,7 @@ class Job:
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
     def of_user(self) -> Run:
-        """Make the run of a user's engine, and check that it has all methods of `Run`."""
+        """Make a run by a user's engine, a function, and check that it has all methods of `Run`."""
         assert callable(self.request.engine)
         run: object = self.request.engine(self)
         missing = [name for name in _METHODS if not callable(getattr(run, name, None))]
@@ -226,7 +230,7 @@ def _name_of(engine: object) -> str:
 def take_chunk(
     run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
 ) -> Chunk:
-    """Advance the steps of a chunk, and add their times to `cost`, s."""
+    """Advance `count` steps from `first` on as one chunk; add the times of phases to `cost`, s."""
     run.begin(count, records)
     marks = [run.mark()]
     for row in range(0, count, run.max_steps):
@@ -249,7 +253,7 @@ def take_chunk(
 
 @contextmanager
 def naming_memory(what: object, steps: int) -> Iterator[None]:
-    """Convert OpenCL's memory errors into an error that says what the memory was for."""
+    """Convert OpenCL's memory errors into an error that names the use of the memory."""
     try:
         yield
     except cl.Error as error:
@@ -258,7 +262,7 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
 
 
 def refuse_memory(error: cl.Error, what: object, steps: int) -> None:
-    """Raise DeviceMemoryError if OpenCL's `error` is one of memory."""
+    """Raise DeviceMemoryError if OpenCL's `error` is a lack of memory."""
     if error.code in _NO_MEMORY:
         raise DeviceMemoryError(
             f"the device has no memory for {what!r} and what is recorded in {steps} steps; "
@@ -270,16 +274,16 @@ MOST_SPIKES = 1 << 24  # most events in the list of a chunk
 
 
 class Ending:
-    """Wait once at the end of a chunk, for its times and all small arrays that the host reads."""
+    """Wait only once at the end of a chunk: for its times, and all small arrays to be read."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
 
     def begin(self, at_once: bool) -> Callable[[], Mark]:
-        """Begin a chunk; return its `Run.mark`.
+        """Begin a chunk; return the function `Run.mark`.
 
-        The host's clock times a chunk that is enqueued `at_once`.
+        The host's clock measures a chunk that is enqueued `at_once`.
         """
         self._by_host = at_once
         timed = self._timed and not at_once
@@ -289,7 +293,7 @@ class Ending:
         return cl.enqueue_marker(self._queue)
 
     def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
-        """Wait; return the times of marks, s. `reads` then has the small ones of `arrays`."""
+        """Wait; return the times of marks, s. Afterwards `reads` has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:
             return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]

@@ -17,11 +17,11 @@ _MEMORY_PARTS = 8  # the copies may use 1 / so much of a device's memory
 
 
 class Start:
-    """The state at t = 0, to which a run can return.
+    """The state of a run at t = 0, to which it can return.
 
-    `host` has run the INITIAL blocks, for one copy of the model; `early` has the events of the
-    start. On the device, the arrays that `changing` returns are copied, so that `restore` needs no
-    values of the host.
+    `host` has run the INITIAL blocks, for one copy of the model; `early` has the events at t = 0.
+    On the device, the arrays that `changing` returns are copied, so that `restore` needs no values
+    of the host.
     """
 
     host: Reference
@@ -35,27 +35,27 @@ class Start:
     # -- on the host ---------------------------------------------------------------------------
 
     def begin(self, host: Reference, early: Chunk) -> None:
-        """Start from the values of another `host`."""
+        """Replace the start by the values of another `host`."""
         self.host, self.early, self.is_left = host, early, False
         self._changed.clear()
 
     def leave(self) -> None:
-        """Note that a loaded state replaces the start, also on the host."""
+        """Note that a loaded state has replaced the start, also on the host."""
         self.is_left = self.host.has_advanced = True
 
     @property
     def wanted(self) -> Wanted:
-        """Recorded outputs that the run computes, by mechanism."""
+        """The recorded outputs that the run computes, by mechanism."""
         return tuple(self.host.variables.wanted)
 
     def take(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
-        """Set a parameter of instances of mechanism `k`, also for a start computed again."""
+        """Set a parameter of instances of mechanism `k`, also if the start is computed again."""
         parameters = self.host.variables.parameters[k]
         parameters[name][instances] = values
         self._changed[k, name] = parameters[name]
 
     def want(self, records: Sequence[Record]) -> None:
-        """Compute the start again, with all recorded outputs."""
+        """Compute the start again, with all outputs that are recorded now."""
         self.host.want(records)
         for (k, name), values in self._changed.items():
             self.host.variables.parameters[k][name] = values
@@ -63,7 +63,7 @@ class Start:
     # -- on the device -------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """Copy the changing arrays if the device has memory for copies."""
+        """Copy the arrays that steps change, if the device has enough memory."""
         arrays, copies = self._arrays(), self._copies
         sizes = [array.nbytes for array in arrays]
         if [array.nbytes for array in copies] == sizes:
@@ -75,7 +75,7 @@ class Start:
             self._copies = [copied(array, self._queue) for array in arrays]
 
     def restore(self) -> bool:
-        """Copy the start back; return False if there are no copies."""
+        """Copy the start back to the run's arrays; return False if there are no copies."""
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         for array, copy in pairs:
             copy_onto(array, copy, self._queue)
@@ -84,7 +84,7 @@ class Start:
         return bool(self._copies)
 
     def copy_of(self, array: cla.Array) -> cla.Array | None:
-        """Return the device's copy of an array, or None if there is none."""
+        """Return the copy of an array at t = 0, or None if there is none."""
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         return next((copy for changing, copy in pairs if changing is array), None)
 

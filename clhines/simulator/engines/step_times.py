@@ -12,7 +12,7 @@ MOST_STEPS = 1024  # times on the device at once
 
 
 class StepTimes:
-    """A device's step counter, and when each of `MOST_STEPS` steps begins.
+    """The step counter of a device, and the times at which `MOST_STEPS` steps begin.
 
     `begin` has the times of `steps`, ms, as `instant`. `state`, (4,) int32, has the first step on
     the device, its row of records, and the offset of the next step, twice: kernels before the solve
@@ -26,11 +26,11 @@ class StepTimes:
         self.forget()
 
     def forget(self) -> None:
-        """Assume that the device has no times, so that the next call writes them."""
+        """Let the next call write the times again, even for the same steps."""
         self.steps, self._counted = range(0), (-1, -1, -1)
 
     def put(self, first: int, count: int) -> None:
-        """Write the times of steps to the device unless they are there."""
+        """Write the times of `count` steps to the device, unless it has them."""
         if first in self.steps and first + count <= self.steps.stop:
             return
         half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
@@ -39,7 +39,7 @@ class StepTimes:
         self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
 
     def count_from(self, first: int, row: int, count: int) -> None:
-        """Let the device count steps from step `first` on, which is recorded in `row`."""
+        """Let the device count steps from step `first` on; the first is recorded in `row`."""
         self.put(first, count)
         begin = self.steps.start
         now = begin, row - (first - begin), first - begin

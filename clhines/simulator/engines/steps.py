@@ -66,7 +66,7 @@ def bound(
 def of_whole(
     forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
-    """Return the solver's method and options for the whole network.
+    """Choose the solver's method and options for the whole network.
 
     All ranks use them, so that results have the same bits on any number of ranks.
     """
@@ -85,7 +85,7 @@ def _solver_of(
     method: str = "auto",
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> Solver:
-    """Return a solver for the `trees` of a model: of its voltages, or of diffusing states."""
+    """Return a solver for the trees that `trees` returns: cells, or paths of diffusing states."""
     forest = trees(run.model)
     if run.job.decisions is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
@@ -115,7 +115,7 @@ class DiffusionSpec(TemplateSpec):
 
 
 class Diffusing:
-    """Solve for states that diffuse along cells; the trees of all states are one batch."""
+    """Solve for states that diffuse along cells; the trees of all states form one batch."""
 
     def __init__(self, run: ArenaRun) -> None:
         self._run = run
@@ -165,7 +165,7 @@ class Diffusing:
 
 @dataclass(frozen=True)
 class LayersSpec(TemplateSpec):
-    """Parameters of ``layers.mako``.
+    """Spec of ``layers.mako``, which solves for cells with extracellular layers.
 
     A *column* is a node with its extracellular layers, and has `rows` potentials. The arrays of
     `lanes` cells are interleaved.
@@ -188,7 +188,7 @@ class LayersSpec(TemplateSpec):
 
 
 def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the packed argument `code` of ``layers.mako``: each column's parent and waiting sums.
+    """Return for each column its parent and its use of waiting sums, packed as `LayersSpec.column`.
 
     `numbers` are the indices of the columns in their cells.
     """
@@ -248,7 +248,7 @@ class Surrounded:
         }  # fmt: skip
 
     def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Enqueue:
-        """Return a function that launches a step's solve; `arguments` have `v`, `d` and `b`."""
+        """Return a function that launches a step's solve; `arguments` has `v`, `d` and `b`."""
         built = program.build(queue.context, self._spec), self._spec
         alone = devices.is_cpu(queue.device)
         every = {**arguments, **self._arguments}
@@ -256,7 +256,7 @@ class Surrounded:
 
 
 def _check_bins(model: Model) -> None:
-    """Refuse bins of events if an event may be due late in the step that sends it."""
+    """Refuse bins of events (CVode.queue_mode) if a delay is between half a step and a step."""
     delay = model.netcons.delay / model.dt
     short = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
     if model.bins and short.any():
@@ -285,7 +285,7 @@ class Steps(ArenaKernels):
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
-        """Index of each node in the voltages' array, (n,) int64; nodes of other ranks are last."""
+        """Each node's index in the array of voltages, (n,) int64; nodes of other ranks are last."""
         gather, n = self.gather, self.model.forest.num_nodes
         remote = len(self.model.remote_v)
         places = np.empty(n + remote, np.int64)
@@ -319,7 +319,7 @@ class Steps(ArenaKernels):
 
     @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        """The function that copies values of all nodes to the device, in the order of `gather`."""
+        """The function that copies values of all nodes to the device, in the solver's order."""
         return self.solver.to_device_order if self._tiler is None else self._tiler.pack
 
     def renew(self, before: Model) -> bool:
@@ -334,13 +334,13 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """Whether the kernels can also use these variables; never if the network is copied."""
+        """Whether the compiled kernels can also use these variables: not if there are copies."""
         return self._tiler is None
 
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Copy voltages to the device: `v` in device order, then voltages of other ranks."""
+        """Copy voltages to the device: `v` in device order, then `remote` ones, of other ranks."""
         packed = pack(v)
         if not len(remote):
             return packed
@@ -386,7 +386,10 @@ class Steps(ArenaKernels):
     def _launches_of(
         self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
     ) -> tuple[list[Enqueue], list[Enqueue]]:
-        """Return the launches before and after the solve; a step reads `old` and writes `new`."""
+        """Return the launches of a step before and after the solve.
+
+        The step reads voltages `old` and writes voltages `new`.
+        """
         spec, before = self._built[1], list[Enqueue]()
         arguments = {**shared, "v": old, "v_old": old, "v_new": new}
         if spec.layered:

@@ -58,7 +58,7 @@ _MARKS = {word: marks for word, *marks in map(str.split, _EPOCHS.strip().splitli
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to advance a network; `make` is the function ``module:function`` of a `Job`."""
+    """An engine's row in the table; `make` names the function that makes its run of a `Job`."""
 
     name: str
     on: str  # device on which ``auto`` uses it: ``gpu``, ``cpu``, both if empty, ``host``: none
@@ -78,7 +78,7 @@ class Engine:
         return needs <= _MARKS.keys() - self.lacks
 
     def runs_on(self, device: str) -> bool:
-        """Whether a user may choose the engine by name on a device, ``gpu`` or ``cpu``."""
+        """Whether a user may choose the engine by name on a `device`, ``gpu`` or ``cpu``."""
         return self.anywhere or self.on in ("", "host", device)
 
 

@@ -25,7 +25,7 @@ _MARKED = 64  # work-items that mark the targets of a remote source
 
 
 class EventList:
-    """The events that kernels detect in a chunk of steps, up to `capacity` events.
+    """The events that kernels detect in a chunk of steps, at most `capacity`.
 
     `early` are the events at t = 0, before the first step.
     """
@@ -55,7 +55,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait; return sources and times of the events at t = 0, and of events `begin` to `end`."""
+        """Wait; return sources and times of events `begin` to `end`, and of events at t = 0."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
@@ -80,7 +80,7 @@ class EventList:
         return self._until(self.count, self._queue, others)
 
     def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Enqueue a read of the event count; return a function that waits and reads new events."""
+        """Enqueue a read of the number of events; return a function that reads the new events."""
         noted, side = self._beside
         count, size = self.count.base_data, self.count.nbytes
         places = {"src_offset": self.count.offset, "byte_count": size}
@@ -143,9 +143,9 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Put events of other ranks into the ring buffers of their sources on a device.
+    """Append events of other ranks to the ring buffers of their sources, on a device.
 
-    It needs one copy, one kernel and no wait. The copy has times, float64, then sources and the
+    This takes one copy, one kernel and no wait. The copy has times, float64, then sources and the
     index of each source's first time, int32. `most` is the device's largest work-group.
     """
 

@@ -88,7 +88,7 @@ class HostEvents:
     # -- delivery ------------------------------------------------------------------------------
 
     def deliver_sums(self, step: int, middle: float) -> None:
-        """Deliver the sums of events in whole steps at the `middle` of a step, ms."""
+        """Deliver summed weights, if events come in whole steps, at the `middle` of a step, ms."""
         if self.variables.grid is None:
             return
         for k, instances, weight in self.variables.grid.take(step):
@@ -98,7 +98,7 @@ class HostEvents:
             self.variables.call(k, "receive", instances, call)
 
     def deliver(self, now: float, until: float) -> None:
-        """Deliver events due until `now`, check WATCH conditions, and deliver until `until`, ms."""
+        """Deliver events due until `now`, check WATCH, then deliver events until `until`, ms."""
         binned = self.variables.model.bins
         for layer in range(len(self.variables.wires.layers)):
             self._early = binned
@@ -113,12 +113,12 @@ class HostEvents:
                 self._bin(layer, now, True)
 
     def deliver_until(self, until: float) -> None:
-        """Deliver events due until a time, without checking conditions: at the start."""
+        """Deliver events due until a time, ms, without checking WATCH conditions (at t = 0)."""
         for layer in range(len(self.variables.wires.layers)):
             self._deliver(layer, until)
 
     def _deliver(self, layer: int, until: float) -> None:
-        """Deliver the due events to the targets of a layer, see `Wires`, the earliest first."""
+        """Deliver due events to all targets of a layer (see `Wires`), the earliest first."""
         variables, wires = self.variables, self.variables.wires
         while variables.model.bins:
             none = np.zeros(0, np.int64)
@@ -173,7 +173,7 @@ class HostEvents:
     def _in_bin(
         self, layer: int, begin: float, every: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the connection, number in the ring buffer, sort key, time of events in a bin."""
+        """Return the events in a bin: connection, index in the ring buffer, sort key and time."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.exact.count[self._source] - variables.exact.cursor
         check_rings(lag, wires.ring_size[self._source])
@@ -247,7 +247,7 @@ class HostEvents:
     def receive(
         self, k: int, instances: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
     ) -> None:
-        """Call NET_RECEIVE of instances of mechanism k; send events, arm WATCH as requested."""
+        """Call NET_RECEIVE of instances of mechanism k; send events and arm WATCH conditions."""
         variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
         if (t <= self._set_at[connection]).any():
@@ -266,7 +266,7 @@ class HostEvents:
     def _steer(
         self, k: int, name: str, instances: np.ndarray, t: np.ndarray, call: BlockCall
     ) -> None:
-        """Set the weights to which a pointer points, and store the times of the changes."""
+        """Set the weights to which a POINTER refers, and store the times of these changes."""
         model, weight = self.variables.model, self.variables.exact.weight
         to, new = model.steered[k, name], call.results["steer", name]
         place = to.places(model)[instances]
@@ -343,7 +343,7 @@ class HostEvents:
     # -- WATCH ---------------------------------------------------------------------------------
 
     def _arm(self, k: int, instances: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
-        """Arm the WATCH conditions that a block requests; it disarms all others of the instance."""
+        """Arm the WATCH conditions that a block requests, and disarm the instance's other ones."""
         watches = self.net(k).watches
         results = [
             call.results.get(("arm", str(w)), np.zeros(len(instances))) != 0 for w in range(watches)
@@ -369,7 +369,8 @@ class HostEvents:
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Return the WATCH conditions of a layer that have become true since the last call.
 
-        For each mechanism: its number, r instances, which armed conditions fire, (watches, r) bool.
+        Each item has the number of a mechanism, r instances, and which of their armed conditions
+        fire, (watches, r) bool.
         """
         fired = []
         for k in self.variables.wires.kinds:
@@ -391,7 +392,7 @@ class HostEvents:
         return fired
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
-        """Deliver the events of the conditions `fired`, unless their instance was armed again."""
+        """Deliver the flags of `fired` conditions, except to instances that were armed again."""
         for k, instances, fire in fired:
             none = np.full(len(instances), -1)
             for w, flag in enumerate(self.net(k).watch_flags):
@@ -417,7 +418,7 @@ def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def remove_events(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
-    """Remove the event at `slot` of instances in the mask `where`; later events move up."""
+    """Remove the event at `slot` of each instance in the mask `where`; later events move up."""
     for q in range(len(queue.time) - 1):
         at = np.flatnonzero(where & (q >= slot))
         for array in (queue.time, queue.flag, queue.sent, queue.connection):
@@ -453,7 +454,7 @@ def push_events(
 def move_events(
     name: str, queue: Queue, instances: np.ndarray, time: np.ndarray, sent: np.ndarray
 ) -> None:
-    """Move the last self event with flag 1 of each instance to another time, `time`."""
+    """Move the last self event with flag 1 of each instance to `time`."""
     at = queue.last[instances]
     if (at < 0).any():
         raise InputError(f"{name}: {WRONG_EVENTS[1]}")

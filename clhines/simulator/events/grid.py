@@ -40,7 +40,7 @@ NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, number of 
 
 
 class Tables:
-    """The arrays of connections on a device, each made when it is used first.
+    """The arrays of connections on a device, each of which is made at its first use.
 
     Weights are in the order of the rows of `GridConnections`; if `place` is not None, the weight at
     row position i is at ``place[i]`` in memory.
@@ -69,7 +69,7 @@ class Tables:
         return values
 
     def where(self, rows: np.ndarray) -> np.ndarray:
-        """Return where in memory the weights at these row positions are."""
+        """Return the index in memory of the weights at some row positions."""
         return rows if self.place is None else self.place[rows]
 
     @cached_property
@@ -92,7 +92,7 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return, computed once, the bounds of chunks; see `GridConnections.chunks`."""
+        """Return the bounds of chunks, see `GridConnections.chunks`; compute them only once."""
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]
@@ -105,10 +105,10 @@ class Tables:
 
     @cached_property
     def pulled(self) -> list[cla.Array]:
-        """The tables of the backward rows, by which targets find their connections.
+        """The tables of connections by target.
 
-        The first connection of each target; source, delay and index of the weight of each
-        connection.
+        They are the first connection of each target, and the source, delay and index of the weight
+        of each connection.
         """
         c = self.connections
         first, index = c.backward()
@@ -247,7 +247,7 @@ class Delivery:
     def use(
         self, algorithm: str, columns: int | None = None, work_group: int | None = None
     ) -> None:
-        """Choose how kernels add weights from now on; every `algorithm` gives the same bits."""
+        """Choose how kernels add weights from now on; all algorithms give the same bits."""
         spec = self._spec(algorithm, columns, work_group)
         self._take(_Launcher(self.queue, self.tables, spec, self.slots))
 
@@ -301,7 +301,7 @@ class Delivery:
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """The array of marks in the list of spikes, and which mark, 0 or 1, is in use.
+        """The array of marks in the list of spikes, and the index, 0 or 1, of the mark in use.
 
         A mark has the index of the first new spike.
         """
@@ -358,7 +358,7 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure candidates on lists of sources and steps; use the fastest, return s per list."""
+        """Measure all candidates on lists of spikes and use the fastest; return s per list."""
         queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
         launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
         incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
@@ -383,7 +383,7 @@ class Delivery:
         return self.seconds
 
     def candidates(self) -> list[DeliverSpec]:
-        """Return the specs that ``auto`` measures: on GPUs, with few and with many columns."""
+        """Return the specs that ``auto`` measures; on GPUs with few and with many `columns`."""
         on_cpu = devices.is_cpu(self.queue.device)
         specs = [self._spec("vpo")]
         for columns in (2048,) if on_cpu else (256, 2048):

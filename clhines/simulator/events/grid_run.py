@@ -43,7 +43,7 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
 
 
 class _ExternalEvents:
-    """Events from outside of the network, on a device, in the order of their steps."""
+    """Events from outside the network, on a device, sorted by step."""
 
     def __init__(self, model: Model, queue: cl.CommandQueue, slots: int, scale: float) -> None:
         self._queue, self._targets, self._slots = queue, model.num_targets, slots
@@ -73,9 +73,9 @@ class _ExternalEvents:
 
 
 class Grid:
-    """The sums of pending events in whole steps, and the delivery of spikes to them.
+    """The sums of pending events in whole steps on a device, and the delivery of spikes.
 
-    Kernels append spikes to `spikes`; `decisions` are those of the whole network. `incoming`,
+    Kernels append spikes to `spikes`. `decisions` hold for the whole network. `incoming`,
     (slots * num_targets,) int64, has the sum of the events due at step s in row ``s % slots``, in
     units of `scale`. `weight` is `Model.connections.weight`, unless a rule changes weights. With
     `inside`, the engine's kernels deliver spikes themselves, and need `tables`.
@@ -152,9 +152,10 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """The tables by which kernels find connections.
+        """The tables of connections by source.
 
-        The first connection of each source; the weight and the sum's index of each connection.
+        They are the first connection of each source, and the weight and the index of the sum of
+        each connection.
         """
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables

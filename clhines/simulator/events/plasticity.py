@@ -52,7 +52,7 @@ _PLACES = "const int *restrict place if indexed"
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace of a plasticity rule (a sum over spikes that decays), as kernels compute it."""
+    """A trace of a plasticity rule (a decaying sum over spikes) in the form that kernels use."""
 
     name: str
     side: str
@@ -98,7 +98,7 @@ class PlasticSpec(TemplateSpec):
 
     @property
     def last(self) -> int:
-        """Index of the weight's own decay in the tables of decays, behind those of the traces."""
+        """Index of the weight's own decay in the tables of decays, after the decays of traces."""
         return len(self.traces)
 
     def of_side(self, side: str) -> list[Trace]:
@@ -112,14 +112,14 @@ class PlasticSpec(TemplateSpec):
     def apart(self, event: str) -> bool:
         """Return whether connections read traces of the cell whose spike is the event.
 
-        Another kernel must then change these traces afterwards.
+        If so, these traces change only afterwards, in another kernel.
         """
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
-        """Return the traces of connections that an event must update: all or none.
+        """Return the connections' traces that must be updated at an event: all or none.
 
-        It must if the event uses one, or if the weight changes between events.
+        They must if the event uses one, or if the weight changes between events.
         """
         used = self.about.uses(event, "synapse")
         traces = self.of_side("synapse")
@@ -136,9 +136,9 @@ class Plasticity:
     """Plastic connections, whose weights change with the spikes of both ends, on a device.
 
     The device needs float64. Make `delivery` with ``largest=rule.max_weight(connections,
-    plastic)``; otherwise its unit is too fine. `cell_of_target` has the number as a source of each
-    target's cell, or -1. `plastic` selects the connections that the rule changes, in the order of
-    the arguments of `GridConnections`.
+    plastic)``; otherwise its unit is too fine. `cell_of_target`, by target, is the cell's number as
+    a source, or -1. `plastic` selects the connections that the rule changes, in the order of the
+    arguments of `GridConnections`.
     """
 
     def __init__(
@@ -223,9 +223,9 @@ class Plasticity:
     def _bound(
         self, event: str, **tables: np.ndarray
     ) -> list[tuple[launches.BoundKernel, int, int]]:
-        """Return the kernels for spikes of sources or of targets, as `event` says.
+        """Return the kernels for an `event`: spikes of sources (``pre``) or of targets (``post``).
 
-        With each come the number of work-groups for a row, and of rows handled at once.
+        With each come the number of work-groups per row, and of rows that are handled at once.
         """
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
@@ -270,14 +270,14 @@ class Plasticity:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weights after the last events, (k,) float64, as `GridConnections` is given them."""
+        """Weights after the last events, (k,) float64, in the order of `GridConnections`."""
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:
         return {f.key: self._of(f) for f in plastic_fields(self.rule)}
 
     def _place(self, field: Field) -> tuple[cla.Array, slice]:
-        """Return the device array that holds a field of the state, and the field's entries."""
+        """Return the device array that holds a field of the state, and the field's range in it."""
         count = self.connections.count if field.per == "plastic" else self.connections.num_sources
         side, row = split_name(field.name)
         if field.family == "plastic_trace":

@@ -22,7 +22,7 @@ Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
 
 @dataclass
 class SpikeList:
-    """The spikes that kernels have detected, in any order, up to a capacity."""
+    """The spikes that kernels have detected, in any order, at most `capacity`."""
 
     source: cla.Array  # (capacity,) int32
     step: cla.Array  # (capacity,) int32
@@ -45,7 +45,7 @@ class SpikeList:
 
 
 class Received:
-    """A rank's list of spikes, and the list of all ranks' spikes that its device delivers."""
+    """Two lists of spikes: of this rank, which kernels detect, and of all ranks, to deliver."""
 
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
         self.spikes, self.queue = spikes, queue
@@ -69,7 +69,7 @@ class Received:
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:
-        """Enqueue a read of new spikes, one at a time; return a function that waits for it."""
+        """Enqueue a read of new spikes; return a function that waits for it and returns them."""
         count, source = np.zeros(1, np.int32), self.spikes.count
         if self._side is not None:
             size = source.nbytes

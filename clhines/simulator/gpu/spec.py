@@ -94,7 +94,7 @@ class OnChip:
 
     @property
     def of_columns(self) -> int:
-        """Reals of local memory per last column: two sets of sums, ties, a mailbox. 0: no layers."""
+        """Reals of local memory per last column: two sets of sums, ties, mailbox. 0: no layers."""
         k = self.spec.potentials
         return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
 

@@ -73,10 +73,10 @@ class ErrorGuard:
 
 
 class Exchange(ABC):
-    """An exchange of events between ranks while a run advances by chunks of steps.
+    """Base of exchanges of events between ranks while a run advances by chunks of steps.
 
-    Call `begin` at the begin of a chunk; after each of the `pieces` of its steps `note_steps` and
-    `deliver`; then `end` and `chunk`.
+    At the begin of a chunk call `begin`. Advance the steps that each item of `pieces` has, and call
+    `note_steps` and `deliver` after each. At the end of the chunk call `end` and `chunk`.
     """
 
     max_steps: int
@@ -91,7 +91,7 @@ class Exchange(ABC):
     def begin(self) -> None: ...
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the first step and the number of steps of each call of the run."""
+        """Yield the steps of a chunk in portions between exchanges: (first, count)."""
         yield first, count
 
     @abstractmethod
@@ -99,10 +99,7 @@ class Exchange(ABC):
         """Take note of steps that the run has advanced, or that its device is advancing."""
 
     def deliver(self) -> None:
-        """Exchange the events of the steps that were noted.
-
-        This base class does nothing here: it exchanges them later.
-        """
+        """Exchange the events of the steps that were noted last; the base class does so later."""
         return
 
     def end(self) -> None:
@@ -114,7 +111,7 @@ class Exchange(ABC):
         return Chunk.of(time, source, self._dt, failed, values)
 
     def load(self) -> None:
-        """Prepare for a run from another state, which all ranks have loaded."""
+        """Prepare for another state, which all ranks have loaded."""
         self._started = True
 
 
@@ -200,7 +197,7 @@ def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions
 
 
 class PointedVoltages:
-    """Voltages that pointers of other ranks read; exchanges send them with the events.
+    """The voltages that pointers of other ranks read; exchanges send them with the events.
 
     `nodes` has the numbers of each rank's nodes, `pointed` the numbers of nodes of other ranks to
     which each rank's pointers point. `here` are the nodes of this rank whose voltages it sends.
@@ -214,7 +211,7 @@ class PointedVoltages:
         self._places = np.searchsorted(every, pointed[rank])
 
     def put(self, v: np.ndarray, run: PartRun) -> None:
-        """Give a run the voltages of other ranks' nodes that its pointers read.
+        """Give `run` the voltages of other ranks' nodes that its pointers read.
 
         `v` has the voltages that all ranks have sent.
         """
@@ -278,7 +275,7 @@ class TimeExchange(Exchange):
 
 
 def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Pack sources, then times and voltages in two words each, into a message, (w,) uint32."""
+    """Pack sources, times and voltages into a message, (w,) uint32; reals take two words each."""
     reals = np.append(time, v).astype(np.float64)
     return np.append(source.astype(np.uint32), reals.view(np.uint32))
 
@@ -286,7 +283,10 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unpack sources, times and voltages of all ranks' messages; `pointed` counts voltages."""
+    """Unpack sources, times and voltages from all ranks' messages.
+
+    `pointed` has the number of voltages in each message.
+    """
     parts = []
     for values, number in zip(words, pointed, strict=True):
         count = (len(values) - 2 * number) // 3

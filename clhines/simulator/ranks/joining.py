@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """The sources and nodes of one process's network that other processes know by numbers."""
+    """The sources and nodes of one process's network that other processes know by number."""
 
     sources: np.ndarray  # sources of the process that have numbers
     sent: np.ndarray  # the numbers of `sources`
@@ -41,7 +41,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class PartNumbers:
-    """The indices that a network's cells, nodes, sources and connections get by joining."""
+    """The indices in the joined network of one network's cells, nodes, sources, connections."""
 
     node: int  # index of the first node
     cell: int  # index of the first cell
@@ -55,7 +55,7 @@ class PartNumbers:
 def join_networks(
     networks: Sequence[Network], ends: Sequence[Ends]
 ) -> tuple[Network, list[PartNumbers]]:
-    """Join networks; return the joined network, and the indices of each network in it.
+    """Join networks to one; return it, and the indices of each network in it.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _structure(parts: Sequence[Structure], first: np.ndarray) -> Structure:
 
 
 class _Builder:
-    """The joined network while it is built, and the new indices of each network's parts."""
+    """Build the joined network, and the indices in it of each network's parts."""
 
     def __init__(self, networks: Sequence[Network], ends: Sequence[Ends]) -> None:
         self.networks, self.ends = networks, ends
@@ -174,7 +174,7 @@ class _Builder:
         self.sources[k][first : first + len(numbers)] = numbers
 
     def put_sources(self) -> None:
-        """Add all detectors and trains; number a train that stands for a source as that source."""
+        """Add all detectors and trains; a train that stands for a source gets that source's index."""
         self.is_remote = [np.zeros(len(numbers), bool) for numbers in self.sources]
         for k, part in enumerate(self.parts):
             for one in part.added.sources:
@@ -208,14 +208,14 @@ class _Builder:
                 self.whole.random(groups[number], name, ids, self.index)
 
     def _nodes(self, k: int, node: np.ndarray) -> np.ndarray:
-        """Return the joined network's nodes for nodes of network k, also for its remote nodes."""
+        """Return the indices in the joined network of nodes of network k, also of remote nodes."""
         count = self.networks[k].forest.num_nodes
         nodes, remote = node + self.first[k], np.flatnonzero(node >= count)
         nodes[remote] = self._remote(self.ends[k].pointed[node[remote] - count])
         return nodes
 
     def _remote(self, number: np.ndarray) -> np.ndarray:
-        """Return the joined network's nodes for common numbers of nodes."""
+        """Return the indices in the joined network of nodes with some common numbers."""
         nodes = np.zeros_like(number)
         for ends, first in zip(self.ends, self.first, strict=True):
             here = (number >= ends.nodes.start) & (number < ends.nodes.stop)

@@ -82,7 +82,7 @@ class Joints:
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
-        """Execute a block as `Ranks.agreed`; after it the ranks are joined."""
+        """Execute a block; if it raises on one rank, all ranks raise. Then the ranks are joined."""
         self.told = True
         with self.ranks.agreed():
             yield
@@ -90,7 +90,7 @@ class Joints:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Execute a block; if it raises, let all ranks raise the error where they wait next."""
+        """Execute a block; if it raises, let the other ranks raise, too, where they wait next."""
         try:
             yield
         except Exception as error:
@@ -103,7 +103,7 @@ class Joints:
 
 
 class Outbox:
-    """Events of this rank's numbered sources that other ranks have not received yet."""
+    """The events of this rank's numbered sources that other ranks have not received yet."""
 
     def __init__(self, joints: Joints, model: Model) -> None:
         number = np.full(model.sources.count, -1)
@@ -117,11 +117,11 @@ class Outbox:
 
     @property
     def is_loose(self) -> bool:
-        """Whether other ranks listen to sources that send at any time, not only at steps' ends."""
+        """Whether other ranks need events of sources that send at any time, not only as steps end."""
         return bool((~self._is_late & (self._number >= 0)).any())
 
     def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times of trains to which other ranks listen, sorted by time."""
+        """Return sources and times of the trains that other ranks need, sorted by time."""
         sources = model.sources
         numbered = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
         times = [sources.train_time[k] for k in numbered]
@@ -138,11 +138,11 @@ class Outbox:
         self._events.append((self._number[source], time))
 
     def put_detected(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that the run has detected; threshold detectors send them a little later."""
+        """Add events that the run has detected; events of threshold detectors are slightly late."""
         self.put(source, np.where(self._is_late[source], time + SPIKE_LATE, time))
 
     def take(self, now: float) -> tuple[np.ndarray, np.ndarray]:
-        """Remove all events until now, ms; return the numbers of their sources, and times."""
+        """Remove all events until `now`, ms; return the numbers of their sources, and times."""
         source, time = self._ahead
         count = int(np.searchsorted(time, now, "right"))
         if count:  # the run does not detect events of trains
@@ -156,7 +156,7 @@ class Outbox:
     def _rounded(self, time: np.ndarray, now: float) -> np.ndarray:
         """Round times, ms, to the nearest steps, and add `SPIKE_LATE`, as detectors do.
 
-        A time that differs from the result by rounding only is not changed.
+        A time that differs from the result only by rounding errors is not changed.
         """
         dt = self._dt
         nearest = now + np.floor((time - now) / dt + 0.5) * dt + SPIKE_LATE
@@ -236,7 +236,7 @@ class JoinedExchange(Exchange):
         self._events = []
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield steps up to the end of each epoch; first exchange the events of the start."""
+        """Exchange the events of t = 0; yield the steps of a chunk, cut at the end of each epoch."""
         end, self._step = first + count, first
         if not self._started:
             self.exchange()
@@ -272,7 +272,7 @@ class JoinedExchange(Exchange):
         self._tell(v)
 
     def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
-        """Exchange the events in the outboxes of all ranks; the run takes the other ranks' events.
+        """Exchange the events in all ranks' outboxes, and pass other ranks' events to the run.
 
         `v` has the voltages that pointers of other ranks read.
         """
@@ -286,7 +286,7 @@ class JoinedExchange(Exchange):
         self._voltages.put(v, self.run)
 
     def _take(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Put events that the run has detected into the chunk and the outbox."""
+        """Add events that the run has detected to the chunk and to the outbox."""
         self._events.append((source, time))
         self._outbox.put_detected(source, time)
 

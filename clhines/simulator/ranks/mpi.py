@@ -55,7 +55,7 @@ class Ranks:
     It duplicates `comm`, so that no other message interferes. `local_rank` and `local_size` count
     the ranks of this machine. `seconds` is the time in exchanges, waiting included, `received` the
     number of bytes that this rank has received. A rank that waits polls for `spin` s before it
-    sleeps. `call` is the user's call that makes the object, see `meet`.
+    sleeps. `call` names the user's call that makes the object, see `meet`.
     """
 
     def __init__(self, comm: MPI.Comm, call: str) -> None:
@@ -73,7 +73,7 @@ class Ranks:
     def meet(self, call: str) -> None:
         """Raise InputError on all ranks if they make different calls, or on different objects.
 
-        A user's call that all ranks must make begins with `meet`; `call` is its name.
+        A user's call that all ranks must make begins with this; `call` is its name.
         """
         name = np.frombuffer(call.encode()[:_CALL_BYTES].ljust(_CALL_BYTES), np.int64)
         numbers = self.gather_numbers([*name.tolist(), self._number])
@@ -105,7 +105,7 @@ class Ranks:
         self.agree(error)
 
     def same(self, values: Callable[[], Mapping[str, object]]) -> None:
-        """Raise InputError on all ranks if a value differs between ranks; `values` are by name."""
+        """Raise InputError on all ranks if one of the `values`, by name, differs between ranks."""
         settings = self.gather(values())
         for name in settings[0]:
             by_rank = [each[name] for each in settings]
@@ -117,11 +117,11 @@ class Ranks:
                 )
 
     def check_alone(self, call: str) -> None:
-        """Raise InputError for a user's call that only a single process supports."""
+        """Raise InputError, for a user's `call` that only a single process supports, on ranks."""
         raise InputError(f"{call} is for one process; expected a simulation without comm")
 
     def gather(self, value: _Value) -> list[_Value]:
-        """Return the values of all ranks, on every rank."""
+        """Return a list of all ranks' values, on every rank."""
         return self.comm.allgather(value)
 
     def of_first(self, value: _Value) -> _Value:
@@ -159,7 +159,7 @@ class Ranks:
         return gathered
 
     def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
-        """Return the spikes, as codes, of all ranks; if a rank has an `error`, all ranks raise."""
+        """Return the spikes of all ranks, encoded; if a rank has an `error`, all ranks raise."""
         begin = time.perf_counter()
         message = np.zeros(1 + self._capacity, np.uint32)
         message[0] = _FAILED if error is not None else len(mine)
@@ -231,14 +231,14 @@ ONE_PROCESS = OneProcess()
 
 
 def encode(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Encode the cell and step, one of `count` from `first` on, of each spike: (k,) uint32."""
+    """Encode each spike's cell and step, one of `count` from `first` on, in a number, uint32."""
     return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
 
 
 def decode(
     codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sources and steps of spikes from codes; both arguments are by rank."""
+    """Return the sources and steps of the spikes of all ranks; both arguments are by rank."""
     pairs = [np.divmod(rank_codes.astype(np.int64), count) for rank_codes in codes]
     numbers = [detectors[cell] for detectors, (cell, _) in zip(sources, pairs, strict=True)]
     return np.concatenate(numbers), np.concatenate([step for _, step in pairs]) + first
@@ -285,7 +285,7 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
 
 
 def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.Device]:
-    """Return the devices that the ranks of a machine use in turn: the chosen one and equal ones."""
+    """Return the devices for the ranks of a machine: the chosen one, and all equal ones."""
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
     spec = spec or os.environ.get("PYOPENCL_CTX")

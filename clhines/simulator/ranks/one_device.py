@@ -39,7 +39,7 @@ _MakeRequest = Callable[..., object]
 
 
 class WholeRun:
-    """The run, on rank 0, of the cells of all ranks, and which parts of its model they have."""
+    """The run on rank 0 that advances the cells of all ranks, and each rank's part of it."""
 
     def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
         self.run, self._model, self._parts = run, model, parts
@@ -66,9 +66,9 @@ class WholeRun:
         return self._by_rank(self.run.now(self._records, requests[0][2]))
 
     def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
-        """Advance from `step` until the first rank's chunk ends.
+        """Advance from `step` to where the first rank's chunk ends.
 
-        Return the number of steps and the results of its own cells for each rank.
+        Return for each rank the number of steps, and the results of its own cells.
         """
         self._take(requests)
         count = min(end for *_, end in requests) - step
@@ -138,7 +138,7 @@ class OneDeviceRun(Run):
     def _ask(
         self, records: Sequence[Record], step: int, answers: Callable[[Any], list[_Answer]]
     ) -> _Answer:
-        """Send a request to rank 0, with state and records if they have changed on any rank."""
+        """Send a request to rank 0, with the state and records if a rank has changed them."""
         same = len(records) == len(self._records)
         same = same and all(a is b for a, b in zip(records, self._records, strict=True))
         flags = self._has_changed, not same
@@ -183,11 +183,11 @@ class OneDeviceRun(Run):
         return Chunk.of(t, cell, self._dt, failed, values)
 
     def exchange(self) -> None:
-        """Get the state of this rank after the last step from rank 0."""
+        """Get this rank's state after the last step from rank 0."""
         self._arrays = self._meet([], lambda: None, self._whole.save if self._whole else list)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Note that these sources have sent new events, which other ranks have not received."""
+        """Note that these sources have sent events of which other ranks do not know yet."""
         self._sent = source.astype(np.int64)
 
     def voltages(self) -> np.ndarray:

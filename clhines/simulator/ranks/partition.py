@@ -35,8 +35,7 @@ IN_FINISH = ("advance", "after_solve", "before_step")  # blocks after the voltag
 class RankRecords:
     """The parts of a network's records that one rank records.
 
-    ``local(record)`` returns the rank's part of a record, and the columns of the record that it
-    has.
+    ``local(record)`` returns the rank's part of a record, and which columns of the record it has.
     """
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
@@ -44,7 +43,7 @@ class RankRecords:
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localise(self, records: Sequence[Record]) -> list[Record]:
-        """Return this rank's parts of records; the same object for the same record."""
+        """Return this rank's parts of records; an equal record gives the same object again."""
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]
@@ -77,7 +76,10 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """Divide cells among ranks at about equal costs; return bounds, (size + 1,), none empty."""
+    """Divide cells among `size` ranks at about equal costs; each rank gets at least one.
+
+    Return the first cell of each rank, and the end, (size + 1,).
+    """
     cells = len(costs)
     if cells < size:
         raise InputError(
@@ -93,7 +95,7 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
 
 
 def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
-    """Return the ranks of a user's communicator, or the single process; see `Ranks.meet`."""
+    """Return `Ranks` for a user's communicator, or `OneProcess` for None; see `Ranks.meet`."""
     if comm is None:
         return ONE_PROCESS
     if not hasattr(comm, "Iallgather"):
@@ -118,8 +120,8 @@ def agreed_overlap(
 ) -> bool:
     """Return whether to exchange the spikes of an epoch during the next epoch.
 
-    InputError on all ranks if networks, initial voltages or arguments differ. The exchange does
-    not pay if the cores that simulate must also exchange. `requested` is the user's choice.
+    This does not pay if the cores that simulate must also exchange. `requested` is the user's
+    choice. InputError on all ranks if networks, initial voltages or arguments differ.
     """
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
     names = "dtype", "engine", "chunk", "max_spikes", "method"
@@ -140,7 +142,7 @@ RankEntries = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Join the saved states of all ranks to the state of the whole network."""
+    """Join the saved states of all ranks to a state of the whole network."""
     joined, whole = {}, shares[0].whole
     for field in whole.schema:
         for share, arrays in zip(shares, saved, strict=True):
@@ -183,10 +185,7 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """The index on this rank of each instance of the network, an array for each mechanism.
-
-        It is -1 for instances of other ranks.
-        """
+        """For each mechanism, the index on this rank of each of the network's instances, or -1."""
         places = [np.full(kind.count, -1) for kind in self.whole.kinds]
         for numbers, here in zip(places, self.instances, strict=True):
             numbers[here] = np.arange(here.stop - here.start)
@@ -350,7 +349,7 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The rank's entries of the network's arrays, by `Field.per`; it has all others whole."""
+        """The rank's entries of axes of the network's arrays, by `Field.per`; all, if not listed."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,
@@ -368,7 +367,7 @@ class Share:
         return self._entries.get(field.per, slice(None))
 
     def numbers(self, per: str) -> np.ndarray:
-        """Return the indices in the network of the rank's entries of an axis, (k,) int64."""
+        """Return the network's indices of the rank's items of an axis `per`, (k,) int64."""
         return np.arange(length(self.whole, per))[self._entries[per]]
 
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -383,7 +382,7 @@ class Share:
         return arrays | {"remote_v": saved["v"][self.remote]}
 
     def record(self, record: Record) -> tuple[Record, np.ndarray]:
-        """Return the rank's part of a record, and which columns of the whole record it has."""
+        """Return the rank's part of a record, and which columns of the record it has."""
         low, high = self.low, self.high
         if record.kind >= 0:
             low, high = self.instances[record.kind].start, self.instances[record.kind].stop
@@ -392,7 +391,7 @@ class Share:
 
 
 def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
-    """Refuse pointers to other ranks, `remote` by kind and name, on which states depend."""
+    """Refuse pointers to other ranks if states depend on them; `remote` has (kind, name)."""
     for k, name in remote:
         mechanism = model.kinds[k].mechanism
         finish = (a for block in IN_FINISH for a in mechanism.program.blocks.get(block, ()))
@@ -404,7 +403,7 @@ def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
 
 
 def steps_together(shares: Sequence[Share]) -> int:
-    """Return the most steps between exchanges at exact times; at least 1, else InputError."""
+    """Return the most steps between exchanges of exact events; InputError if less than 1."""
     whole = shares[0].whole
     if any(len(share.remote) for share in shares):
         check_pointers(whole, whole.pointers)

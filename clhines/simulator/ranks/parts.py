@@ -53,7 +53,7 @@ class RankLayout:
 
 
 class RankPart:
-    """The part of one rank in the joined model of all ranks.
+    """Map one rank's state, records and results to the joined model of all ranks.
 
     `sources` has the index of each of the rank's sources in the joined model.
     """
@@ -95,17 +95,14 @@ class RankPart:
         self._number[self.sources[local]] = local
 
     def _place(self, field: Field) -> tuple[str, slice | np.ndarray]:
-        """Return where the joined state has a field of the rank.
-
-        The result is the name of the array and the rank's entries in it.
-        """
+        """Return the joined state's array for a field of the rank, and the rank's entries in it."""
         if field.kind is None:
             return field.key, self._places[field.per]
         there, places = self._kinds[field.kind]
         return replace(field, kind=there).key, places
 
     def put(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the rank's arrays, except for ring buffers of events, into the joined state."""
+        """Copy the rank's arrays, except for ring buffers of events, into the joined state."""
         for field in self.layout.fields:
             if (field.name in _OF_EVENTS and not field.family) or field.per == "remote":
                 continue
@@ -116,7 +113,7 @@ class RankPart:
             whole[key][..., places] = values
 
     def put_sent(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Put the ring buffers of the rank's own sources into the joined state."""
+        """Copy the ring buffers of the rank's own sources into the joined state."""
         sizes = ring_sizes(self._whole)
         local = np.flatnonzero(~self._is_remote)
         there, count = self.sources[local], arrays["count"][local]
@@ -126,7 +123,7 @@ class RankPart:
         whole["ring"][ranges(starts(sizes)[there], sizes[there])] = moved
 
     def put_cursors(self, arrays: StateArrays, whole: StateArrays, new: np.ndarray) -> None:
-        """Put the number of events that each connection has received into the joined state.
+        """Write how many events each connection has received into the joined state.
 
         A connection from another rank's source has received fewer events than the source has sent:
         neither the source's `new` events, nor the events that are pending on this rank.
@@ -160,7 +157,7 @@ class RankPart:
         return arrays
 
     def record(self, record: Record) -> Record:
-        """Return a rank's record as a record of the joined model."""
+        """Convert a rank's record to a record of the joined model."""
         if record.matrix is not None or record.features is not None:
             raise InputError("records with a matrix or features of joined networks")
         kind, index = record.kind, record.index + self._node.start
@@ -170,7 +167,7 @@ class RankPart:
         return replace(record, kind=kind, index=index, columns=NO_COLUMNS)
 
     def chunk(self, whole: Chunk, values: list[np.ndarray]) -> Chunk:
-        """Return the rank's part of a chunk of the joined run; `values` are its recorded values."""
+        """Return the rank's part of a chunk of the joined run; `values` are the rank's records."""
         number = self._number[whole.spike_cell]
         mine = np.flatnonzero(number >= 0)
         mine = mine[np.lexsort((number[mine], whole.spike_time[mine]))]
@@ -179,7 +176,7 @@ class RankPart:
 
 
 def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the ring buffers of the sources `chosen`, joined; `sizes` is for all sources."""
+    """Return the ring buffers of the sources `chosen`, joined; `sizes` has all sources' sizes."""
     chosen_rings: np.ndarray = ring[ranges(starts(sizes)[chosen], sizes[chosen])]
     return chosen_rings
 
@@ -187,7 +184,7 @@ def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.nda
 def put_all(
     parts: Sequence[RankPart], states: Sequence[tuple[StateArrays, np.ndarray]], before: StateArrays
 ) -> StateArrays:
-    """Put the states of all ranks into the joined state, and return it.
+    """Combine the states of all ranks to a joined state.
 
     `states` has, for each rank, its arrays and its sources with a new event. `before` is the joined
     state before the ranks' steps.

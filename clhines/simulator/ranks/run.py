@@ -19,7 +19,7 @@ from clhines.simulator.state.chunk import Chunk
 
 
 class RankedRun:
-    """Advance the cells of a rank and exchange events; results are of these cells only."""
+    """Advance the cells of a rank, and exchange events; results are of these cells only."""
 
     device: Any  # device of its run
 
@@ -64,7 +64,7 @@ class RankedRun:
         return chunk.failed, chunk.values
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """See `Run.now`; if this fails, the other ranks raise an error, too."""
+        """Return present values, see `Run.now`; if this fails, the other ranks raise, too."""
         try:
             return self.run.now(records, step)
         except Exception as error:
@@ -96,7 +96,7 @@ class RankedRun:
 
 
 class SharedRun(RankedRun):
-    """Advance a rank's part of a network; results are of the whole network."""
+    """Advance a rank's part of a network; results are gathered for the whole network."""
 
     def __init__(self, exchange: Exchange, shares: Sequence[Share]) -> None:
         super().__init__(exchange)
@@ -115,7 +115,7 @@ class SharedRun(RankedRun):
         super().begin(rows, self._records.localise(records))
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return failures (each rank's first) and recorded values of a chunk, of all ranks."""
+        """Return the failures (the first of each rank) and all ranks' recorded values of a chunk."""
         here, numbers = np.zeros(0, int) if chunk is None else chunk.failed, []
         for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):
             cell = self._first_cell + int(np.argmax(here == first)) if first else 0

@@ -98,10 +98,10 @@ class Tiler:
         return packed
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
-        """Return for the nodes of all copies the device indices of their neighbours.
+        """Expand the neighbours of each node from one copy to all copies.
 
-        `of_one` has, in k rows, neighbours of each node of one copy, or -1. The results, (places,)
-        on the device, are in the solver's order, as those of `reference.placed_neighbours`.
+        `of_one`, (k, n), has the indices of k neighbours of each node of one copy, or -1. Return k
+        arrays of device indices, (places,) on the device, in the solver's order.
         """
         gather, places, n = self._gather, len(self._gather), of_one.shape[1]
         place = cla.empty(self.queue, n * self.copies, np.int32)
@@ -152,7 +152,7 @@ class Arena:
 
     If `tiler` is given, it repeats regions of one copy for all copies.
 
-    | v | state m | state h | ... | offset["state m"] = where it begins
+    | v | state m | state h | ... | offset["state m"] = index of its first number
     """
 
     def __init__(self, dtype: np.dtype, tiler: Tiler | None = None) -> None:
@@ -171,7 +171,7 @@ class Arena:
         self._size += -self._size % size
 
     def room(self, name: str, shape: tuple[int, ...]) -> int:
-        """Add a region without values, which are set later; return its offset."""
+        """Add a region whose values are set later; return its offset."""
         self.offset[name], self._shape[name] = self._size, shape
         self._size += prod(shape)
         return self.offset[name]
@@ -269,12 +269,12 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _part_of(self, begin: int, size: int) -> int | None:
-        """Return the index in `_parts` of exactly this region, or None."""
+        """Return the index in `_parts` of the region with this begin and size, or None."""
         parts = [(at, len(values)) for at, values in self._parts]
         return parts.index((begin, size)) if (begin, size) in parts else None
 
     def _joined(self) -> np.ndarray:
-        """Join all regions on the host in one array, with a further number at the end."""
+        """Join all regions on the host into one array, with an additional 0 at the end."""
         if len(self._parts) == 1 and len(self._parts[0][1]) > self._size:
             return self._parts[0][1]
         whole = np.zeros(self._size + 1, self.dtype)

@@ -43,7 +43,7 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Where a run stores a parameter of a mechanism: entries of a device array."""
+    """Where a run stores a parameter of a mechanism: a device array, and indices in it."""
 
     array: cla.Array
     offset: int
@@ -54,7 +54,7 @@ class Storage:
 
 
 class Spread:
-    """Write new values of parameters into arrays on a device; cache the index tables."""
+    """Write new values of parameters into arrays on a device; cache the tables of indices."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
@@ -104,7 +104,7 @@ class Spread:
         offset: int = 0,
         single: bool = False,
     ) -> None:
-        """Enqueue ``target[at + offset] = numbers[source]``; `single`: one number for all."""
+        """Enqueue ``target[at + offset] = numbers[source]`` or, if `single`, ``= numbers[0]``."""
         if not at.size:
             return
         values = cla.to_device(self.queue, np.ascontiguousarray(numbers, self.dtype))
@@ -120,7 +120,7 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the storage's entries of a group's instances, and their indices in the group."""
+        """Return where `storage` has each instance of a group, and the instance's index in it."""
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]
@@ -140,9 +140,9 @@ _SPARE_BITS = 8  # the present unit may waste so many of the largest sum's 62 bi
 
 
 class DeviceChanges:
-    """Change parameters, constants and weights of a run on one device in place.
+    """Change parameters, constants and weights of a run in place, on one device.
 
-    A method returns False if it cannot do that; then a new run is needed.
+    A method returns False if the change is not possible in place; then a new run is needed.
     """
 
     def __init__(self, run: Any) -> None:
@@ -175,13 +175,13 @@ class DeviceChanges:
         return True
 
     def keep_start(self) -> None:
-        """Store the present state, with its parameters, as the start."""
+        """Store the present state, with its parameters, as the one to which `reset` returns."""
         self._since_start.clear()
         if self.run.state.waiting is None:
             self.run.start.keep()
 
     def reset(self) -> bool:
-        """Return to the stored start, with the present parameters."""
+        """Return to the stored state, but with the present parameters."""
         for (group, name), value in self._since_start.items():
             assert self._spread is not None
             for storage in self.run.state.storages(self.model.instances[group][0], name):
@@ -212,9 +212,9 @@ class DeviceChanges:
 
 
 def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
-    """Whether a change of a parameter changes the initial state of a simulation.
+    """Whether a change of a parameter changes the state at t = 0.
 
-    Values that the first step sets again do not count.
+    Values that the first step computes again do not count.
     """
     spike = mechanism.program.spike
     names = {name, HELD_STEPS} if spike is not None and name == spike.refractory else {name}
@@ -231,8 +231,8 @@ def with_other_events(
 ) -> dict[str, np.ndarray]:
     """Convert a state of model `before` to one of `model`, which has other external events.
 
-    At exact times an external event is a source with one connection. These sources come after the
-    first `num_sources`, and their connections after all others.
+    At exact times each external event is a source with one connection. These sources come after the
+    first `num_sources` sources, and their connections after all others.
     """
     if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
         return saved

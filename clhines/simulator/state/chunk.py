@@ -21,7 +21,7 @@ RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceR
 
 @dataclass(eq=False)
 class Chunk:
-    """Results of a chunk of steps; events of all sources are sorted by time, then source."""
+    """Results of a chunk of steps; the events of all sources are sorted by time, then source."""
 
     spike_step: np.ndarray  # step of each event; -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
@@ -47,15 +47,18 @@ class Chunk:
     def of_steps(
         cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
-        """Make a chunk of events at the ends of steps, -1 to 2**31 - 1, in any order."""
+        """Make a chunk of events, in any order, that occur at the ends of steps.
+
+        `step` counts from 0; -1 stands for t = 0.
+        """
         step, source, t = by_step(step, source, dt)
         return cls(step, source, failed, values, t)
 
 
 def runaways(v: np.ndarray, failed: np.ndarray, step: int) -> np.ndarray:
-    """Return `Chunk.failed` after step `step`, at whose end the somas' voltages are `v`, mV.
+    """Mark the cells whose voltage diverges in step `step`; return the new `Chunk.failed`.
 
-    `failed` is the array before the step.
+    `v`, mV, has the somas' voltages at the end of the step, and `failed` the marks before it.
     """
     beyond = np.where(failed == 0, -1 - step, failed)
     marks = np.where(np.abs(v) < RUNAWAY, failed, np.where(np.isfinite(v), beyond, step + 1))
@@ -118,12 +121,12 @@ class UnderWay:
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
 
     def copies(self, sources: np.ndarray) -> UnderWay:
-        """Return the spikes of all copies; row k of `sources` numbers the sources of copy k."""
+        """Return these spikes for all copies; row k of `sources` numbers the sources of copy k."""
         steps = np.tile(self._step, len(sources))
         return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
-        """Raise InputError if events are pending when `step` begins whose spikes are unknown."""
+        """Raise InputError if an event is pending at `step` whose spike is unknown."""
         last = self.since + model.connections.max_delay
         if self.since >= 0 and step <= last and incoming.any():
             raise InputError(

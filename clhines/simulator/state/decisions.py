@@ -16,7 +16,7 @@ MAX_EPOCH = 256  # most steps between two deliveries of spikes
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Choices that can change the bits of a cell's results but depend on other cells.
+    """Choices that may change the bits of a cell's results and depend on other cells.
 
     A network gives the same bits in one process and in any number of parts. So every such choice is
     made here, for the whole network, and passed to the parts. Engines derive all other choices from
@@ -34,7 +34,7 @@ class Decisions:
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
-        """Make the choices for a network; InputError if its weights fit no common unit."""
+        """Make the choices for a network; InputError if its weights have no common unit."""
         return cls(
             network=network,
             split=split,
@@ -86,7 +86,10 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Return the length of an axis with one entry for each `per`, such as ``node``; see `Field`."""
+    """Return the length of an axis of a state's array, by the name `per` of its items.
+
+    See `Field`; an axis with an entry for each ``node``, for example, has length num_nodes.
+    """
     if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net
         assert net is not None

@@ -22,9 +22,10 @@ def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Advance the plastic connections of a saved state to `step`, at which no event acts.
+    """Advance the plastic connections of a saved state to `step`.
 
-    Weights with ``dw/dt`` are otherwise as of the last event.
+    No event acts at `step`. A saved weight with ``dw/dt`` otherwise has its value of the last
+    event.
     """
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:
@@ -68,7 +69,7 @@ class HostGrid:
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield the sums of weights that instances receive in a step.
 
-        For each mechanism with events: its number, the instances, and their sums.
+        Each item has the number of a mechanism, the instances, and their sums.
         """
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))
@@ -99,7 +100,7 @@ class HostGrid:
             self._count("post", sources, step)
 
     def connections_of(self, sources: np.ndarray) -> np.ndarray:
-        """Return the connections from these sources, source by source."""
+        """Return the connections from some sources, sorted by source."""
         connections = self.model.connections
         begin = connections.row[sources]
         return connections.order[ranges(begin, connections.row[sources + 1] - begin)]
@@ -130,7 +131,7 @@ class HostGrid:
         check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
-        """Return the traces of cells `at` in a step, by their names in the rule's actions.
+        """Return the traces of cells `at` as step `step` begins, by their names in the rule.
 
         `side` is ``pre`` or ``post``.
         """
@@ -160,7 +161,7 @@ class HostGrid:
         return {f.key: self.owner(f)[f.name] for f in fields}
 
     def owner(self, field: Field) -> dict[str, np.ndarray]:
-        """Return the dict that holds a field's array; the key is the field's name."""
+        """Return the dict that holds the array of a field, under the field's name."""
         if field.family == "plastic_trace":
             return self._trace
         return self._last if field.family == "plastic_step" else vars(self)

@@ -17,7 +17,7 @@ from clhines.simulator.model.model import Model, Played
 
 
 def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, float], ...]:
-    """Return pairs (k, share): the value at `t`, ms, is the sum of ``share * played.y[k]``.
+    """Return pairs (k, share); the value at `t`, ms, is the sum of ``share * played.y[k]``.
 
     `number` entries have been delivered; before the first one there are no pairs. As in NEURON, an
     interpolated value is on the line through the last delivered entry and the next one.
@@ -45,7 +45,7 @@ def entries_until(played: Played, t: float) -> int:
 
 
 class PlayedValues:
-    """Plays values into a model's parameters on the host, between events and in steps."""
+    """Set parameters to values that Vectors play, on the host, between events and in steps."""
 
     def __init__(self, model: Model, parameters: Sequence[dict[str, np.ndarray]]) -> None:
         self._played, self._parameters = model.played, parameters
@@ -74,7 +74,7 @@ class PlayedValues:
                 self._set(played, number, t)
 
     def has(self, k: int) -> bool:
-        """Whether Vectors play into mechanism `k`, in the order of the event queue."""
+        """Whether a Vector plays into mechanism `k` by the event queue."""
         return k in self._of_kind
 
     def before(

@@ -96,7 +96,7 @@ def write(
 
 
 def _settings(model: Model) -> str:
-    """Return the settings on which a state depends besides the network, as a text."""
+    """Return, as a text, the settings on which a state depends besides the network."""
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
@@ -149,7 +149,7 @@ def read(
 def checked(
     arrays: Mapping[str, object], model: Model, dtype: np.dtype, step: int
 ) -> dict[str, np.ndarray]:
-    """Check the arrays of a state at the beginning of `step`, as `read` does."""
+    """Check the arrays of a state as step `step` begins; return copies, as `read` does."""
     state = dict[str, np.ndarray]()
     for name, expected in members(model, dtype, step).items():
         array = real_numbers(name, arrays[name]) if name in arrays else None
@@ -192,7 +192,7 @@ def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
-    """Return the smallest and the largest valid entry of a field's array; None: no bound."""
+    """Return the smallest and the largest valid value of a field; None if there is no bound."""
     if field.key == "failed":  # a failed run cannot be saved
         return 0, 0
     if field.key == "held":
@@ -212,7 +212,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
-    """Return the bounds of pending sums: no sum exceeds the sum of all weights to its target."""
+    """Return the bounds of the sum of pending events at each target: the sum of all weights."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)

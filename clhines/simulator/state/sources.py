@@ -33,10 +33,10 @@ class Wires:
 
     Targets are the instances of all `kinds` (indices of mechanisms) with NET_RECEIVE; the targets
     of mechanism k begin at ``first_target[k]``. `target`, (m,), is the target of each connection.
-    `order` sorts connections by target, stably; the connections to a target are between two entries
-    of `first`, (num_targets + 1,). Source s has the entries of `ring` from ``ring_first[s]`` on,
-    ``ring_size[s]`` of them; at the start they hold the times of spike trains, ms, and `count` is
-    the number of these times. `layers`: targets of a layer depend, within a step, only on earlier
+    `order` sorts connections by target, stably; the connections to target i are
+    ``order[first[i]:first[i + 1]]``. Source s has ``ring_size[s]`` entries of `ring`, from
+    ``ring_first[s]`` on; at the start they hold the times of spike trains, ms, and `count` is the
+    number of these times. Within a step, targets of a layer in `layers` depend only on earlier
     layers. `apart`: all events of a step precede the currents of all nodes. `tight`: a ring is
     shorter than its longest delay needs.
     """
@@ -56,18 +56,18 @@ class Wires:
     tight: bool
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """Return ring buffer sizes, (num_sources,) int64, if artificial cells are `steps` ahead.
+        """Return the sizes of ring buffers, (num_sources,) int64, with room for `steps` more steps.
 
-        Their rings also have room for the events of these steps.
+        They are needed if artificial cells are so many steps ahead of others.
         """
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
 
 
 def steps_between(model: Model, chosen: np.ndarray) -> int | None:
-    """Return how many steps a launch may have before an event that is sent in it is due.
+    """Return the most steps in a launch so that no event sent in it is due in it.
 
-    `chosen`, (m,) bool, are the connections that count. None: no limit. 0: an event may be due in
-    the step that sends it. An event that an instance sends just after the middle of a step may be
+    Only the connections `chosen`, (m,) bool, count. None: no limit. 0: an event may be due in the
+    step that sends it. An event that an instance sends just after the middle of a step may be
     due, by rounding, exactly at a middle.
     """
     if not chosen.any():
@@ -79,12 +79,12 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
 
 
 def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
-    """Return delays in steps, limited to the longest run."""
+    """Return delays in steps; longer delays than the longest run are cut."""
     return np.minimum(delay, LAST_STEP * dt) / dt
 
 
 def steps_of_cells(model: Model) -> int | None:
-    """Return how many steps cells may take before an event that leaves one of them is due.
+    """Return the most steps in a launch so that no event that leaves a cell is due in it.
 
     See `steps_between`; events of artificial cells do not count.
     """
@@ -96,7 +96,7 @@ def steps_of_cells(model: Model) -> int | None:
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:
-    """Copy the latest entries of all ring buffers to ones of other sizes.
+    """Copy the latest entries of all ring buffers into buffers of other sizes.
 
     `sizes` are the old sizes, `others` the new ones; `count` is how many events each source has
     sent.
@@ -112,7 +112,7 @@ def moved_rings(
 
 
 def wires_of(model: Model) -> Wires:
-    """Return the tables of a model; InputError if instances send in a circle within a step."""
+    """Return the tables of a model; InputError if events go in a circle within a step."""
     kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
     counts = np.array([model.kinds[k].count for k in kinds], np.int64)
     first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))
@@ -163,7 +163,7 @@ def ring_sizes(model: Model) -> np.ndarray:
 def _layers(
     model: Model, first_target: dict[int, int], target: np.ndarray, total: int
 ) -> list[np.ndarray]:
-    """Group targets by the longest path to them over connections shorter than a step."""
+    """Group targets by the longest path to them along connections shorter than a step."""
     sender = np.full(model.sources.count, -1)
     for k, sources in model.sources.emitted.items():
         sends = sources >= 0

@@ -40,7 +40,7 @@ BlockFunction = tuple[list[Argument], list[Argument], Callable[..., Any] | None]
 
 @dataclass(eq=False)
 class Queue:
-    """Self events of a mechanism's instances, in the order of sending, and WATCH conditions."""
+    """The pending self events of a mechanism's instances, as sent, and their WATCH conditions."""
 
     time: np.ndarray  # (capacity, count), when the event is due, ms
     flag: np.ndarray  # (capacity, count)
@@ -65,7 +65,7 @@ class Exact:
 
 @dataclass(eq=False)
 class BlockCall:
-    """Arguments of an NMODL block besides the instances' own values, and its results."""
+    """What a call of an NMODL block needs besides its instance's own values, and its results."""
 
     v: np.ndarray
     t: dict[str, float | np.ndarray]
@@ -100,7 +100,7 @@ class Variables:
     other ranks. `failed`: see `Chunk.failed`. `wanted`: names of recorded outputs, by mechanism.
     `parameters`, `states` and `outputs` have a dict for each mechanism: (count,) float64 by name.
     `ions`: (n,) by variable, such as ``cai``, and ``dica`` for the slope of a current. `drawn`: how
-    many numbers each Random123 stream has given, by (kind, name).
+    many numbers each Random123 stream has given, by (mechanism, name).
     """
 
     starts_currents = True  # False: nothing that lasts depends on the first currents
@@ -161,9 +161,10 @@ class Variables:
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
-        """Divide the instances of each mechanism into rounds without two instances at one node.
+        """Divide the instances of each mechanism into rounds, so that a node is once in a round.
 
-        So a round adds to each ion variable of a node only once. Kinds without ions have one round.
+        So a round adds to each ion variable of a node only once. Mechanisms without ions have one
+        round.
         """
         return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
 
@@ -205,7 +206,7 @@ class Variables:
 
     @cached_property
     def singles(self) -> list[list[tuple[str, bool]]]:
-        """For each mechanism, its parameters: name, and whether one number serves all instances."""
+        """For each mechanism, (name, whether all instances share a single number) by parameter."""
         played = {(p.kind, p.parameter) for p in self.model.played}
         return [
             [(n, n in kind.singles and (k, n) not in played) for n in kind.mechanism.parameters]
@@ -254,7 +255,7 @@ class Variables:
         return results
 
     def _are_alike(self, k: int, read: Sequence[Argument], values: Sequence[Any]) -> bool:
-        """Whether INITIAL of several instances reads the same numbers, to the last bit."""
+        """Whether INITIAL of some instances reads equal numbers, and so gives equal results."""
         used = self.model.kinds[k].mechanism.compiled.free("initial")
         has_outputs = bool(self.declared(k))  # which may read any parameter
         for a, x in zip(read, values, strict=True):
@@ -277,10 +278,7 @@ class Variables:
         """Do nothing; gradients override it, to record the values that a block reads."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
-        """Return the arguments that a block reads, those that it sets, and its NumPy function.
-
-        The function is None if the block sets nothing.
-        """
+        """Return a block's inputs, its outputs, and its NumPy function (None without outputs)."""
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)
@@ -388,7 +386,7 @@ class Variables:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
 
     def _add_current(self, kind: Kind, name: str, value: np.ndarray, instances: np.ndarray) -> None:
-        """Add currents of instances, or their slopes, to an ion's variable, per area."""
+        """Add currents of instances, or their slopes, to a variable of an ion, per area."""
         node, per_area = kind.node[instances], 1.0
         if kind.mechanism.kind == "point":
             per_area = 1.0 / (DENSITY * self.model.area[node])
@@ -414,7 +412,7 @@ class Variables:
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
 
     def clear_currents(self) -> None:
-        """Clear ion currents and slopes, before mechanisms add theirs."""
+        """Set ion currents and slopes to 0, before mechanisms add theirs."""
         for ion in self.model.ions:
             current = ion.variables[3]
             self.ions[current][:] = 0.0
@@ -443,7 +441,7 @@ class Variables:
         owner[name] = array
 
     def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
-        """Return the dict that holds a field's array, and the array's key in it."""
+        """Return the dict that holds the array of a field, and its key there."""
         if one.kind is None:
             if one.key == "incoming" or one.family.startswith("plastic"):
                 assert self.grid is not None
@@ -459,7 +457,7 @@ class Variables:
         return kinds[one.family][one.kind], one.name
 
     def copy(self) -> Variables:
-        """Copy the containers but share the arrays, which the caller replaces one by one."""
+        """Return a copy that shares the arrays, which the caller then replaces one by one."""
         copied = copy(self)
         copied.functions = {}  # they depend on the model, and it may be replaced
         vars(copied).pop("rounds", None)  # likewise
@@ -496,7 +494,7 @@ def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
 
 
 def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> Copies:
-    """Map a network's cells, sources and connections to its `count` copies in model `whole`."""
+    """Map each of a network's `count` copies to the model `whole` of all copies."""
     events = model.sources.count - inside(network).added.num_sources  # a source for each
     sources = in_blocks([*source_sizes(network), events], count)
     return Copies(model, whole, sources, in_blocks([model.netcons.count - events, events], count))
@@ -525,9 +523,9 @@ class Copies:
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
     def places(self, field: Field) -> np.ndarray | None:
-        """Return where the entries of a field are in the state of all copies, (copies, m) int64.
+        """Return the indices of each copy's entries of a field in the state of all copies.
 
-        None means that the entries of each copy follow those of the copy before.
+        The result is (copies, m) int64, or None if the entries of the copies follow each other.
         """
         key = field.per, field.kind
         if key not in self._known:
@@ -581,31 +579,31 @@ class Copies:
 
 
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return where the entries of some ranges are in the state of all copies, (copies, m) int64.
+    """Return the indices of each copy's entries, given in ranges, (copies, m) int64.
 
     `first` has the bounds of the ranges in one copy. `begin`, (copies, ranges), has the first entry
-    of each range in each copy.
+    of each range in the state of all copies.
     """
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])
 
 
 def alike(model: Model) -> Copies:
-    """Return the map from one copy to all copies, for a model of equal copies."""
+    """Return the map from one copy to all copies of a model that consists of equal copies."""
     assert model.alike is not None
     return Copies(model.once, model, model.alike.sources, model.alike.connections)
 
 
 def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Expand a saved state of one copy to all copies; a state of all copies stays."""
+    """Expand a saved state of one copy to all copies; return a state of all copies unchanged."""
     whole = len(saved["v"]) == model.forest.num_nodes
     return saved if whole else alike(model).state(saved)
 
 
 def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
-    """Return variables with event buffers, connections and queues of all copies of `model`.
+    """Expand event buffers, connections and queues of one copy to all copies of `model`.
 
-    Values by node and by instance stay those of one copy.
+    Values by node and by instance remain those of one copy.
     """
     variables_here, copies = variables.copy(), alike(model)
     variables_here.model, variables_here.wires = model, wires
@@ -616,7 +614,7 @@ def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
 
 
 def whole(variables: Variables) -> Variables:
-    """Return variables whose values by node and by instance are expanded to all copies."""
+    """Expand the values by node and by instance of one copy to all copies."""
     once, model = variables.once, variables.model
     if once is model:
         return variables
