@@ -14,9 +14,9 @@ derivatives; `refused` rejects variables without one. `gradient` puts a loss bet
 way back. `clhines.torch` and `clhines.jax` pass rows of records to these libraries; `outside` sets
 their values.
 
-Words: *derivatives by* a quantity are derivatives of the loss. *Cotangents* are derivatives by rows
-of records, *seeds* by results of a block, *adjoints* by its inputs. To *take back* a computation is
-to turn the derivatives by its results into those by its inputs (reverse mode). On a device a *slot*
-holds one state, with a row for each *entry* (a voltage, state or ion variable); *lanes* are copies
-of the network.
+Words: *derivatives* are of the loss, if nothing else is said. *Cotangents* are its derivatives with
+respect to rows of records, *seeds* to results of a block, *adjoints* to its inputs. To *take back*
+a computation is to turn the derivatives with respect to its results into those with respect to its
+inputs (reverse mode). On a device a *slot* holds one state, with a row for each *entry* (a voltage,
+state or ion variable); *lanes* are copies of the network.
 """

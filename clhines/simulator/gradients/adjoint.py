@@ -1,4 +1,4 @@
-"""The derivatives of a loss by all variables of a run, in reverse mode along the run's trace."""
+"""The derivatives of a loss with respect to all variables, back along the trace of a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BackFunction = tuple[adjoints.AdjointBlock, Callable[..., Any]]
 def back_function(
     mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()
 ) -> BackFunction | None:
-    """Return the function of a block's derivatives in reverse mode; None if there are none.
+    """Return the reverse-mode derivative of a block, and its function; None if it is zero.
 
-    An InputError names what has no derivative.
+    InputError if the block has no derivative.
     """
 
     def make() -> BackFunction | None:
@@ -40,11 +40,11 @@ def back_function(
 
 
 class Adjoint:
-    """Derivatives of a loss by all variables of a run, and by its model's arrays.
+    """Derivatives of a loss with respect to all variables of a run, and to arrays of its model.
 
-    They belong to the time to which the trace has been followed backwards. `matrix` has the
-    derivatives by arrays of the model, (n,); `start`, finally, those by the state that INITIAL
-    leaves.
+    They are with respect to the values at the time to which the trace has been followed backwards.
+    `matrix` has the derivatives with respect to arrays of the model, (n,). At the end, `start` has
+    those with respect to the state after INITIAL.
     """
 
     def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:
@@ -72,7 +72,7 @@ class Adjoint:
         return self.run.model
 
     def take_back(self, entries: Sequence[Entry]) -> None:
-        """Go back over these entries of the trace, the last one first (reverse mode)."""
+        """Update the derivatives back over entries of the trace, the last one first."""
         with np.errstate(all="ignore"):  # np.where computes both sides
             for name, values in reversed(entries):
                 getattr(self, name)(*values)
@@ -82,7 +82,7 @@ class Adjoint:
         self.start = {"v": self.v.copy(), "states": copies}
 
     def finish(self) -> None:
-        """Go back over what INITIAL sets without a block: weights and the nodes' capacitance."""
+        """Go back over what the start sets without a block: weights, and capacitances of nodes."""
         model = self.model
         for k in self.run.variables.wires.kinds:
             program = model.kinds[k].mechanism.program
@@ -114,7 +114,10 @@ class Adjoint:
             self._add(call, a, np.broadcast_to(slope, call.instances.shape))
 
     def _seed(self, call: TracedCall, a: Argument) -> np.ndarray:
-        """Return the derivatives by a result, and clear those by the value that it replaced."""
+        """Return the derivatives with respect to a result of a call, and clear them.
+
+        A call replaces the variable of its result: before it, the variable has no influence.
+        """
         k, instances, name = call.kind, call.instances, a.name
         kind = self.model.kinds[k]
         if a.role in ("i", "g"):
@@ -184,7 +187,7 @@ class Adjoint:
         self.ions[name_outside][node] += np.where(defined, seed / outside, 0.0)
 
     def clear_currents(self) -> None:
-        """Go back over the clearing of all ion currents."""
+        """Go back over the statement that sets all ion currents to 0."""
         for ion in self.model.ions:
             self.ions[ion.variables[3]][:] = 0.0
             self.ions[f"d{ion.variables[3]}"][:] = 0.0
@@ -193,7 +196,7 @@ class Adjoint:
     def change_voltages(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
         """Go back over ``A dv = constant_b - constant_g v - i + axial(v)``; A is symmetric.
 
-        `d` is its diagonal, `dv` the change before any extrapolation.
+        `d` is the diagonal of A, `dv` the change before any extrapolation.
         """
         model = self.model
         forest, u, matrix = model.forest, model.u, self.matrix
@@ -212,9 +215,9 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Add to derivatives by the entries of a played array, and clear that of the parameter.
+        """Go back over playing a value: ``parameter = sum of share * entry``.
 
-        The parameter had the sum of ``share * entry`` of `shares`, pairs of an entry and its share.
+        `shares` has the pairs (index of the entry, share).
         """
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
@@ -227,7 +230,7 @@ class Adjoint:
         np.add.at(self.grid_weight, connection, by_weight)
 
     def take_sums(self, slot: int) -> None:
-        """Go back over the clearing of a step's sums of weights: no derivative passes it."""
+        """Go back over clearing a step's sums of weights: no derivative passes it."""
         self._slot = slot
         self.sums[slot] = 0.0
 
@@ -248,7 +251,7 @@ class Adjoint:
 
 
 def _pop(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return and clear the derivatives at `at`, by values that have been replaced."""
+    """Return the derivatives at `at`, and set them to 0."""
     values: np.ndarray = slopes[at]
     slopes[at] = 0.0
     return values
@@ -258,7 +261,10 @@ def by_constant(
     model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism,
     nodes: np.ndarray, factor: np.ndarray, parameters: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Return derivatives by parameters of a constant mechanism at `nodes`."""
+    """Return the derivatives with respect to parameters of a constant mechanism at `nodes`.
+
+    `matrix` has the derivatives with respect to constant conductances and currents.
+    """
     back = back_function(mechanism, "current")
     assert back is not None
     adjoint, function = back

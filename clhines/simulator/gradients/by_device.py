@@ -1,15 +1,15 @@
 """Gradients of copies of a network, side by side on a device: steps forward and back.
 
-The forward run keeps all states if there is room. Otherwise it keeps the states at the begin of
-stretches, and all states of the last stretch. The derivatives go back through that stretch, then
-the steps of the stretch before run again and keep all states, and so on to the start:
+The forward run keeps all states if memory suffices. Otherwise it keeps the states at which
+*stretches* of steps begin, and all states of the last stretch. The derivatives go back through
+that stretch, then the stretch before runs again and keeps all its states, and so on to the start:
 
     forward    keep 0 ....... keep 4 ....... keep 8, 9, 10
     backward                                 10 < 9 < 8
                               4 > ... > 8,   8 < ... < 4
                0 > ... > 4,   4 < ... < 0
 
-The reference takes back the start itself, with INITIAL.
+The reference goes back over the start, with INITIAL.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _CHANGES = {  # arguments of a kernel that differ between launches
 class DeviceSteps:
     """Steps of a model on a device: its arrays, kernels and rows of records.
 
-    `recorded` has the entries of a slot that are in any record.
+    `recorded` has the entries of a state that are in any record.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class DeviceSteps:
         self._kernels: dict[str, launches.BoundKernel] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
-        """Return each direction's kind, parameter and first seed."""
+        """For each number of which tangents advance: mechanism, parameter, and its first seed."""
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)
         return tuple((k, name, int(begin)) for (k, name, _), begin in directions)
 
     def _launched(self, tile: int) -> tuple[int, int, None, int]:
-        """Return work-items and group size of a launch, no events, and its rows."""
+        """Return the arguments of a launch: work-items, group size, no events, rows of items."""
         width, rows = self.layout.rows * tile, -(-self.layout.nodes // tile)
         most = min(_GROUP, self.queue.device.max_work_group_size)
         group = min(most, 1 << (width - 1).bit_length())
@@ -142,7 +142,7 @@ class DeviceSteps:
     def _places(self) -> np.ndarray:
         """Return the index of each node of each lane in the solver's arrays, (nodes, lanes).
 
-        Lanes that fill up the last row repeat a copy; their indices lie behind the solver's own.
+        Lanes that fill up the last row repeat a copy; their nodes come after all other nodes.
         """
         layout, gather = self.layout, self.solver.plan.gather
         at = np.flatnonzero(gather >= 0)
@@ -155,7 +155,10 @@ class DeviceSteps:
         return places
 
     def _tile(self, places: np.ndarray) -> int:
-        """Return how many nodes are side by side, if the solver does not order copies so."""
+        """Return how many nodes of a copy neighbouring work-items advance.
+
+        It is 1 if the solver's order has the same node of all copies side by side.
+        """
         if devices.is_cpu(self.queue.device):
             return 1
         if self.layout.rows == 1:
@@ -163,7 +166,7 @@ class DeviceSteps:
         return 1 if places[0, 1] == places[0, 0] + 1 else _NEIGHBOURS // self.dtype.itemsize
 
     def _stride(self, places: np.ndarray) -> int:
-        """Return how far apart all nodes of a copy are from the ones of the next; 0 if not even."""
+        """Return the distance of each node to the same node of the next copy; 0 if it varies."""
         if self.layout.width > 1 or self.lanes < 2:
             return 0
         apart = np.diff(places, axis=1)
@@ -220,7 +223,7 @@ class DeviceSteps:
         return found
 
     def systems(self, value: float, count: int = 1) -> list[cla.Array]:
-        """Return arrays of `value` in the solver's order, with room for the filling lanes."""
+        """Return arrays full of `value` for the solver, also for lanes that repeat a copy."""
         size, align = self.size * self.dtype.itemsize, self.queue.device.mem_base_addr_align // 8
         each = -(-size // align) * align
         whole = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, count * each)
@@ -233,7 +236,7 @@ class DeviceSteps:
         return to_device(self.queue, values, dtype or self.dtype)
 
     def room(self, size: int, owner: object) -> cla.Array:
-        """Return an array with any values, for as long as its `owner` lives.
+        """Return an array, not initialised, which stays valid for as long as its `owner` lives.
 
         On a CPU it is in NumPy's memory, which has large pages. The next gradient uses this memory
         again, as clearing new memory takes longer than a step.
@@ -263,7 +266,7 @@ class DeviceSteps:
         self._kernels[name] = launches.bind(*self._programs[name], name, arguments, changes)
 
     def launch(self, name: str, *changes: int | cla.Array) -> None:
-        """Launch a kernel at the begin of a step, with the arguments `_CHANGES` of it."""
+        """Launch a kernel between two steps; `changes` are the arguments `_CHANGES`."""
         kernel = self._kernels[name]
         kernel.change(*changes)
         kernel.launch(self.queue, *self._sizes[name == "take_step"])
@@ -277,11 +280,11 @@ class DeviceSteps:
     # -- rows of records -------------------------------------------------------------------------
 
     def new_rows(self, numbers: int = 1) -> cla.Array:
-        """Return room for the rows of all steps, with some numbers per value."""
+        """Allocate rows for the recorded values of all steps, with `numbers` numbers per value."""
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
 
     def recorded_rows(self, on_device: cla.Array, last: cla.Array) -> list[np.ndarray]:
-        """Return the rows of each record from the rows and the `last` values on the device."""
+        """Read the rows of each record; InputError if a value or a `last` voltage is not finite."""
         rows = on_device.get(self.queue).reshape(self.steps + 1, -1)
         start = self.start[self.recorded]
         rows[0, : start.size] = start.reshape(-1)
@@ -291,7 +294,7 @@ class DeviceSteps:
         return [self._of_record(record, rows) for record in self.records]
 
     def _columns(self, record: Record) -> np.ndarray | slice:
-        """Return where the values of a record are in a row; a slice if they are neighbours."""
+        """Return the indices in a row of a record's values, as a slice if possible."""
         entry, copy = self.plan.entry(record)
         at = np.searchsorted(self.recorded, entry) * self.lanes + copy
         is_slice = len(at) > 0 and (np.diff(at) == 1).all()
@@ -302,9 +305,9 @@ class DeviceSteps:
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the loss's derivatives by recorded values after each step, (steps + 1, r, lanes).
+        """Return the derivatives with respect to recorded values, (steps + 1, r, lanes).
 
-        `cotangents` has the derivatives by the rows of each record.
+        `cotangents` has the derivatives with respect to the rows of each record.
         """
         width = max(1, len(self.recorded)) * self.lanes
         by_rows = np.zeros((self.steps + 1, width), self.dtype)
@@ -320,9 +323,9 @@ class DeviceSteps:
 
 
 class DeviceGradient:
-    """A run of a model on a device from t = 0, and back; as `ReferenceGradient`.
+    """Advance a model on a device from t = 0, then take derivatives back to t = 0.
 
-    Steps come in stretches. The store has the states of one stretch, in a slot for each step.
+    It has the methods of `ReferenceGradient`. The store has all states of one stretch of steps.
     """
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
@@ -337,7 +340,7 @@ class DeviceGradient:
         self._number = -1  # of the stretch in the store
 
     def keep_every(self) -> int:
-        """Return the number of steps between two states that are kept.
+        """Return the number of steps between two states that the forward run keeps.
 
         It is the number of all steps if their states fit into memory, else about its square root.
         """
@@ -370,9 +373,9 @@ class DeviceGradient:
         self._steps.bind(name, {**usual, **arrays})
 
     def _advance(self, first: int, last: int, more: int = NOTES) -> None:
-        """Advance from the begin of a stretch to the end of another, whose states are kept.
+        """Advance from the begin of stretch `first` to the end of stretch `last`.
 
-        Steps before the last stretch use two slots in turn.
+        The store keeps all states of stretch `last`; steps before it use two slots in turn.
         """
         of, stretch = self._steps, self._stretch
         begin, kept_from = first * stretch, last * stretch
@@ -399,14 +402,17 @@ class DeviceGradient:
                 solve()
 
     def _slot_of(self, step: int) -> cla.Array:
-        """Return the values at the begin of a step, in the stretch in the store or before it."""
+        """Return the slot of the store with the state at which a step begins."""
         size = self._steps.slot * self._steps.layout.width
         after = step - self._number * self._stretch
         first = (after if after >= 0 else after % 2) * size
         return self._store[first : first + size]
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives by all variables, given the derivatives by the rows."""
+        """Return the derivatives of a loss with respect to all variables.
+
+        `cotangents` has its derivatives with respect to the rows of each record.
+        """
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))
@@ -428,7 +434,7 @@ class DeviceGradient:
         return self._adjoint(found, by_rows[0])
 
     def _stretch_back(self, begin: int) -> None:
-        """Take back the steps whose states are in the store."""
+        """Take derivatives back over the stretch whose states are in the store."""
         of, systems = self._steps, self._systems
         count = min(self._stretch, of.steps - begin)
         for k in reversed(range(count + 1)):
@@ -438,7 +444,7 @@ class DeviceGradient:
                 self._solve_back[k - 1]()
 
     def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
-        """Return the derivatives at the start, and take them back through it."""
+        """Read the derivatives with respect to the state at t = 0; take them back over INITIAL."""
         of, adjoint = self._steps, Adjoint(self._steps.host)
         layout, plan, model = of.layout, of.plan, of.model
         by_values = found["by_values"].get(of.queue).reshape(-1, of.lanes)
@@ -482,14 +488,14 @@ class DeviceGradient:
 
 
 def _keep(queue: cl.CommandQueue, forest: Forest, memory: np.ndarray) -> None:
-    """Keep memory that kernels in a queue have used."""
+    """Keep memory for the next gradient; wait for kernels that still use it."""
     queue.finish()
     if memory.nbytes <= KEPT:
         _ROOM[forest] = memory
 
 
 def _solver(forest: Forest, dtype: np.dtype, queue: cl.CommandQueue) -> Solver:
-    """Return the solver of a forest, which later gradients reuse."""
+    """Return a solver for a forest; later gradients use it again."""
     of_forest = _SOLVERS.setdefault(forest, {})
     if (dtype, queue) not in of_forest:
         of_forest[dtype, queue] = Solver(forest, "auto", dtype, None, queue)

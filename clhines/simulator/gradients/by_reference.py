@@ -17,7 +17,7 @@ from clhines.simulator.refusals import refusal
 
 
 class ReferenceGradient:
-    """Records of a run from t = 0, then the derivatives of a loss of these records, in NumPy.
+    """Advance a model in NumPy from t = 0, then take derivatives of a loss back to t = 0.
 
     It stores about as many states as the square root of the number of steps. The steps between two
     states run again, with a trace, when the derivatives come to them.

@@ -1,4 +1,4 @@
-"""The gradient of a run by a few numbers: their tangents advance with the run on a device.
+"""The gradient with respect to a few numbers: their tangents advance with the run on a device.
 
 A step has one more solve for each number, with the same matrix, and keeps no state. The derivatives
 of the rows of records are ready when the run ends.
@@ -17,7 +17,7 @@ from clhines.simulator.gradients.kernels import NOTES, turn_of
 
 
 class TangentGradient:
-    """A run on a device that computes derivatives by a few parameters as it goes (forward mode)."""
+    """Advance a model on a device, together with derivatives with respect to a few parameters."""
 
     def __init__(self, steps: DeviceSteps) -> None:
         self._steps = steps

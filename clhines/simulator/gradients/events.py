@@ -25,10 +25,7 @@ MOST = 0x7F  # most events of a source in a step
 
 
 def step_times(dt: float, steps: int) -> np.ndarray:
-    """Return four times of each step, ms, (steps + 1, 4).
-
-    They are the begin of the step before, and the step's own begin, middle and end.
-    """
+    """Return (steps + 1, 4) times, ms: of the step before the begin, then begin, middle and end."""
     clock, half = Clock(dt), 0.5 * dt
     begin = np.array([clock.at(step) for step in range(steps + 1)])
     before = np.concatenate([[0.0], begin[:-1]])
@@ -36,11 +33,11 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 
 
 class EventConnections:
-    """Connections of a model in their targets' order, with delays in steps.
+    """The connections of a model sorted by target, with delays in steps.
 
-    ``number[k]`` is the index of connection k's weight in one vector: first the weights of
-    connections in whole steps, then those of connections with exact times. `trained` has the steps
-    in which events of trains act, and the source that stands for each train.
+    ``number[k]`` is the index of connection k's weight among all weights: first weights of
+    connections in whole steps, then of connections with exact times. `trained` has the steps in
+    which events of trains act, and the source that stands for each train.
     """
 
     def __init__(self, model: Model, steps: int) -> None:
@@ -92,12 +89,12 @@ class EventConnections:
 
     @property
     def are_even(self) -> bool:
-        """Whether each spike acts a fixed number of steps later, at least one."""
+        """Whether each spike acts a fixed number of steps after it, at least one."""
         return bool((self.delay[self.source < self.model.sources.count] > 0).all())
 
     @cached_property
     def outside(self) -> np.ndarray:
-        """Sums of external events, (steps, targets) float64; (0, 0) without events."""
+        """Sums of external events in each step, (steps, targets) float64; (0, 0) without events."""
         events, targets = self.model.events, int(self.first[-1])
         sums = np.zeros((self.steps if len(events.step) else 0, targets))
         here = events.step < len(sums)
@@ -118,7 +115,7 @@ class EventConnections:
         return reached
 
     def arrays(self, variables: Variables, dtype: np.dtype) -> dict[str, Any]:
-        """Return kernel arguments, with the spikes that are known at the start."""
+        """Return arguments of kernels; `spikes` has all spikes that are known at the start."""
         sources = self.model.sources
         spikes = np.zeros((self.steps + 1, self.num_sources), np.uint8)
         spikes[0, sources.detector_source[variables.exact.held > 0]] = 1

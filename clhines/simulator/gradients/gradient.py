@@ -28,7 +28,7 @@ MODES = ("auto", "forward", "reverse")
 
 @dataclass(frozen=True, eq=False)
 class Gradient(Mapping[Any, Any]):
-    """The derivatives of a loss; ``gradient[quantity]`` is the derivative by a quantity.
+    """The derivatives of a loss; ``gradient[quantity]`` is with respect to a quantity.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Gradient(Mapping[Any, Any]):
 
 
 class RunGradient:
-    """A run with differentiated records: forward once, then back.
+    """A run that can be differentiated: `forward` returns rows, `backward` derivatives.
 
     It uses a queue's device if kernels support the model, otherwise the reference.
     """
@@ -111,7 +111,7 @@ class RunGradient:
         return [(self._steps // r.every + 1, r.width) for r in self._records]
 
     def forward(self) -> list[np.ndarray]:
-        """Return the rows of each record."""
+        """Advance all steps; return the rows of each record."""
         return self._run.forward()
 
     def backward(self, cotangents: object) -> list[Any]:
@@ -143,7 +143,7 @@ def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
 
 
 def surrogate_width(surrogate: object) -> float | None:
-    """Check the width of the spikes' sigmoid, mV."""
+    """Check the width, mV, of the sigmoid that replaces the step of a spike."""
     if surrogate is None:
         return None
     width = as_number("surrogate", surrogate, "mV")

@@ -41,16 +41,16 @@ _EVENTS = (
 
 
 def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
-    """Return the bits of `turn`: what a launch between steps k - 1 and k, of `count`, has to do.
+    """Return the bits of `turn` for a launch between steps k - 1 and k of `count`.
 
-    `more` are further bits.
+    They say whether it ends step k - 1 and begins step k. `more` has further bits.
     """
     return ENDS * (k > 0) | BEGINS * (k < count) | more
 
 
 @dataclass(frozen=True)
 class CopyColumn:
-    """Where values are: one number for all copies of each entry, or one for each copy."""
+    """Where kernels find a constant of each entry: shared by all copies, or one for each copy."""
 
     begin: int
     each: bool = False  # a value for each copy
@@ -66,10 +66,7 @@ class CopyColumn:
 
 @dataclass(frozen=True)
 class ChangingIon:
-    """An ion whose values are part of the state.
-
-    `names` are its reversal potential, inside and outside concentration, and current.
-    """
+    """An ion whose potential, concentrations and current are part of the state, in this order."""
 
     names: tuple[str, str, str, str]
     first: tuple[int, int, int, int]  # entries before each
@@ -77,13 +74,16 @@ class ChangingIon:
     follows: CopyColumn  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return each name, and the begin of its values in a slot."""
+        """Return each variable, and the expression for the begin of its values in a slot."""
         return [(n, f"{k}u * num_rows") for n, k in zip(self.names, self.first, strict=True)]
 
 
 @dataclass(frozen=True)
 class GradientKind:
-    """A mechanism as the kernels need it; if `crowded`, nodes may have several instances."""
+    """Print calls of a mechanism's blocks, forward and back, for the gradient kernels.
+
+    If `crowded`, nodes may have several instances.
+    """
 
     number: int
     name: str
@@ -107,7 +107,7 @@ class GradientKind:
         return len(self.states)
 
     def entry(self, state: str) -> str:
-        """Return the index of a state among the entries of a slot."""
+        """Return the expression for the index of a state among the entries of a slot."""
         return f"first + {self.states.index(state)}"
 
     @property
@@ -116,7 +116,7 @@ class GradientKind:
 
     @property
     def weight(self) -> str:
-        """Its events' weight, if they change anything."""
+        """The name of the weight of the mechanism's events, or "" if they change nothing."""
         adjoints = self.adjoints(BACK.format("receive"))
         return next((name for role, name in adjoints if role == "weight"), "")
 
@@ -125,7 +125,10 @@ class GradientKind:
         return self.first_target >= 0 and bool(self.weight)
 
     def blocks_back(self, part: str) -> list[tuple[str, str, str]]:
-        """Return the blocks that a part of a launch takes back, with condition and slot."""
+        """Return the blocks that a launch takes back, each with a bit of `turn` and a slot.
+
+        A `part` (``ends`` or ``begins``) limits them to blocks of that part of a launch.
+        """
         blocks = [("current", "begins", "later"), ("receive", "begins", "later"),
                   ("advance", "ends", "earlier")]  # fmt: skip
         return [one for one in blocks if part in ("", one[1]) and self._goes_back(one[0])]
@@ -138,7 +141,7 @@ class GradientKind:
 
     @property
     def each(self) -> str:
-        """Begin of the loop over its instances `j` at a node."""
+        """The begin of the loop over the instances `j` at a node."""
         begin, end, first, value = (f"here[{4 * self.number + k}]" for k in range(4))
         loop = f"if ({begin} < {end}) {{\n        const int j = {begin};"
         if self.crowded:
@@ -163,7 +166,7 @@ class GradientKind:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """Parameters with derivatives, and the place of the derivative of each."""
+        """The parameters with derivatives, and the expression that stores each derivative."""
         return [(n, f"by_values[value + {k}u * num_rows]") for k, n in enumerate(self.by)]
 
     def state(self, owner: str, name: str) -> str:
@@ -188,7 +191,7 @@ class GradientKind:
         return dict(self.columns)[a.name].at("j")
 
     def call(self, block: str) -> str:
-        """Return the call of a block's function; states are in locals, ``s_NAME``."""
+        """Return the call of a block's function; the variables ``s_NAME`` have the states."""
         name, arguments = self._arguments(block)
         before, values = list[str](), ["series__"] * self.series
         for a in arguments:
@@ -205,7 +208,7 @@ class GradientKind:
         return " ".join((*before, f"{name}({', '.join(values)});"))
 
     def written(self, block: str, role: str) -> list[str]:
-        """Return the states, or variables of changing ions, that a block sets."""
+        """Return the names with a `role`, such as states or ion variables, that a block sets."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [a.name for a in arguments if a.role == role and a.direction != "in"
                 and (role != "ion" or a.name in self.ions)]  # fmt: skip
@@ -217,12 +220,12 @@ class GradientKind:
                 and a.name in self.ions]  # fmt: skip
 
     def adds_current(self) -> list[str]:
-        """Return statements that add its currents to the ions' currents."""
+        """Return statements that add the mechanism's ion currents to the sums at the node."""
         share = f" * {self.per_area.at('j')}" if self.per_area else ""
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
-        """Return names and values of a block's seeds, except for states."""
+        """Return the seeds of a block, except of states, each with the expression for its value."""
         share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":
@@ -230,7 +233,7 @@ class GradientKind:
         return seeds
 
     def pulled(self, block: str) -> list[str]:
-        """Return statements that add the results of a derivative to ``by_NAME``."""
+        """Return statements that add the adjoints of a block to the derivatives ``by_NAME``."""
         by = {("state", s): f"by_{s}" for s in self.states}
         by |= {("ion", n): f"by_ion_{n}" for n in self.ions} | {("v", "v"): "by_v"}
         by |= {("parameter", n): f"of_{n}" for n in self.by}
@@ -245,7 +248,7 @@ class GradientKind:
         ]  # fmt: skip
 
     def adjoints(self, block: str) -> list[tuple[str, str]]:
-        """Return role and name of all inputs that a block's derivative is taken by."""
+        """Return role and name of each input for which a block has an adjoint."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [(a.name.partition("_")[0], a.name.partition("_")[2]) for a in arguments
                 if a.role == "adjoint"]  # fmt: skip
@@ -253,7 +256,11 @@ class GradientKind:
 
 @dataclass(frozen=True)
 class GradientSpec(TemplateSpec):
-    """``gradients.mako``; `matrix` and `axial`: with derivatives by diagonals and by `u`."""
+    """Spec of ``gradients.mako``.
+
+    With `matrix`, `diagonal` and `axial` it also computes derivatives with respect to constants of
+    nodes, to the diagonal alone, and to `u`.
+    """
 
     template: ClassVar[str] = "simulator/gradients"
     turn: ClassVar[Word] = TURN
@@ -325,24 +332,24 @@ class GradientSpec(TemplateSpec):
 
     @property
     def ion_places(self) -> list[tuple[str, str]]:
-        """Variables of changing ions, and their begins in a slot."""
+        """The variables of changing ions, and expressions for where their values begin."""
         return [pair for ion in self.ions for pair in ion.pairs()]
 
     @property
     def rounds(self) -> list[tuple[tuple[GradientKind, ...], str]]:
-        """The kinds forward, and the part of a launch that each round does.
+        """The loops over mechanisms in a forward launch: mechanisms, and the part of the launch.
 
-        One round, which reads states once, suffices if no current depends on another kind's
+        One loop, which reads states once, suffices if no current depends on another mechanism's
         results.
         """
         return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
 
     def row(self, entry: str) -> str:
-        """Return the recorded value of an entry with a column."""
+        """Return the expression for the recorded value of an entry."""
         return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
-        """Return index, parameter and first seed of a kind's directions."""
+        """Return (index, parameter, first seed) for a mechanism's entries of `directions`."""
         return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
 
     @property
@@ -365,9 +372,10 @@ def functions_of(
     single: Collection[str],
     lanes: Lanes | None,
 ) -> Printed:
-    """Return functions of a mechanism's blocks, forward and back, with arguments; printed once.
+    """Return the source of a mechanism's blocks and of their derivatives, and their arguments.
 
-    Derivatives are by the `wanted` parameters and the variables `ions`.
+    Derivatives are with respect to the `wanted` parameters and the variables `ions`. Equal calls
+    return the same object.
     """
     growing = GROWING if lanes is None else GROWING - {"exp"}  # which ``rates.mako`` limits
 
@@ -397,6 +405,6 @@ def functions_of(
 
 
 def takes_vectors(mechanism: Mechanism) -> bool:
-    """Whether functions of several copies at once can be printed."""
+    """Whether functions can be printed that compute several copies at once."""
     blocks = (block for block in BLOCKS if block in mechanism.program.blocks)
     return all(mechanism.takes_vectors(block) for block in blocks)

@@ -34,7 +34,7 @@ def run_with(
     values: Sequence[np.ndarray],
     surrogate: float | None,
 ) -> RunGradient:
-    """Set the values, and return the run with differentiated records."""
+    """Set the values of the quantities `of`, and return a run that can be differentiated."""
     for one, value in zip(of, values, strict=True):
         number = float(value) if np.ndim(value) == 0 else np.asarray(value, float)
         if isinstance(one, str):
@@ -47,7 +47,7 @@ def run_with(
 
 
 def as_slopes(slopes: Sequence[Any], values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return derivatives in the shapes of the values; for one shared number, their sum."""
+    """Return derivatives in the shapes of the values; sum them if all share a number."""
     return [
         np.asarray(slope).sum() if np.ndim(value) == 0 else np.asarray(slope).reshape(value.shape)
         for slope, value in zip(slopes, values, strict=True)

@@ -35,7 +35,7 @@ _NEEDS = frozenset(
 
 
 def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
-    """Return why kernels cannot take back a model's steps, so that the reference does, or ''."""
+    """Return why kernels cannot differentiate a model, or "" if they can."""
     if words := model.needs & _NEEDS:
         return phrases(words)
     if any(not _is_entry(model, record) for record in records):
@@ -52,7 +52,7 @@ def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
 
 
 def goes_forward(model: Model, records: Sequence[Record]) -> bool:
-    """Whether tangents of a supported model can go forward."""
+    """Whether kernels can advance tangents of a model that they support."""
     return (
         not EventConnections(model, 0).is_target.any()
         and not changing_ions(model, records)
@@ -61,7 +61,7 @@ def goes_forward(model: Model, records: Sequence[Record]) -> bool:
 
 
 def ions_set(kind: Kind) -> list[str]:
-    """Return the ion variables that a step of a kind sets."""
+    """Return the ion variables that a step of a mechanism sets."""
     arguments = kind.mechanism.program.blocks.get("advance", ())
     return [a.name for a in arguments if a.role == "ion" and a.direction != "in"]
 
@@ -85,7 +85,7 @@ def _is_simple(model: Model, kind: Kind, is_target: bool) -> bool:
 
 
 def _has_simple_events(kind: Kind, is_target: bool) -> bool:
-    """Whether a kind sends no events, and receives them, if any, as sums of weights."""
+    """Whether a mechanism sends no events, and receives at most sums of weights."""
     program = kind.mechanism.program
     if program.net is not None and (program.net.sends or (is_target and not _adds(kind))):
         return False
@@ -94,7 +94,7 @@ def _has_simple_events(kind: Kind, is_target: bool) -> bool:
 
 
 def _has_simple_ions(model: Model, kind: Kind) -> bool:
-    """Whether a kind only adds ion currents, and is alone at nodes where it sets others."""
+    """Whether a mechanism sets only ion currents, or is the only one that sets ions at a node."""
     currents, ions = {ion.variables[3] for ion in model.ions}, ions_set(kind)
     uses = [a for a in kind.mechanism.program.blocks.get("current", ()) if a.role == "ion"]
     return (
@@ -105,7 +105,7 @@ def _has_simple_ions(model: Model, kind: Kind) -> bool:
 
 
 def _adds(kind: Kind) -> bool:
-    """Whether an event adds multiples of its weight to states, so that a sum acts alike."""
+    """Whether events add multiples of their weight to states, so that their sum is enough."""
     program, body = kind.mechanism.program, kind.mechanism.compiled.bodies["receive"]
     assert program.net is not None
     if program.net.summed or len(program.net.weights) != 1:
@@ -134,7 +134,10 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """Copies of a network, `count` in `rows` with `width` copies each; the last is repeated."""
+    """The order of copies of a network: `count` copies in `rows` rows of `width` each.
+
+    The last copy is repeated to fill its row.
+    """
 
     def __init__(self, model: Model, width: int, count: int = 0) -> None:
         self.model, cells = model, model.forest.num_cells
@@ -158,7 +161,7 @@ class CopyLayout:
         return bool(alike)
 
     def packed(self, values: np.ndarray) -> np.ndarray:
-        """Return values by entry, copies side by side, (entries, rows * width); maybe a view."""
+        """Return values by entry, with all copies side by side, (entries, rows * width)."""
         by_copy = np.asarray(values).reshape(self.count, -1)
         if self.count < self.rows * self.width:
             by_copy = by_copy[np.arange(self.rows * self.width).clip(max=self.count - 1)]
@@ -171,7 +174,7 @@ class CopyLayout:
 
 
 class CopyColumns:
-    """Constant values: numbers that all copies share, and values of each copy."""
+    """Collect constant values for the device: shared by all copies, or for each copy."""
 
     def __init__(self, layout: CopyLayout) -> None:
         self._layout = layout
@@ -179,7 +182,7 @@ class CopyColumns:
         self._lengths = [0, 0]
 
     def add(self, values: np.ndarray, single: bool = False) -> CopyColumn:
-        """Add values, (count,) in natural order; `single`: they are one number."""
+        """Add values, (count,) in natural order; if `single`, they are all equal."""
         if single and not len(values):
             values = np.zeros(1)
         by_copy = values.reshape(self._layout.count, -1) if not single else values[None]
@@ -199,11 +202,11 @@ class CopyColumns:
 
 
 class GradientPlan:
-    """Entries in a slot and for derivatives, constant values, and the spec.
+    """Number the entries of states and derivatives, collect constants, and make the spec.
 
     A slot has `entries` for voltages, ions and states; the states of an instance begin at the entry
-    in `first`, by kind. There are `num_values` derivatives by the `wanted` parameters of each kind;
-    those of an instance begin at the entry in `first_value`.
+    in `first`, by mechanism. There are `num_values` derivatives with respect to the `wanted`
+    parameters; those of an instance begin at the entry in `first_value`.
     """
 
     def __init__(
@@ -264,10 +267,10 @@ class GradientPlan:
         )
 
     def _placed(self, each: Sequence[int], begin: int) -> tuple[list[np.ndarray], int]:
-        """Return each instance's first entry, by kind, and the number of entries.
+        """Return the first entry of each instance, by mechanism, and the end of all entries.
 
-        An instance of kind k has ``each[k]`` entries, the first of all is `begin`. The entries of a
-        node are side by side: a kernel reads and writes them one after another.
+        An instance of mechanism k has ``each[k]`` entries; the first entry of all is `begin`. The
+        entries at a node are side by side, as a kernel reads and writes them one after another.
         """
         copies, kinds = self.layout.count, self._variables.model.kinds
         counts = [kind.count // copies for kind in kinds]
@@ -278,7 +281,7 @@ class GradientPlan:
         return np.split(first, np.cumsum(counts)[:-1]), begin + int(size.sum())
 
     def entry(self, record: Record) -> tuple[np.ndarray, np.ndarray]:
-        """Return each record column's entry and copy."""
+        """Return the entry and the copy of each column of a record."""
         if record.kind >= 0:
             kind = self.spec.kinds[record.kind]
             entries, state = self.first[record.kind], kind.states.index(record.name)
@@ -365,7 +368,7 @@ class GradientPlan:
         return planned, text
 
     def _columns(self, k: int, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
-        """Return where the values of a kind's parameters and ions are."""
+        """Return where kernels find the values of a mechanism's parameters and ions."""
         columns: dict[str, CopyColumn] = {}
         for a in arguments:
             if a.name in columns or a.direction != "in":

@@ -1,4 +1,4 @@
-"""Quantities that derivatives are taken by, and their derivatives from an `Adjoint`."""
+"""The quantities of a gradient, and the derivatives with respect to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NF = 1e-5  # nF per 1 µF/cm² times 1 µm²
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """The quantities of a gradient: words, and variables of groups with their current values."""
+    """The quantities with respect to which a loss is differentiated, as users name them."""
 
     network: Network
     model: Model
@@ -83,7 +83,7 @@ class Quantities:
 
     @property
     def by_matrix(self) -> bool:
-        """Whether a derivative goes through the matrix: by cm, Ra or constant mechanisms."""
+        """Whether a quantity acts through the matrix: cm, Ra, parameters of constant mechanisms."""
         constant = (self.model.instances[one[0].number][0] < 0
                     for one in self.of if not isinstance(one, str))  # fmt: skip
         return bool({"cm", "Ra"} & {one for one in self.of if isinstance(one, str)}) or any(
@@ -92,7 +92,7 @@ class Quantities:
 
     @property
     def of_start(self) -> bool:
-        """Whether a derivative is by an initial value, or by one that INITIAL reads."""
+        """Whether a quantity is an initial value, or a parameter that INITIAL reads."""
         of_groups = (one for one in self.of if not isinstance(one, str))
         return "v_init" in self.of or any(
             name in group.mechanism.states or is_of_start(group.mechanism, name)
@@ -100,7 +100,7 @@ class Quantities:
         )
 
     def parameters(self) -> dict[int, set[str]]:
-        """Return the parameters that derivatives are taken by, by number of the mechanism."""
+        """Return the parameters among the quantities, by number of the mechanism."""
         names: dict[int, set[str]] = {}
         for group, name in (one for one in self.of if not isinstance(one, str)):
             kind = self.model.instances[group.number][0]
@@ -109,10 +109,10 @@ class Quantities:
         return names
 
     def directions(self, copies: int) -> list[Direction]:
-        """Return mechanism, parameter and instances of each number that derivatives are taken by.
+        """Return mechanism, parameter and instances of each number to differentiate by.
 
-        A value shared by all instances is one number, otherwise each instance of a copy has one.
-        Empty if derivatives are by more than parameters that only steps read.
+        A value that all instances share is one number; otherwise each instance of a copy has one.
+        The list is empty if a quantity is not a parameter, or if not only steps read it.
         """
         if self.by_matrix or self.of_start or any(isinstance(one, str) for one in self.of):
             return []
@@ -126,7 +126,7 @@ class Quantities:
         return directions
 
     def slopes(self, adjoint: Adjoint) -> list[np.ndarray | list[np.ndarray]]:
-        """Return the derivatives by each quantity; InputError if one is not finite."""
+        """Return the derivatives with respect to each quantity; InputError if one is not finite."""
         slopes = [self._slope(adjoint, one) for one in self.of]
         for one, slope in zip(self.of, slopes, strict=True):
             values = np.concatenate([[], *slope]) if isinstance(slope, list) else slope
@@ -162,7 +162,7 @@ class Quantities:
         return slope if np.ndim(value) else np.asarray(slope.sum())
 
     def _of_group(self, adjoint: Adjoint, group: Group, name: str) -> np.ndarray:
-        """Return derivatives by a variable of a group's instances, (count,) float64."""
+        """Return derivatives with respect to a variable of each instance, (count,) float64."""
         k, instances = self.model.instances[group.number]
         mechanism = group.mechanism
         if k < 0:
@@ -178,7 +178,7 @@ class Quantities:
         return slope
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the derivatives by the Ra of each cell, (num_cells,).
+        """Return the derivatives with respect to Ra of each cell, (num_cells,).
 
         All axial conductances of a cell are multiples of 1 / Ra.
         """
@@ -191,7 +191,7 @@ class Quantities:
 
 
 def as_cotangents(values: object, shapes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
-    """Check the derivatives of a loss by records: an array of its shape for each."""
+    """Check the derivatives that a loss returned: an array of each record's shape."""
     several = [values] if len(shapes) == 1 and not isinstance(values, list | tuple) else values
     if not isinstance(several, list | tuple) or len(several) != len(shapes):
         raise InputError(

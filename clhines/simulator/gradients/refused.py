@@ -19,7 +19,7 @@ _NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # prefixes o
 
 
 def check_model(model: Model, surrogate: float | None) -> None:
-    """Refuse networks whose steps cannot be differentiated."""
+    """Raise InputError if the steps of a network cannot be differentiated."""
     if words := model.needs & NEEDS:
         raise InputError(refusal("gradient.needs", what=phrases(words)))
     if surrogate is not None and model.exact:
@@ -58,7 +58,7 @@ def check_records(records: Sequence[Record]) -> None:
 
 
 def check_parameter(mechanism: Mechanism, name: str) -> None:
-    """Refuse a parameter without a derivative, or on which only a choice depends."""
+    """Raise InputError if a parameter has no derivative, or only decides a branch."""
     said = {"name": mechanism.name, "value": name}
     is_used, has_slope = False, False
     for block, body in mechanism.compiled.bodies.items():
@@ -82,7 +82,7 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
 
 
 def is_of_start(mechanism: Mechanism, name: str) -> bool:
-    """Whether INITIAL's results have a derivative by a parameter, or it is one of them."""
+    """Whether the state at t = 0 depends on a parameter, or `name` is an initial value."""
     if name not in mechanism.parameters:
         return name in mechanism.begins
     blocks = [b for b in ("before_initial", "initial", "after_initial", "net_initial")

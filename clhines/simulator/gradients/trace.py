@@ -1,4 +1,4 @@
-"""The trace of the reference: calls and arithmetic of steps in order, with their inputs."""
+"""The trace of the reference: all calls and operations of some steps, with their inputs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Entry: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class StepTrace:
-    """What the reference has computed, in order, while the trace is `on`.
+    """The operations of the reference, in order, while the trace is `on`.
 
-    An entry has the method of `Adjoint` that goes back over it, and the method's arguments.
+    An entry has the method of `Adjoint` that goes back over an operation, and its arguments.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class StepTrace:
 
 
 class TracedPlays(PlayedValues):
-    """Played values; a trace notes how each value follows from the played arrays."""
+    """Played values that note in a trace how they follow from the played arrays."""
 
     def __init__(self, model: Model, variables: TracedVariables) -> None:
         super().__init__(model, variables.parameters)
@@ -59,9 +59,10 @@ class TracedPlays(PlayedValues):
 
 
 class TracedGrid(HostGrid):
-    """Sums of events, which a trace notes; targets have an event in each step, maybe of weight 0.
+    """Sums of events that note in a trace what they deliver.
 
-    An event of weight 0 changes nothing, but its derivative by the weight counts.
+    Each target has an event in each step, if need be of weight 0: it changes nothing, but has a
+    derivative with respect to the weight.
     """
 
     def __init__(self, model: Model, decisions: Decisions, trace: StepTrace) -> None:
@@ -88,7 +89,7 @@ class TracedGrid(HostGrid):
 
 
 class TracedVariables(Variables):
-    """Variables of a run; a trace notes all calls of blocks."""
+    """Variables that note all calls of blocks in a trace."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class TracedVariables(Variables):
 
 
 def _sets_states(kind: Kind) -> bool:
-    """Whether a mechanism's currents at the start change more than sums."""
+    """Whether a mechanism's currents at t = 0 set states or draw random numbers."""
     blocks = kind.mechanism.program.blocks
     current = blocks.get("current", ())
     return "before_breakpoint" in blocks or any(
@@ -132,9 +133,9 @@ def _sets_states(kind: Kind) -> bool:
 
 
 class TracedRun(Reference):
-    """A reference run that traces its start, `start_entries`, and chosen steps.
+    """A reference run that traces its start (`start_entries`) and chosen steps.
 
-    A `plain` start leaves out currents that set no states: runs on devices need none.
+    With `plain`, the start computes no currents if they set no states: devices need none.
     """
 
     def __init__(self, model: Model, wanted: Wanted, plain: bool = False) -> None:

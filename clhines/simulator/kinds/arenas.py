@@ -83,7 +83,7 @@ def fill_arenas(
 
 
 def add_turns(model: Model, mem: Arena, turns: int) -> None:
-    """Add regions for `turns` successive values of GLOBAL variables that a last instance sets."""
+    """Add regions that hold GLOBAL variables of a last instance for `turns` steps."""
     for k in range(len(model.kinds)):
         for name in model.of_last(k):
             mem.room(f"turns_{k}_{name}", (turns,))
@@ -98,7 +98,7 @@ def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
 def _states_at(
     model: Model, layout: Layout, mem: Arena, state: tuple[int, str], instance: np.ndarray
 ) -> np.ndarray:
-    """Return the index in the arena `mem` of a state, (kind, name), of instances, (m,) int64."""
+    """Return the indices in ``mem`` of a state, (mechanism, name), of instances, (m,) int64."""
     (k, name), kind = state, model.kinds[state[0]]
     states = [q.name for q in kind.mechanism.program.states]
     columns = layout.columns(k, kind)
@@ -140,7 +140,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 
 
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add a region with the index of each active node's first entry, and the end of the last."""
+    """Add a region with the first entry of each active node, and the end of the last."""
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
 
 
@@ -178,7 +178,7 @@ def _add_kind(
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
-    """Add what kernels in vectors need: lists by active node, and regions for v, d and b."""
+    """Add what kernels in vectors need: lists by active node, and memory for v, d and b."""
     layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
         arenas["mem"].add(name, np.zeros(layout.count))
@@ -261,7 +261,7 @@ def _of_queues(mem: Arena, clock: Arena, ints: Arena) -> list[tuple[str, Arena]]
 def read_back(
     variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
-    """Read the device; return the arrays of `Variables.save`."""
+    """Read all variables from the device; return the arrays that `Variables.save` returns."""
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes

@@ -47,10 +47,9 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the spec of kernels on `arenas`, and their argument ``at``: regions and counts.
+    """Return the spec of kernels on `arenas`, and the argument ``at``: offsets of all regions.
 
-    ``at`` has the offsets of regions. Mechanisms in `grouped` get no functions for vectors, because
-    their engine prints its own.
+    Mechanisms in `grouped` get no functions for vectors, because their engine prints its own.
     """
     model, regions = variables.model, _regions(variables, arenas)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
@@ -149,7 +148,7 @@ def _of_events(model: Model, k: int) -> dict[str, Any]:
 
 
 def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:
-    """Whether a block can be called for a vector of instances; `outputs` are recorded."""
+    """Whether a block, with its recorded `outputs`, can compute a vector of instances at once."""
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False

@@ -1,4 +1,4 @@
-"""Diffusion of states along cells: where arenas have the states, and the rows of the matrices."""
+"""Diffusion of states along cells: their indices in arenas, and the rows of the matrices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DiffusingRows:
             +-5-6
 
     `entry` is the index of each row among all states: mechanism after mechanism, then state after
-    state, of all its instances. `above` is the parent's row, -1 for roots. `links`, (n, 2), are the
+    state, of all instances. `above` is the parent's row, -1 for roots. `links`, (n, 2), are the
     row's parent and child when it is eliminated, -1 for none. The children of a row are
     ``child[a:b]`` with ``a, b = first_child[row : row + 2]``. Round k of cell c begins at ``first[c
     * rounds + k]``.
@@ -67,9 +67,10 @@ def diffusing_places(
     offset: Mapping[str, int],
     instances: Callable[[Diffusion], np.ndarray],
 ) -> np.ndarray:
-    """Return the indices in ``mem`` of state, volume and coefficient of `instances`, (3, n) int64.
+    """Return the indices in ``mem`` of state, volume and coefficient, (3, n) int64.
 
-    The states of a mechanism follow one another; `offset` has the regions' offsets.
+    ``instances(diffusion)`` chooses the instances of each diffusing state. The states of a
+    mechanism follow one another; `offset` has the offsets of regions.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:
@@ -92,7 +93,7 @@ def diffusing_places(
 def add_diffusing_rows(
     model: Model, layout: Layout, mem: Arena, ints: Arena, order: np.ndarray
 ) -> DiffusingRows:
-    """Add matrix rows of diffusing states, cells in an `order`, and space to solve them."""
+    """Add the matrix rows of diffusing states, cell by cell in `order`, and memory to solve."""
     rank = inverse(order)
     nodes = [model.kinds[one.kind].node for one in model.diffusions]
     cells = [rank[stretch_of(model.forest.cell_offsets, node)] for node in nodes]

@@ -1,4 +1,4 @@
-"""Error codes of events in kernels."""
+"""Error codes that kernels report for events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATE = 1 << 20  # code of TOO_LATE for the first kind
 
 
 def check_events(model: Model, code: int) -> None:
-    """Raise InputError for a kernel's error code, if it is not 0."""
+    """Raise InputError for the error that a kernel reports by a code other than 0."""
     if not code:
         return
     if code == 1:

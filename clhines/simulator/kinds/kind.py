@@ -1,4 +1,4 @@
-"""`KindBlocks`: a mechanism and its instances in a network, and calls of its blocks in kernels."""
+"""`KindBlocks`: print calls of a mechanism's blocks in kernels."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ CallValues = dict[str, str]  # role ("v"), or role and name ("t now") -> express
 
 
 def fields_of(spec: Any) -> dict[str, Any]:
-    """Return the fields of a spec by name, to make a spec of a derived class."""
+    """Return the fields of a spec by name, as arguments for a spec of a derived class."""
     return {f.name: getattr(spec, f.name) for f in fields(spec)}
 
 
 def call_of(function: str, passed: list[str], indent: int) -> str:
-    """Return the text of a call of `function` with the arguments `passed`, wrapped."""
+    """Print a call of `function` with the arguments `passed`, in lines of limited length."""
     text = wrapped([*passed[:-1], passed[-1] + ");"], indent + len(function) + 1)
     return f"{' ' * indent}{function}({text}\n"
 
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """A mechanism with its instances in a network, as the templates of kernels need it."""
+    """Print calls of a mechanism's blocks for its instances in a network, for templates."""
 
     number: int
     name: str
@@ -60,7 +60,7 @@ class KindBlocks:
 
     @property
     def takes_events(self) -> bool:
-        """Whether the mechanism receives events, at exact times or as sums of whole steps."""
+        """Whether the mechanism receives events, at exact times or summed in whole steps."""
         return self.has_net or self.summed
 
     @property
@@ -68,7 +68,7 @@ class KindBlocks:
         return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
-        """Whether the mechanism has a block with this name that sets anything."""
+        """Whether the mechanism has a block with this name, and the block sets anything."""
         argument_lists = [arguments for name, _, arguments in self.blocks if name == block]
         return any(a.direction != "in" for arguments in argument_lists for a in arguments)
 
@@ -76,7 +76,7 @@ class KindBlocks:
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
     def is_last(self, a: Argument) -> bool:
-        """Whether a block's argument is a state that all instances read from the last instance."""
+        """Whether a block's argument is a GLOBAL variable that the last instance sets for all."""
         return a.role == "state" and a.direction == "in" and a.name in self.last
 
     def sets_states(self, block: str) -> bool:
@@ -98,25 +98,25 @@ class KindBlocks:
 
     @property
     def places(self) -> ArenaPlaces:
-        """OpenCL expressions of the values of instance j in the arenas, arrays on the device."""
+        """Expressions for the values of instance j in the arenas."""
         named = self.singles, self.several, self.states, self.outputs, self.weights
         return ArenaPlaces(self.number, *named)
 
     def state(self, name: str) -> str:
-        """Return the OpenCL expression of a state of instance j during a launch."""
+        """Return the expression for a state of instance j during a launch."""
         return self.places.state(name)
 
     def bare_current(self, block: str) -> str:
-        """Return the expression of a recorded current that is no mechanism variable, or ""."""
+        """Return the expression for a current that is recorded but no variable, or ""."""
         if block != "current" or CURRENT not in self.outputs:
             return ""
         return "" if CURRENT in self.asks(block, "output") else self.places.output(CURRENT)
 
     def call(self, block: str, values: CallValues, indent: int) -> str:
-        """Return statements that call a block of instance j at active node a.
+        """Return statements that call a block for instance j at active node a.
 
-        `values` are expressions for ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``,
-        ``flag``, ``noise``. A result that is no variable of the arenas is left in a local variable,
+        `values` has expressions for ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``,
+        ``flag``, ``noise``. A result that is not in the arenas stays in a local variable,
         ``ROLE_NAME``.
         """
         space = " " * indent
@@ -140,12 +140,12 @@ class KindBlocks:
         return "".join([*before, text, *after])
 
     def adds_current(self, a: Argument, block: str) -> bool:
-        """Whether a result is added to the current of an ion, or to the slope of that current."""
+        """Whether a result adds to the current of an ion, or to the slope of that current."""
         is_own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
         return a.role == "ion_current" or (a.role == "ion" and is_own)
 
     def value(self, a: Argument, values: CallValues) -> str:
-        """Return the expression of an input of a block, see `call`."""
+        """Return the expression for an input of a block; `values` as in `call`."""
         places = self.places
         if a.role == "parameter":
             return places.parameter(a.name)
@@ -173,7 +173,7 @@ class KindBlocks:
         return values[a.role]
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return the statements that store a block's result, from the variable `local`."""
+        """Return statements that store a block's result from the variable `local`."""
         places = self.places
         if a.role == "state":
             return [f"{self.state(a.name)} = {local};"]

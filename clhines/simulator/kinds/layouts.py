@@ -36,7 +36,7 @@ class KindColumns:
 
 
 class Layout:
-    """Order of active nodes and instances in device arrays: active nodes ascend.
+    """Order active nodes and instances in device arrays: active nodes ascend.
 
     Active nodes have instances, ions or detectors. Identical copies follow one another, so arrays
     of one copy suffice: if nodes 1 and 3 are active, node 7 is node 3 in the second copy and has
@@ -66,7 +66,7 @@ class Layout:
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        """Return the index of each node among the active nodes, -1 for no node."""
+        """Return the index of each node among the active nodes; -1 stays -1 (no node)."""
         once = self._model.once
         nodes, before = _active(once)
         n = once.forest.num_nodes
@@ -74,16 +74,17 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return where each active node begins in a list of ascending node numbers, and the end."""
+        """Return each active node's first entry in a list of ascending numbers, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:
         return KindColumns(kind.count)
 
     def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
-        """Return which active node's work-item writes the records of each instance, (r,) int64.
+        """Return the active node whose work-item records the values of each instance, (r,) int64.
 
-        Artificial cells have the next number, sums of pointers the numbers after it.
+        The number after the last active node stands for all artificial cells, later ones for sums
+        that pointers write.
         """
         kind = self._model.kinds[k]
         if is_artificial(kind):
@@ -103,7 +104,7 @@ def active_nodes(model: Model) -> np.ndarray:
 
 
 def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return the active nodes of one copy, and how many precede each node, (n + 1,)."""
+    """Return the active nodes of one copy, and how many of them precede each node, (n + 1,)."""
     sources = model.sources
     if sources not in _ACTIVE:  # models that differ in parameters share their sources
         nodes = [model.soma, model.sources.detector_node]
@@ -131,12 +132,12 @@ def is_artificial(kind: Kind) -> bool:
 
 
 def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the states that pointers write, and the instances that write them.
+    """Return the states that pointers write ("sums"), and the instances that write them.
 
-    First the states ("sums"), (3, s): mechanism, index of the state, instance. Then all additions,
-    in NEURON's order, (3, m): the sum, index of mechanism and pointer in `Model.written`, instance.
-    Last the instance that sets each sum before, (2, s): index in `Model.written` and instance, -1
-    for none.
+    First the sums, (3, s): mechanism, index of the state, instance. Then all additions, in NEURON's
+    order, (3, m): the sum, index of mechanism and pointer in `Model.written`, instance. Last, (2,
+    s), the instance that sets the sum before others add: index in `Model.written` and instance, or
+    -1.
     """
     targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for number, ((k, name), to) in enumerate(model.written.items()):
@@ -166,7 +167,7 @@ def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def cells_of_sums(model: Model) -> np.ndarray:
-    """Return for each sum of `sums_of` the cell of the instance with the state, (s,) int64."""
+    """Return for each sum of `sums_of` the cell of the instance with that state, (s,) int64."""
     kind, _, instance = sums_of(model)[0]
     nodes = [model.kinds[k].node[j] for k, j in zip(kind, instance, strict=True)]
     return stretch_of(model.forest.cell_offsets, np.array(nodes, np.int64))
@@ -194,7 +195,7 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
-    """Return the index of a parameter of each instance, in the region of the instance's kind."""
+    """Return each instance's index in its mechanism's region of a parameter."""
     singles = variables.singles[k]
     several = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])

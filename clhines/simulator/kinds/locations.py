@@ -14,10 +14,10 @@ from clhines.simulator.state.variables import Variables
 
 
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
-    """Return which active node's work-item writes each recorded value, (r,) int64.
+    """Return the active node whose work-item writes each value of a record, (r,) int64.
 
-    Values at no node have the number of active nodes; sums of pointers follow. If another instance
-    sets a state, the work-item of that instance writes it.
+    The number after the last active node stands for values at no node, later ones for sums that
+    pointers write. If another instance sets a state, the work-item of that instance writes it.
     """
     if record.kind < 0:
         return layout.number(record.index)
@@ -48,7 +48,7 @@ def locations(
 ) -> list[tuple[str, np.ndarray]]:
     """Return for each record the array (``v`` or ``mem``) and the indices of its values.
 
-    `place`, the device index of each node, is called only if a record needs it.
+    `place` returns the device index of each node; it is called only if a record needs it.
     """
     mem, places = arenas["mem"], list[tuple[str, np.ndarray]]()
     for record in records:

@@ -1,4 +1,4 @@
-"""OpenCL expressions of an instance's values in the arenas, arrays on the device."""
+"""Expressions for the values of an instance in the arenas, arrays on the device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.ir.program import Argument
 
 @dataclass(frozen=True)
 class ArenaPlaces:
-    """OpenCL expressions of the values of instance ``j`` of a mechanism.
+    """Print expressions for the values of instance ``j`` of a mechanism.
 
     `singles` are the parameters with one number for all instances, `several` the others. The values
     of one variable follow one another, see `layouts.KindColumns`.
@@ -23,7 +23,7 @@ class ArenaPlaces:
     weights: tuple[str, ...]
 
     def in_line(self, line: int, lines: int) -> str:
-        """Return the index of instance j in a region of `lines` variables, in variable `line`."""
+        """Return instance j's index in a region of `lines` variables, for variable `line`."""
         return f"{line} * count_{self.number} + j"
 
     def _of(self, role: str, name: str, names: tuple[str, ...]) -> str:
@@ -42,30 +42,30 @@ class ArenaPlaces:
         return f"mem[parameters_{self.number} + {len(self.singles)} + {line}]"
 
     def turn(self, name: str, turn: str) -> str:
-        """Return the expression of a GLOBAL variable's value of a step, its entry `turn`."""
+        """Return the expression for the value that a GLOBAL variable has in the step `turn`."""
         return f"mem[turns_{self.number}_{name} + {turn}]"
 
     def diffusing(self, line: int, lines: int) -> str:
-        """Return the expression of a volume or coefficient of a diffusing state."""
+        """Return the expression for the volume or the coefficient of a diffusing state."""
         return f"mem[diffusing_{self.number} + {self.in_line(line, lines)}]"
 
     def weight(self, a: Argument) -> str:
-        """Return the expression of a weight of the event, or of another connection."""
+        """Return the expression for a weight of the event, or of another connection."""
         if a.role in ("steered", "steer"):
             return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
         begin = "other_at" if a.role == "other_weight" else "weight_at"
         return f"mem[{begin} + {self.weights.index(a.name)}]"
 
     def pointer(self, name: str) -> str:
-        """Return the expression of the index to which a pointer leads."""
+        """Return the expression for the index to which a pointer leads."""
         return f"ints[pointer_{self.number}_{name} + j]"
 
     def stream(self, name: str) -> str:
-        """Return the expression of the key of a random stream."""
+        """Return the expression for the key of a random stream."""
         words = ", ".join(f"ints[stream_{self.number}_{name} + 4*j + {w}]" for w in range(4))
         return f"as_uint4((int4)({words}))"
 
     def drawn(self, name: str) -> tuple[str, str]:
-        """Return expressions of the low and high half of a stream's count of numbers drawn."""
+        """Return expressions for the low and the high half of a stream's count of numbers drawn."""
         first = f"ints[drawn_{self.number}_{name} + 2*j"
         return f"{first}]", f"{first} + 1]"

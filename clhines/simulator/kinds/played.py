@@ -1,4 +1,4 @@
-"""Played parameters: their regions in arenas, and the entries at which playing resumes."""
+"""Played parameters: their regions in arenas, and their next entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clhines.simulator.state.variables import Variables
 
 
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
-    """Add the regions of played values, by active node; those of artificial cells are last."""
+    """Add regions for played values, sorted by active node, with those of artificial cells last."""
     kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
     played = [variables.model.played[k] for k in order]
@@ -43,14 +43,14 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return each played value's active node (see `Layout.owner`), and the order by these nodes."""
+    """Return each played value's active node, and the order of the values by these nodes."""
     at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")
 
 
 def plays_into_events(model: Model, k: int) -> bool:
-    """Whether a mechanism's block for events reads a parameter that Vectors play into."""
+    """Whether a block of mechanism `k` for events reads a parameter that a Vector plays."""
     mechanism, of_kind = model.kinds[k].mechanism, [p for p in model.played if p.kind == k]
     played = {p.parameter for p in of_kind if not p.after_events}
     blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]
@@ -59,7 +59,7 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """Return the index of each played value's first entry after time `t`, ms, (played,) int32.
+    """Return each played value's first entry after time `t`, ms, (played,) int32.
 
     Played values are in the order of the device.
     """

@@ -121,12 +121,12 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """Return the spec itself; specs of epochs hold one under the same name."""
+        """Return the spec itself; a spec of epochs has another spec under this name."""
         return self
 
     @property
     def regions_name(self) -> str:
-        """Name of the argument with the regions' offsets."""
+        """Name of the argument that has the offsets of regions."""
         return "regions" if self.by_cell else "at"
 
     @property
@@ -135,7 +135,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def one_v(self) -> bool:
-        """Whether event functions get a pointer to their node's voltage, not all voltages."""
+        """Whether event functions get a pointer to their node's voltage instead of all voltages."""
         pointed = any(
             k.points_to_voltages(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events
         )
@@ -164,7 +164,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def soon(self) -> str:
-        """OpenCL expression of the time until which a step looks for due events.
+        """Expression for the time until which a step looks for due events.
 
         With bins, all events of a bin act together; a bin ends near the middle of a step.
         """
@@ -176,7 +176,7 @@ class ArenaSpec(TemplateSpec):
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
-        """Return an OpenCL expression for the array of event counters that a target reads.
+        """Return an expression for the array that counts the events of a connection's source.
 
         `word` is an expression for the connection's `SENDING` flags.
         """

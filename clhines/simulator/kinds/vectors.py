@@ -1,4 +1,4 @@
-"""Calls of a block for several instances at once, in vectors of a CPU."""
+"""Calls of a block that compute several instances at once, in vectors of a CPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def call_wide(
 
 @dataclass(frozen=True)
 class VectorCall:
-    """Source of a call of a block for a vector: `n` instances from j on, at nodes ``node``."""
+    """Print a call of a block for a vector: `n` instances from j on, at nodes ``node``."""
 
     kind: KindBlocks
     block: str

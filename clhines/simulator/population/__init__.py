@@ -1,5 +1,6 @@
 """Many parameter sets of one model.
 
-`population`: `Population`, the public class. `parameters`: groups of the model divided by
-parameters. `protocols`: stops and stimuli. `batches`: sets simulated at once. `result`: results.
+`population`: `Population`, the public class. `parameters`: the model's groups, divided so that a
+parameter sets whole groups. `protocols`: stops and stimuli. `batches`: sets simulated at once.
+`result`: results.
 """

@@ -27,7 +27,7 @@ PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """Everything that the batches of a population share: model, protocols, and what to record."""
+    """What the batches of a population share: model, protocols, and variables to record."""
 
     model: Network  # one cell
     compiled: Model
@@ -44,7 +44,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class BatchResults:
-    """Results of a batch: of parameter sets from number `first` on, under protocols `columns`."""
+    """Results of a batch: parameter sets from number `first` on, under the protocols `columns`."""
 
     first: int
     columns: np.ndarray
@@ -112,7 +112,7 @@ class Batch:
     def gradient(
         self, values: np.ndarray, kept: int, loss: PopulationLoss
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss of each of the first `kept` sets, and its derivatives by parameters."""
+        """Return the loss of each of the first `kept` sets, and its derivatives by parameter."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()
@@ -140,9 +140,10 @@ class Batch:
         return losses, by_parameter[:kept]
 
     def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
-        """Simulate sets with `values`, (size, parameters); return results of the first `kept`.
+        """Simulate sets with the parameters `values`, (size, parameters).
 
-        `first` is the number of the first set in the population.
+        Return the results of the first `kept` sets; `first` is the first set's number in the
+        population.
         """
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
@@ -187,7 +188,7 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 def joined_features(
     results: Sequence[BatchResults], number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Join the features of batches: (number, several) arrays by name, or a `RaggedArray`.
+    """Join the features of batches: arrays by name, (number, several), or a `RaggedArray`.
 
     `number` counts sets and `several` protocols; a `RaggedArray` has an entry for each pair.
     """

@@ -18,7 +18,7 @@ ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class ParameterGroups:
-    """The groups of a model, divided into pieces; a parameter sets all instances of a piece."""
+    """The groups of a model, divided so that a parameter sets all instances of a group."""
 
     groups: list[Group]  # the pieces
     instances: list[np.ndarray]  # of each piece, by their numbers in the model's group
@@ -27,7 +27,7 @@ class ParameterGroups:
 
 @dataclass(frozen=True, eq=False)
 class _Setting:
-    """Which variable, of which instances of a group, a parameter of the population sets."""
+    """A variable that a parameter of the population sets, for some instances of a group."""
 
     parameter: int
     variable: str
@@ -35,7 +35,7 @@ class _Setting:
 
 
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
-    """Divide each group of a model into pieces whose instances have the same parameters.
+    """Divide each group of a model so that the same parameters set all its instances.
 
     `parameters` are the population's; each sets some instances of some groups.
     """
@@ -81,7 +81,7 @@ def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group of the instances `members`; `set_variables` get one value per instance."""
+    """Return a group of only the instances `members`; `set_variables` get a value for each."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables
@@ -92,7 +92,7 @@ def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
 
 
 def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups that a population's parameter sets, and masks of their instances."""
+    """Return the groups, and masks of their instances, that the parameter `name` sets."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "

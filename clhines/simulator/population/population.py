@@ -213,14 +213,14 @@ class Population:
     def gradient(
         self, sets: ArrayLike | Mapping[str, ArrayLike], loss: PopulationLoss
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss of each parameter set, and its derivatives by the parameters.
+        """Return the loss of each parameter set, and its derivatives with respect to parameters.
 
         Parameters
         ----------
         sets : as in `evaluate`
         loss : callable
             Maps the recorded voltages of a batch, (n, protocols, T), NaN beyond a protocol's stop,
-            to the loss of each set, (n,), and its derivatives by the voltages.
+            to the loss of each set, (n,), and its derivatives with respect to the voltages.
 
         Returns
         -------
@@ -381,7 +381,7 @@ def _check_arguments(model: object, parameters: object, protocols: object) -> No
 
 
 def _check_columns(sets: Mapping[str, object], names: Sequence[str]) -> None:
-    """Raise InputError if named parameter sets have unknown names, or lack names."""
+    """Raise InputError if sets by name have unknown names, or lack names."""
     for name in sets:
         if name not in names:
             raise InputError(

@@ -24,7 +24,7 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 def by_step(
     model: Network, protocols: Mapping[str, Protocol], dt: float
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """Return the stop of each protocol, in steps, and values of each clamp by name, (P,).
+    """Return the stop of each protocol, in steps, and the values of each clamp, by name, (P,).
 
     Protocols use as many clamps as the one with most stimuli; unused clamps have duration 0.
     """
@@ -76,7 +76,7 @@ def stimulus_windows(
     features: Sequence[str],
     paths: Iterable[ParameterPath],
 ) -> dict[str, np.ndarray]:
-    """Return values by name, (P,), of the stimulus to which features refer in each protocol.
+    """Return amplitude, delay and so on, (P,), of the stimulus to which features refer.
 
     It is the protocol's first stimulus or, without stimuli, the model's only current clamp.
     """

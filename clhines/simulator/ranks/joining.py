@@ -174,7 +174,7 @@ class _Builder:
         self.sources[k][first : first + len(numbers)] = numbers
 
     def put_sources(self) -> None:
-        """Add all detectors and trains; a train that stands for a source gets that source's index."""
+        """Add all detectors and trains; a train that represents a source gets its index."""
         self.is_remote = [np.zeros(len(numbers), bool) for numbers in self.sources]
         for k, part in enumerate(self.parts):
             for one in part.added.sources:

@@ -117,7 +117,7 @@ class Outbox:
 
     @property
     def is_loose(self) -> bool:
-        """Whether other ranks need events of sources that send at any time, not only as steps end."""
+        """Whether other ranks need events that are sent within steps, not only at their ends."""
         return bool((~self._is_late & (self._number >= 0)).any())
 
     def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
@@ -236,7 +236,7 @@ class JoinedExchange(Exchange):
         self._events = []
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Exchange the events of t = 0; yield the steps of a chunk, cut at the end of each epoch."""
+        """Exchange the events of t = 0; yield the steps of a chunk, cut at the ends of epochs."""
         end, self._step = first + count, first
         if not self._started:
             self.exchange()

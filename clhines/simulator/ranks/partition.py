@@ -349,7 +349,7 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The rank's entries of axes of the network's arrays, by `Field.per`; all, if not listed."""
+        """The rank's entries of each axis `Field.per`; it has all entries of axes not listed."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RecordColumns:
-    """The nodes, instances or matrix rows of a record's columns; their names are made on demand."""
+    """The nodes, instances or matrix rows that the columns of a record are for."""
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # node in its cell, row, or instance
@@ -48,7 +48,7 @@ class RecordColumns:
 def columns_of(
     network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
 ) -> RecordColumns:
-    """Describe the columns of a record at nodes `at`, of instances of a group, or of a matrix.
+    """Describe the columns of a record: nodes `at`, instances of a group, or rows of a matrix.
 
     `rows` counts the rows of the matrix; None: there is no matrix.
     """
@@ -70,7 +70,9 @@ def columns_of(
 
 @unchangeable("another record(): a recording stays as it is")
 class Recording(int):
-    """The number of a record, from `Simulation.record`; ``result[recording]`` has its values.
+    """The number of a record, as `Simulation.record` returns it.
+
+    ``result[recording]`` has the recorded values.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class FeaturesSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class FeatureWindows:
-    """The features of a record, and the windows of samples that they need in a run."""
+    """The features of a record, and the time windows in which they need samples."""
 
     features: Features
     begin: np.ndarray  # (windows, width) sample numbers; 0 is the first of the run
@@ -67,7 +67,7 @@ class FeatureWindows:
     def of(
         cls, features: Features, width: int, begin: int, steps: int, dt: float
     ) -> FeatureWindows:
-        """Return the windows of a run of `steps` steps from step `begin` on."""
+        """Find the windows for a run of `steps` steps from step `begin` on."""
         first = begin + 1 if begin else 0
         t = np.arange(first, begin + steps + 1) * dt
         return cls(features, *features.windows(t, width), first)
@@ -76,7 +76,7 @@ class FeatureWindows:
         return replace(self, begin=self.begin[:, columns], end=self.end[:, columns])
 
     def values(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
-        """Compute the features of a run; `chunks` has the results of `take` for all its chunks."""
+        """Compute the features of a run from the results of `take` for all its chunks."""
         size = 3 * len(self.begin)
         sums = chunks[-1][:size].reshape(3, len(self.begin), chunks[-1].shape[1])
         segments = joined([chunk[size:] for chunk in chunks])
@@ -84,7 +84,7 @@ class FeatureWindows:
 
 
 class HostFeatures:
-    """Compute features on the host, as `DeviceFeatures` does; all rows stay in memory."""
+    """Compute features on the host; all rows stay in memory until the end."""
 
     def __init__(self, windows: FeatureWindows) -> None:
         self._windows, self._rows = windows, list[np.ndarray]()
@@ -104,7 +104,7 @@ class HostFeatures:
 
 
 class DeviceFeatures:
-    """Compute features on a device, from one chunk of rows after another."""
+    """Compute features on a device, chunk after chunk."""
 
     def __init__(self, windows: FeatureWindows, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self._windows, self._queue, self._dtype = windows, queue, np.dtype(dtype)
@@ -121,7 +121,7 @@ class DeviceFeatures:
         self._make_room(_ROOM)
 
     def _empty_state(self) -> tuple[cla.Array, cla.Array]:
-        """Allocate each trace's open segment and the trace's last three samples."""
+        """Allocate the open segment and the last three samples of each trace."""
         integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
 

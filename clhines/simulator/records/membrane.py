@@ -32,10 +32,10 @@ class Membrane:
     """Compute membrane currents, nA and outward, from rows of voltages.
 
     A row has the voltages of the `sampled` nodes. The axial connections of recorded node j are
-    entries ``begin[j]:begin[j + 1]`` of `node_column` and `neighbour_column`, columns of both
-    voltages, and of `g`, their conductance, µS. Electrodes are numbered through all `clamps`; those
-    of node j are ``clamp[clamp_begin[j]:clamp_begin[j + 1]]``. InputError: an electrode's current
-    depends on voltage, or is not available.
+    entries ``begin[j]:begin[j + 1]`` of three arrays: `node_column` and `neighbour_column` are the
+    columns of the voltages at both ends, `g` is the conductance, µS. Electrodes are numbered
+    through all `clamps`; the electrodes at node j are ``clamp[clamp_begin[j]:clamp_begin[j + 1]]``.
+    InputError if an electrode's current depends on voltage, or is not available.
     """
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
@@ -59,7 +59,7 @@ class Membrane:
         self._find_clamps(nodes if model.layers is None else model.layers.injected(nodes))
 
     def _find_clamps(self, nodes: np.ndarray) -> None:
-        """Find the electrodes at `nodes`; if a node occurs twice, so do its electrodes."""
+        """Find the electrodes at `nodes`; list them again for a node that occurs again."""
         clamp_nodes, columns, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
         for k, kind in enumerate(self._model.kinds):
             if not is_electrode(kind.mechanism):
@@ -87,7 +87,7 @@ class Membrane:
     def joints(
         self, order: np.ndarray, index: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the tables of axial connections and electrodes, for recorded nodes in an `order`.
+        """Return the tables of axial connections and electrodes for recorded nodes in an `order`.
 
         They are `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and `clamp`. If
         there is an `index`, column k of the voltages is column ``index[k]``.
@@ -102,9 +102,9 @@ class Membrane:
         return begin, neighbour[at], node[at], self.g[at], clamp_begin, self.clamp[of_clamp]
 
     def _output(self, k: int) -> str:
-        """Return the variable with which an engine records an electrode's current.
+        """Return the name of the variable that has an electrode's current, or "".
 
-        The result is empty if `_current` computes the current. InputError if neither is possible.
+        Without such a variable `_current` computes the current. InputError if neither is possible.
         """
         mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program
@@ -126,8 +126,8 @@ class Membrane:
     def currents(self, steps: np.ndarray, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """Return the inward currents of all electrodes in some steps, (rows, c) float64, nA.
 
-        `outputs` are rows of recorded currents in these steps, for `clamps` with an output.
-        Electrodes with equal parameters share a column.
+        `outputs` has the recorded currents of `clamps` whose variable is recorded. Electrodes with
+        equal parameters share a column.
         """
         currents, output = [np.zeros((len(steps), 0))], iter(outputs)
         for clamps in self.clamps:
@@ -149,9 +149,9 @@ class Membrane:
 
 
 def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return all axial connections of all nodes, so each of them twice.
+    """Return all axial connections of all nodes, each one twice, once for each end.
 
-    For each: the node, the nodes with the voltages at its two ends, and its conductance, µS. In
+    For each: the node, the nodes with the voltages at the two ends, and the conductance, µS. In
     layers, current also flows from the enclosing nodes of both ends.
     """
     layers = model.layers

@@ -50,24 +50,24 @@ class Record:
 
     @property
     def follows(self) -> bool:
-        """Whether a run needs the values before its first step, to see crossings in it."""
+        """Whether the reduction (crossings) needs the values before a run's first step."""
         return self.reduce in CROSSED
 
     @property
     def values_per_step(self) -> int:
-        """Approximate number of values on the device per step of a chunk."""
+        """About how many values a step of a chunk has on the device."""
         per_place = 2 if self.kind == MEMBRANE else 1
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
-        """Return for each row of a run from `begin` to `end` how many steps precede it."""
+        """Return, for each row of a run from `begin` to `end`, the number of steps before it."""
         first = begin + 1 if begin else 0
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
     def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
-        """Return a record of some `columns` of this record.
+        """Return a record of only some `columns` of this one.
 
-        In the new record they are instances `index` of `kind`, or nodes `index`.
+        In the new record the columns are instances `index` of mechanism `kind`, or nodes `index`.
         """
         windows = None if self.windows is None else self.windows.of_columns(columns)
         return replace(self, index=index, kind=kind, windows=windows)
@@ -90,14 +90,14 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether a record is of a mechanism's current that is not one of its variables."""
+    """Whether a record is of a mechanism's current that is no variable of the mechanism."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)
 
 
 def has_bare_current(mechanism: Mechanism) -> bool:
-    """Whether a mechanism's current is not one of its variables, as in a text."""
+    """Whether a mechanism's current is no variable: a text gives only a formula for it."""
     program = mechanism.program
     names = {q.name for q in (*program.states, *program.outputs, *program.parameters)}
     return CURRENT not in names and any(a.role == "i" for a in program.blocks.get("current", ()))
@@ -112,7 +112,7 @@ def chunk_of(
     itemsize: int,
     memory: int,
 ) -> int:
-    """Return the steps of a chunk, whole epochs, so that its rows fit into the device's memory.
+    """Choose the steps of a chunk, in whole epochs, so that its rows fit into device memory.
 
     A step takes `step_bytes`. Rows take up to `ROOM` bytes, or a 64th of a GPU's `memory`:
     combining more rows at once reads a matrix less often. Raise HostMemoryError if the run's rows
@@ -130,7 +130,7 @@ def chunk_of(
 
 
 def digest_of(records: Sequence[Record]) -> str:
-    """Return a digest with which ranks compare their records."""
+    """Return a digest of the records, by which ranks check that theirs are equal."""
     settings: list[object] = []
     for r in records:
         settings.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))

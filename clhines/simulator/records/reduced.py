@@ -70,7 +70,7 @@ class ReducedSpec(TemplateSpec):
 
     @property
     def compensated(self) -> bool:
-        """Whether sums are compensated, because there is no float64."""
+        """Whether sums are compensated, because the device has no float64."""
         return self.wide == "float"
 
     @classmethod
@@ -82,10 +82,10 @@ class ReducedSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A record's rows on a device: columns of a (rows, stride) array, from `column` on.
+    """Where the rows of a record are on a device: in a (rows, stride) array, from `column` on.
 
-    `places` are the device indices of the recorded nodes; None: the engine does not tell. If the
-    rows are `whole`, they have all nodes in device order.
+    `places` are the device indices of the recorded nodes, or None if unknown. If the rows are
+    `whole`, they have all nodes in device order.
     """
 
     array: cla.Array
@@ -102,7 +102,7 @@ class Reducer:
     """Reduce the rows of one record.
 
     Engines sample its `sources`, which are records, too: the record itself or, for a membrane
-    current, voltages and currents of electrodes. If it is `plain`, it returns the rows as sampled.
+    current, voltages and currents of electrodes. A `plain` reducer returns the rows as sampled.
     """
 
     def __init__(self, record: Record, model: Model) -> None:
@@ -119,22 +119,23 @@ class Reducer:
         self.plain &= record.every == 1 and not record.reduce
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
-        """Return the record's values at the beginning of a step, (1, width), from `samples`.
+        """Return the record's values as a step begins, (1, width), from `samples`.
 
-        Crossings in the step are found by comparison with these values.
+        The reducer compares the values of the step with these to find crossings.
         """
         raise NotImplementedError
 
     def recorded_rows(self, first: int, rows: int) -> tuple[int, int]:
-        """Return the first of `rows` rows to record, and how many; row 0 is of step `first`."""
+        """Return the first of `rows` rows to keep, and how many; row 0 ends step `first`."""
         begin = -(first + 1) % self.record.every
         return begin, max(0, -(-(rows - begin) // self.record.every))
 
 
 def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: float) -> np.ndarray:
-    """Sort values into a table by column, (most, width), ascending; fill up with `fill`.
+    """Collect the values of each column, (most, width), in ascending order.
 
-    `column` has the column of each value; `most` is the largest number of values in a column.
+    `column` has the column of each value; `most` is the largest number of values in a column, and
+    `fill` fills up the other columns.
     """
     order = np.lexsort((values, column))
     number = np.bincount(column, minlength=width)
@@ -238,9 +239,9 @@ class DeviceReducer(Reducer):
     def _of_places(self, view: View) -> tuple[list[cla.Array], cla.Array | None]:
         """Return the tables of `Membrane.joints`, and the matrix, for the rows of a view.
 
-        Before a linear combination, nodes are sorted by device index, so that neighbours in a whole
-        row are read together. Rows that are not whole keep this order, so that sums have the same
-        bits.
+        For a linear combination, nodes are sorted by device index, so that neighbours in a whole
+        row are read together. Rows with only some nodes use the same order, so that sums have the
+        same bits.
         """
         before, places, record = self._places, view.places, self.record
         if before is not places and (
@@ -268,7 +269,7 @@ class DeviceReducer(Reducer):
         return self._tables[view.whole], self._matrix
 
     def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
-        """Enqueue a kernel with a work-item per column and `rows` rows; int becomes int32."""
+        """Enqueue a kernel with a work-item per column of `rows` rows; pass integers as int32."""
         typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = width or self.width if name != "membrane" else len(self.record.index)
         launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
@@ -276,9 +277,9 @@ class DeviceReducer(Reducer):
     def now(
         self, samples: Sequence[np.ndarray], step: int, places: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the record's values at the beginning of a step; see `Reducer.now`.
+        """Return the record's values as a step begins; see `Reducer.now`.
 
-        `places` are those of the chunk's `View`.
+        `places` are the device indices in the chunk's `View`.
         """
         values = samples[0].astype(self._dtype)
         if self.width and (self.membrane is not None or self.record.matrix is not None):
@@ -334,10 +335,10 @@ class DeviceReducer(Reducer):
         recorded_rows: tuple[int, int, int],
         outputs: Sequence[np.ndarray],
     ) -> tuple[View, bool]:
-        """Compute membrane currents and linear combinations from sampled rows, if any are recorded.
+        """Compute the recorded membrane currents and linear combinations from sampled rows.
 
-        `recorded_rows` are the first, the interval and the number of recorded rows. Return the rows
-        and whether they were computed.
+        `recorded_rows` are the first, the interval and the number of recorded rows. Return the
+        rows, and whether they were computed.
         """
         begin, every, kept = recorded_rows
         mapped, (joints, matrix) = False, self._of_places(view)
@@ -360,9 +361,9 @@ class DeviceReducer(Reducer):
     def _combined(
         self, values: cla.Array, matrix: cla.Array, kept: int, rows_of: tuple[int, ...]
     ) -> cla.Array:
-        """Compute linear combinations of rows, by partial sums, which are then added.
+        """Multiply the `kept` rows that are recorded by the matrix: partial sums first, then sums.
 
-        `rows_of`: first row, interval of rows, stride and first column of `values`.
+        `rows_of` has the first row, the interval of rows, stride and first column of `values`.
         """
         assert self.record.matrix is not None
         spec, (width, terms) = self._spec, self.record.matrix.shape
@@ -427,7 +428,7 @@ _Sample = TypeVar("_Sample")  # values of a source, or their view on a device
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers of a run's records; a record has the same reducer in all chunks."""
+    """The reducers of all records of a run; they continue from chunk to chunk."""
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:
         self._make = make
@@ -440,11 +441,11 @@ class Reducers(Generic[_Kind]):
 
     @property
     def sources(self) -> list[Record]:
-        """The records that an engine samples: the sources of all reducers, one after another."""
+        """The records that an engine samples: `sources` of all reducers, joined."""
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
-        """Return each record's values at the beginning of a step, from samples of all `sources`."""
+        """Return each record's values as a step begins, from samples of all `sources`."""
         return [reducer.now(part, step) for reducer, part in self.with_samples(samples)]
 
     def with_samples(self, samples: Sequence[_Sample]) -> Iterator[tuple[_Kind, Sequence[_Sample]]]:

@@ -22,7 +22,7 @@ Locations: TypeAlias = "list[tuple[str, np.ndarray]]"
 
 
 class RecordedRows:
-    """Memory for the rows of a run's records, reused while records are the same and rows fit.
+    """Device memory for the rows of a run's records; a chunk reuses it if its rows fit.
 
     `whole_width` is the length of a row with all voltages; 0 if the kernels cannot write such rows.
     `arguments` are the kernels' arguments for the rows.
@@ -37,7 +37,7 @@ class RecordedRows:
         self.take_model(model)
 
     def take_model(self, model: Model) -> None:
-        """Begin again, with the parameters of a model."""
+        """Forget all reducers and use the parameters of another model."""
         queue, dtype = self._queue, self._dtype
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
         self.first_step = 0  # of the chunk
@@ -58,7 +58,7 @@ class RecordedRows:
     ) -> None:
         """Begin a chunk of `rows` rows.
 
-        `room_for` allocates rows for sources of records: it returns the views of `allocate`.
+        ``room_for(rows, sources)`` allocates the rows, as `allocate` does, and returns the views.
         """
         room, begun = self._begun
         if rows > room or list(records) != begun:  # the same objects, not equal ones
@@ -78,8 +78,9 @@ class RecordedRows:
     ) -> list[View]:
         """Allocate rows for the values of all sources, set `arguments`, return each source's view.
 
-        The work-items of `owner`, (m,), write the values in ``mem``. If most voltages are recorded,
-        for membrane currents alone, the rows have all voltages, in device order.
+        ``owner[k]``, (m,), numbers the work-item that writes the k-th value from ``mem``. If most
+        voltages are recorded, all for membrane currents, the rows have all voltages, in device
+        order.
         """
         index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
         columns = []
@@ -119,26 +120,26 @@ class RecordedRows:
         return views
 
     def _places(self, locations: Locations) -> list[np.ndarray | None]:
-        """Return the device indices of each source's nodes, as `View.places` has them."""
+        """Return the device indices of each source's nodes, for `View.places`."""
         known = self._whole_width > 0
         return [at if known and source == "v" else None for source, at in locations]
 
     @property
     def _every(self) -> int:
-        """Interval of the rows that the records need, steps; engines may omit rows between."""
+        """The smallest interval of recorded rows, steps; engines may omit the rows between."""
         each = [reducer.record for reducer in self.reducers.each]
         return gcd(*(1 if r.reduce else r.every for r in each)) or 1
 
     @property
     def _only_membranes(self) -> bool:
-        """Whether voltages are recorded for membrane currents alone."""
+        """Whether voltages are sampled only to compute membrane currents."""
         each = self.reducers.each
         return all(r.membrane is not None for r in each if r.sources[0].kind == VOLTAGE)
 
     def now(
         self, samples: Sequence[np.ndarray], step: int, locations: Locations
     ) -> list[np.ndarray]:
-        """Return each record's values at the begin of a step, (1, width), from its samples."""
+        """Return each record's values as a step begins, (1, width), from its samples."""
         places = iter(self._places(locations))
         values = []
         for reducer, part in self.reducers.with_samples(samples):
@@ -147,7 +148,7 @@ class RecordedRows:
         return values
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
-        """Reduce the rows of each record; `values_of` reads an array, each one once."""
+        """Reduce the rows of each record; `values_of` reads an array, each array only once."""
         rows: int = self._rows
         host: dict[int, np.ndarray] = {}
 
