@@ -27,7 +27,7 @@ class RunOptions(NamedTuple):
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
-        """Return options with the name of a dtype, which `Simulation` checks later."""
+        """Make options of the arguments of `run`; a dtype is kept by its name."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
         except (TypeError, ValueError):
@@ -35,7 +35,7 @@ class RunOptions(NamedTuple):
 
 
 class NeuronError(InputError):
-    """A call that NEURON itself would never end, or in which NEURON would end the process."""
+    """NEURON would never end the call, or would end the process in it."""
 
     is_refusal = False
 
@@ -70,7 +70,7 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 
 
 def check_dt(h: Hoc) -> None:
-    """Raise a NeuronError if no call would end with NEURON's present `h.dt`."""
+    """Raise a NeuronError if no call could end with NEURON's present `h.dt`."""
     if not 0 < h.dt < math.inf:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 

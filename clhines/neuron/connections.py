@@ -71,7 +71,7 @@ def connect(
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Give each pending event a new source, connected to its target; return the NetCons of these.
+    """Give each pending event a new source, connected to its target; return the events' NetCons.
 
     If events to a mechanism change weights, a pending event stays with its NetCon: its source
     counts it as sent (`importer.waiting`), or one new source sends all events of the NetCon.
@@ -122,7 +122,7 @@ def changes_weights(model: NeuronModel, group: Group) -> bool:
 
 
 def _silent(model: NeuronModel, name: str) -> list[int]:
-    """Return the NetCons without a source that target a mechanism: FOR_NETCONS visits them, too."""
+    """Return the NetCons to a mechanism that have no source: FOR_NETCONS visits these, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
     is_target = wires.senders.name[wires.target] == number
@@ -138,7 +138,7 @@ def _connect_alone(
 ) -> list[int]:
     """Connect each NetCon without a source to a new source, which sends its pending events.
 
-    `chosen`: pending events (NetCon, ms); `silent`: NetCons without a source.
+    `chosen` has pending events (NetCon, ms), and `silent` NetCons without a source.
     """
     wires, times = model.wires, {k: list[float]() for k in silent}
     if model.bins is not None and chosen:

@@ -89,10 +89,10 @@ def converted(
     kept: Sequence[str] = (),
     draws: bool = False,
 ) -> Mechanism:
-    """Return the mechanism of an entry; RejectedError if it has unsupported constructs.
+    """Convert the NMODL text of an entry; RejectedError if it has unsupported constructs.
 
-    `pointers`: variables that ``target_var`` sets; `kept`: variables that other mechanisms read;
-    `queue`: pending self events of an instance, at most; `draws`: see `convert_mechanism`.
+    `pointers` are variables that ``target_var`` sets, `kept` variables that other mechanisms read.
+    `queue` is the most pending self events of an instance; `draws`: see `convert_mechanism`.
     """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
@@ -148,7 +148,7 @@ class MadeTable:
     early: bool  # INITIAL calls the block
 
     def with_values(self, values: np.ndarray) -> nmodl.FunctionTable:
-        """Return values (rows, columns) of the TABLE as a FunctionTable of a mechanism."""
+        """Return the TABLE as a FunctionTable of a mechanism, with the `values` (rows, columns)."""
         axes = tuple(tuple(map(float, range(n))) for n in values.shape)
         return nmodl.FunctionTable(axes, tuple(values.ravel().tolist()))
 
@@ -193,7 +193,7 @@ def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement)
 
 
 def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
-    """Return all names of variables and other blocks whose values may change during a run."""
+    """Return the names of variables and other blocks that may change during a run."""
     changing = {name for name, block in file.blocks.items() if block is not block_of_table}
     changing |= {"v", "t", *file.pointers, *file.range}
     changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
@@ -204,7 +204,7 @@ def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
 
 
 def _set_aside(file: nmodl.File, block_of_table: nmodl.Block) -> frozenset[str]:
-    """Return the variables that a block, or a block called by it, sets and other blocks use."""
+    """Return the variables that a block (or a block called by it) sets, and other blocks use."""
     within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
     declared = (s.names for s in block_of_table.body if s.kind == "local")
     local = {name for names in declared for name, _ in cast("Sequence[tuple[str, object]]", names)}
@@ -226,9 +226,9 @@ def _called_by(body: Sequence[nmodl.Statement], blocks: Mapping[str, nmodl.Block
 
 
 def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) -> np.ndarray | None:
-    """Return the values of a block's TABLE, (rows, columns), as a mechanism computes them now.
+    """Compute the values of a block's TABLE from present values, (rows, columns).
 
-    `now(name)` returns the present value of a variable. Returns None if the values depend on more
+    `now(name)` returns the present value of a variable. Return None if the TABLE depends on more
     than parameters.
     """
     program = mechanism.program
@@ -259,9 +259,9 @@ def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) ->
 
 
 def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str], float]) -> str:
-    """Return the first variable in `names` whose present value is not the one that INITIAL sets.
+    """Return the first of `names` whose present value differs from the one that INITIAL sets.
 
-    `now(name)` returns the present value of a variable. Returns "" if there is no such variable.
+    `now(name)` returns the present value of a variable. Return "" if there is no such variable.
     """
     writes = mechanism.compiled.bodies["initial"].writes
     shared = (q for q in mechanism.program.parameters if q.is_global)
@@ -274,7 +274,7 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
 
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:
-    """Return the constant TABLEs with a value so close to 0/0 that rounding decides it."""
+    """Return the constant TABLEs with a value that is 0/0 but for rounding errors."""
     rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"

@@ -67,7 +67,7 @@ def check() -> list[Rejected]:
 
 
 def _try_start(model: NeuronModel, ranks: Ranks) -> None:
-    """Do everything that `run` does before its first step, but print kernels, not compile them."""
+    """Do what `run` does before its first step, except that kernels are printed, not compiled."""
     # engines that `auto` tries may not deliver events in bins
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)
@@ -127,7 +127,7 @@ def from_neuron(
 
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield a model's constructs that `run` supports, but not `from_neuron`."""
+    """Yield the constructs in a model that `from_neuron` does not support, but `run` does."""
     for t in model.pending.statements:  # NEURON's queue holds them a quarter of a step earlier
         yield reject("", "neuron.cvode-event-statement", t=t + model.h.dt / 4)
     for used, thing in (
@@ -233,9 +233,10 @@ def advance(
     progress: bool = False,
     tell: Callable[[int, KeptModel], object] = lambda *_: None,
 ) -> None:
-    """Advance by `count()` steps as `run` does; call `tell(steps, kept)` after each stretch.
+    """Advance by `count()` steps as `run` does, stretch by stretch.
 
-    A stretch is a number of steps that the device takes at once, and one that NEURON takes.
+    A stretch is a number of steps that the device takes at once, and one more that NEURON takes.
+    After each stretch ``tell(steps, kept)`` is called.
     """
     ranks = ranks_of(h)
     if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
@@ -279,7 +280,7 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return how many steps, `most` at most, to take next: NEURON takes the last one."""
+    """Return the length of the next stretch, at most `most` steps; NEURON takes its last step."""
     if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
         most = 1
@@ -287,7 +288,7 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
 
 
 def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
-    """Return whether NEURON must take the next step; on several MPI ranks that is refused."""
+    """Return whether NEURON must take the next step; InputError if so on several MPI ranks."""
     waits = ranks.any(kept.waits())
     if waits and ranks.size > 1:
         raise rejection("", "neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
@@ -295,19 +296,19 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
 
 
 def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
-    """Return whether the next step begins before 0 ms, so that NEURON takes it (in one process)."""
+    """Return whether NEURON must take the next step because it begins before 0 ms."""
     return ranks.size == 1 and h.t < 0 and step_of(h, h.dt) < 0
 
 
 def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
-    """Refuse the model if a function that NEURON has called in its step is not supported."""
+    """Refuse the model if NEURON has called an unsupported function in its step."""
     with ranks.agreed():
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)
 
 
 def kept_or_read(h: Hoc, request: RunOptions, ranks: Ranks) -> KeptModel:
-    """Return the model of the last call if it is still valid; otherwise read the model."""
+    """Return the model of the last call if it is still valid; otherwise read NEURON's model."""
     with ranks.agreed():
         kept = kept_model(request)
     kept = kept_by_all(ranks, kept)
@@ -331,7 +332,10 @@ def kept_or_read(h: Hoc, request: RunOptions, ranks: Ranks) -> KeptModel:
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
-    """Take `steps` on the device, before NEURON takes one; all MPI ranks call this, even for 0."""
+    """Take `steps` steps on the device before NEURON takes one.
+
+    All MPI ranks call this, even for 0 steps.
+    """
     joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
     t = clock(float(h.t), float(h.dt), steps)[:-1]  # when NEURON draws for Random.play
@@ -352,7 +356,10 @@ def begin(kept: KeptModel, joints: Joints) -> Simulation:
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:
-    """Let NEURON take the steps that begin before 0 ms; return how many of `rest` steps remain."""
+    """Let NEURON take the steps that begin before 0 ms; return the remaining number of steps.
+
+    `rest` is the number of steps to take; ``count()`` counts them again afterwards.
+    """
     while rest and h.t < -0.5 * h.dt and not h.stoprun:
         before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
         kept.call(h.fadvance)

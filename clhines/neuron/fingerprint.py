@@ -80,7 +80,7 @@ class Words:
 
 
 class Column:
-    """Compare `count` numbers of NEURON with a stored copy; those in `played` may change."""
+    """Compare `count` numbers of NEURON with a stored copy; elements `played` may change."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self.size = WORD.from_address(address), 8 * count
@@ -90,7 +90,7 @@ class Column:
         self.take()
 
     def same(self) -> bool:
-        """Whether the column has the same address and, but for `played` elements, the same bits."""
+        """Whether the column has the same address and the same bits, `played` elements excepted."""
         if self._begin.value != self._address:
             return False
         if not compare(self._address, self._at, self.size):
@@ -115,7 +115,7 @@ def _take(parts: Sequence[FingerprintPart]) -> None:
 
 
 def _same(parts: Sequence[FingerprintPart]) -> bool:
-    """Whether all parts are unchanged; stops at the first change: later addresses may be stale."""
+    """Whether all parts are unchanged; stop at the first change: later addresses may be stale."""
     return all(part.same() for part in parts)
 
 
@@ -263,7 +263,7 @@ class Fingerprint:
             self._moving += Words.by_blocks(layers.addresses)
 
     def follow_recordings(self) -> None:
-        """Accept other Vectors into which sources record, if nothing else of sources changed."""
+        """Accept other Vectors that record sources, if nothing else about sources has changed."""
         before, now = self._sources.value, self._sources.read()
         assert isinstance(before, np.ndarray) and isinstance(now, np.ndarray)
         if before.shape != now.shape:
@@ -288,11 +288,11 @@ class Fingerprint:
         return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
 
     def values_are_same(self) -> bool:
-        """Whether the values that a run changes, the time and pending events are unchanged."""
+        """Whether time, pending events and all values that a run changes are unchanged."""
         return _same(self._clock) and self.state_is_same()
 
     def state_is_same(self) -> bool:
-        """Whether the moving values are unchanged, apart from time and pending events."""
+        """Whether all values that a run changes are unchanged, but for time and pending events."""
         return _same(self._moving)
 
     def take_values(self) -> None:
@@ -300,7 +300,7 @@ class Fingerprint:
 
 
 def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
-    """Return NEURON's counters of existing and of ever created objects of some hoc classes."""
+    """Return how many objects of some hoc classes exist, and how many were ever created."""
     template = memory.symbols.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
     vector = h.Vector(1)

@@ -45,7 +45,7 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class NeuronNetwork:
-    """A NEURON model as a network, which may have several copies of it."""
+    """A network made from a NEURON model, perhaps with several copies of the model."""
 
     model: NeuronModel
     network: Network
@@ -60,7 +60,7 @@ class NeuronNetwork:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The network's source number of each source of events (origin) in NEURON, (k,) int64."""
+        """The network's number for each source of events (origin) in NEURON, (k,) int64."""
         positions = dict[int, list[int]]()
         for at, (source, _) in enumerate(self.sources):
             positions.setdefault(id(source), []).append(at)
@@ -72,12 +72,12 @@ class NeuronNetwork:
 
     @cached_property
     def netcons(self) -> np.ndarray:
-        """The NetCon of each connection, pending events included, (m,) int64."""
+        """The NetCon of each connection, (m,) int64, pending events included."""
         return np.where(self.connections < 0, -1 - self.connections, self.connections)
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
-        """Source numbers, one per copy, of each voltage with a threshold, by PreSyn address."""
+        """The source numbers, one per copy, of each voltage with a threshold, by PreSyn address."""
         detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:
@@ -159,7 +159,7 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
 
 
 def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
-    """Return the address of a file-level LOCAL, (1,) uint64; (0,) for others, or if not found."""
+    """Return the address of a file-level LOCAL, (1,) uint64, or (0,) if there is none."""
     (base, element), entry = split_name(quantity), model.every[name].entry
     at = None
     if quantity.is_global and base not in entry.globals_:
@@ -206,7 +206,7 @@ def values_of(
 
 
 def _restore(model: NeuronModel, name: str, table: str) -> None:
-    """Set the parameters that the next use of a TABLE would set, and no other GLOBAL variable."""
+    """Set the parameters, but no other GLOBAL variables, that a TABLE's next use would set."""
     instances = model.every[name]
     entry = instances.entry
     held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
@@ -220,7 +220,7 @@ def _restore(model: NeuronModel, name: str, table: str) -> None:
 def _parameter(
     model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
-    """Return a parameter in NEURON's memory; None if the network sets it, or it is not found."""
+    """Return a parameter from NEURON's memory; None if it is not there or the network sets it."""
     base, place = split_name(quantity)
     instances = model.every[name]
     entry = instances.entry
@@ -287,7 +287,7 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
 
 
 def _to_come(model: NeuronModel) -> list[Player]:
-    """Return all players without the values that NEURON has played."""
+    """Return all players, without the values that NEURON has already played."""
     events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
     due = {event.address: event.time for event in events}
     players = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
@@ -299,7 +299,7 @@ def _drive(
 ) -> None:
     """Add the currents that outside potentials drive along cells.
 
-    `players`: of outside potentials; `every`: of all variables.
+    `players` play outside potentials; `every` are the players of all variables.
     """
     outside = model.outside
     coupling, e = outside.coupling(), outside.potentials()
@@ -317,7 +317,7 @@ def _drive(
 def _copy(
     model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
 ) -> None:
-    """Add a current (`Driver.copy`) at each node that an outside potential set by `name` drives."""
+    """Add a copy of a driver (`Driver.copy`) at each node into which it drives current."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
     chosen = np.flatnonzero(instance >= 0)
@@ -337,7 +337,7 @@ def _copy(
 
 
 def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence[Player]) -> None:
-    """Add the currents of a coupling, with potentials `e` (mV): one per node and time course.
+    """Add the currents of a coupling, a group per node and time course; `e` has potentials, mV.
 
     Couplings with the same node and the same times are summed.
     """
@@ -364,7 +364,7 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
 
 
 def waiting(imported: NeuronNetwork) -> list[tuple[int, float]]:
-    """Return (NetCon, arrival time in ms) of pending events to mechanisms that change weights.
+    """Return (NetCon, arrival time in ms) for each pending event that may change weights.
 
     The simulation counts these events as sent by the sources of their NetCons.
     """

@@ -57,7 +57,7 @@ class ModelRun:
         self.delivered = -np.inf  # time (ms) up to which NEURON has delivered events
 
     def begin(self) -> None:
-        """Begin to take steps, after the simulation has got NEURON's values."""
+        """Prepare for steps, after the simulation has got NEURON's values."""
         if (exchange := self._joints.exchange) is not None:
             crossed = np.array(self._imported.crossed, np.int64)
             times = np.full(len(crossed), float(self._model.h.t) + SPIKE_LATE)
@@ -83,7 +83,7 @@ class ModelRun:
         return True
 
     def _can_restart(self, has_changed: bool) -> bool:
-        """Whether the simulation can start again at 0 ms; `has_changed`: with other parameters."""
+        """Whether the simulation can go back to 0 ms; `has_changed`: with other parameters."""
         model, imported = self._model, self._imported
         if any((float(imported.network.settings["t"]), float(model.h.t))):
             return False
@@ -166,7 +166,7 @@ class KeptModel:
         self.run_seconds = 0.0  # that the simulation took
 
     def is_of(self, request: RunOptions) -> bool:
-        """Whether a request is the same and NEURON still has the model; if so, read its changes."""
+        """Whether NEURON still has this model and the request is the same; if so, read changes."""
         if self.fingerprint is None or request[:3] != self.request[:3]:
             return False
         self.fingerprint.follow_recordings()
@@ -188,7 +188,7 @@ class KeptModel:
 
     @property
     def lag(self) -> int:
-        """Number of steps by which the simulation is behind NEURON; -1 without a simulation."""
+        """How many steps the simulation is behind NEURON; -1 without a simulation."""
         return -1 if self._run is None else self._run.lag
 
     def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints) -> None:
@@ -213,11 +213,11 @@ class KeptModel:
             self.gathering.begin(solves)
 
     def waits(self) -> bool:
-        """Whether NEURON must take the next step before a new simulation can start."""
+        """Whether NEURON must take the next step because no simulation can start before it."""
         return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
-        """Return how many steps to take next, NEURON's last one included; `most` at most.
+        """Return how many steps to take next, at most `most`; NEURON takes the last of them.
 
         A step in which code of `CVode.event` runs must be the last, because NEURON must take it.
         """
@@ -240,11 +240,11 @@ class KeptModel:
         return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
-        """Let NEURON take one step, and run the model's own code of the step."""
+        """Let NEURON take one step, then run the model's own code of the step."""
         self.call(self._step)
 
     def call(self, step: Callable[[], object]) -> None:
-        """Call `step`, which lets NEURON take a step, and run the model's own code of the step."""
+        """Take a step by calling `step`, a function of NEURON; then run the model's own code."""
         if self.gathering is not None:
             with self.gathering.watched():
                 step()
@@ -281,9 +281,9 @@ class KeptModel:
             self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
-        """Return a function that tells, after the step, whether event code changed anything.
+        """Return a function that says, after a step, whether event code changed anything.
 
-        `due`: times of the code, `begin`: begin of the step, in ms.
+        `due` has the times of the code, and `begin` is the begin of the step, ms.
         """
         queue, acted, before = self.model.queue, [True], list[np.ndarray]()
         alone = np.sum(queue.columns().time == min(due)) == 1
@@ -316,24 +316,24 @@ class KeptModel:
 
     @property
     def _is_late(self) -> bool:
-        """Whether NEURON's bins of events are wrong until NEURON takes a step (`Bins.late`)."""
+        """Whether NEURON's bins of events are wrong until its next step (see `Bins`)."""
         return self.model.bins is not None and self.model.bins.late
 
     @property
     def _is_free(self) -> bool:
-        """Whether the model can stay between calls without references to NEURON's objects."""
+        """Whether the model holds no reference to NEURON's objects, so that it can stay."""
         model = self.model
         return not (model.lone is not None or model.trains.patterns or model.draws)
 
     @property
     def can_stay(self) -> bool:
-        """Whether the model can stay between calls, because the fingerprint covers all of it."""
+        """Whether the model may stay between calls: the fingerprint detects all changes of it."""
         return self._is_free and self.fingerprint is not None and self.fingerprint.covers_all
 
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Raise any error as a ClhinesError, which is no refusal: memory is partly written."""
+    """Turn any error into a ClhinesError that is no refusal, as memory is partly written."""
     try:
         yield
     except Exception as error:

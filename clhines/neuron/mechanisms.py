@@ -50,10 +50,10 @@ def convert_all(model: NeuronModel) -> None:
 def convert_mechanism(
     model: NeuronModel, name: str, kept: Sequence[str] = (), draws: bool = False
 ) -> None:
-    """Convert a mechanism of a model, or add the reasons why not to the model's rejections.
+    """Convert a mechanism of a model; if not possible, add the reasons to the model's rejections.
 
-    `kept`: variables that POINTERs of other mechanisms read. `draws`: the mechanism draws from
-    NEURON's shared generator because of its parameters.
+    `kept` are variables that POINTERs of other mechanisms read. With `draws`, present parameters
+    let the mechanism draw from NEURON's shared generator.
     """
     try:
         model.mechanisms[name] = _mechanism_of(model, name, kept, draws)
@@ -92,7 +92,7 @@ def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: boo
 
 
 def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: RejectedError) -> None:
-    """Add a TABLE as NEURON filled it to `tables` if `error` says that an input changes.
+    """If `error` says that a TABLE's input changes, add NEURON's values of it to `tables`.
 
     Otherwise raise the error.
     """
@@ -109,15 +109,15 @@ def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: Reje
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return NEURON's values of the TABLEs in which rounding decides a value near 0/0."""
+    """Return NEURON's values of the TABLEs in which a value is 0/0 but for rounding errors."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:
-    """Whether present parameters make a mechanism draw from NEURON's shared generator.
+    """Whether present parameters let a mechanism draw from NEURON's shared generator.
 
-    False if they have other effects that are not supported, too.
+    False if they also have effects that are not supported.
     """
     mechanism = model.mechanisms[name]
     said, numbers = mechanism.program.unless, set[int]()
@@ -153,7 +153,7 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
 
 
 def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return NEURON's values of the TABLEs that would have other values if filled now.
+    """Return NEURON's values of the TABLEs that would get other values if filled now.
 
     NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
     """
@@ -192,7 +192,7 @@ def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> Tables
 def _differing(
     model: NeuronModel, name: str, block: str, depends: Sequence[str]
 ) -> Iterator[Rejected]:
-    """Reject the DEPEND variables of a block's TABLE that differ between instances."""
+    """Reject a TABLE with a DEPEND variable that differs between instances."""
     entry = model.every[name].entry
     for variable in sorted({*depends} & {*entry.ranges}):
         if np.ptp(model.every[name].values(variable)):
@@ -202,7 +202,7 @@ def _differing(
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
-    """Return the size of an instance's queue of self events: `_EACH` per connection."""
+    """Return the length of an instance's queue of self events: `_EACH` per connection."""
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
     if "net_send" not in model.every[name].entry.text or name not in senders.names:
@@ -301,7 +301,7 @@ def find_written(model: NeuronModel) -> None:
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:
-    """Reject Vectors that play into a DEPEND variable of a TABLE that NEURON has filled."""
+    """Reject a Vector that plays into a DEPEND variable of a TABLE which NEURON has filled."""
     rejected, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
     made = [(name, block) for name, blocks in model.made.items() for block in blocks]
     for name, block in [*made, *model.aside]:

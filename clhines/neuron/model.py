@@ -105,9 +105,9 @@ class NeuronModel:
         return any(changed)
 
     def waits_for_tables(self, begun: bool = False) -> bool:
-        """Whether the next step fills a TABLE again and so sets variables that other blocks use.
+        """Whether the next step fills a TABLE again, which sets variables that other blocks use.
 
-        `begun`: count a TABLE as filled if INITIAL fills it.
+        With `begun`, a TABLE that INITIAL fills counts as filled.
         """
         for name, block in self.aside:
             entry = self.every[name].entry
@@ -121,7 +121,7 @@ class NeuronModel:
         return False
 
     def is_behind(self) -> bool:
-        """Whether an event is due before the next step; it may send further due events."""
+        """Whether an event is due before the next step; it may send more events that are due."""
         pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
         return self.bins is None and min(times, default=np.inf) < begin
@@ -143,7 +143,7 @@ class NeuronModel:
         return tables
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
-        """Return a TABLE as NEURON filled it; None if its next use would fill it."""
+        """Return a TABLE as NEURON filled it; None if the next use would fill it again."""
         instances = self.every[name]
         entry, number = instances.entry, instances.entry.number
         table = tables_of(entry.text, entry.file)[block]
@@ -162,7 +162,7 @@ class NeuronModel:
         return None if values is None else table.with_values(values)
 
     def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
-        """Call a TABLE's block for the first instance to fill it, and restore all variables."""
+        """Let the first instance call a TABLE's block, which fills it; restore all variables."""
         instances, before = self.every[name], list[Callable[[], None]]()
         for column in columns:
             variable, _, place = column.partition(".")
@@ -187,7 +187,7 @@ class NeuronModel:
         return variable not in seen and variable in self.hidden_of(name).columns
 
     def first_of(self, name: str, variable: str) -> float:
-        """Return a variable of a mechanism's first instance; NaN if it is not found."""
+        """Return the first instance's value of a variable; NaN if it is not found."""
         return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
@@ -230,11 +230,11 @@ class NeuronModel:
             ) from None
 
     def pointers(self, name: str) -> np.ndarray:
-        """Return the address in each instance's POINTER that VERBATIM draws from, (k,) int64."""
+        """Return the address in each instance's POINTER, from which VERBATIM draws, (k,) int64."""
         return self.slots.pointers(self.every[name], self._width())
 
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
-        """Return the POINTERs in `variables` that some instances have not set."""
+        """Return the POINTERs among `variables` that some instances have not set."""
         try:
             pointers = [self.pointers(name) for _ in variables]
         except OSError:

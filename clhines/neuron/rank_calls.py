@@ -31,7 +31,7 @@ def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
 
 
 def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
-    """Return `count()`; raise an error unless it and NEURON's clock agree on all ranks."""
+    """Return `count()`; InputError unless it and NEURON's clock agree on all ranks."""
     with ranks.agreed():
         steps = count()
     ranks.same(lambda: {"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
@@ -39,7 +39,7 @@ def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
 
 
 def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
-    """Return the last call's model if it, and ``target_var``, are unchanged on all ranks."""
+    """Return the last call's model if it is unchanged on all ranks, ``target_var`` included."""
     if ranks.all(kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
         same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
@@ -51,7 +51,7 @@ def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
 
 
 def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
-    """Return the number of steps that all ranks take, the least of their `steps`.
+    """Return how many steps all ranks take: the least of all `steps`.
 
     All ranks continue their simulations, or all start new ones.
     """

@@ -52,7 +52,7 @@ from clhines.simulator.refusals import refusal
 def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> NeuronModel:
     """Read NEURON's present model and list its rejections.
 
-    `every`: read also Vectors that record or play only after ``h.finitialize()``.
+    With `every`, read also Vectors that record or play only after ``h.finitialize()``.
     """
     with ranks.agreed():
         model = _read(h, every, ranks)
@@ -196,7 +196,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
 
 
 def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
-    """Convert the mechanism that draws from NEURON's shared generator; reject several instances."""
+    """Convert the mechanism that draws from NEURON's shared generator; reject a second one."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
     asking = [name for name in programs if asks_generator(model, name)]
     drawing = [name for name, p in programs.items() if GENERATOR in p.random or name in asking]

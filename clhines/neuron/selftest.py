@@ -117,7 +117,6 @@ def currents(h: Any) -> Case:
 
 
 def outside(h: Any) -> Case:
-    """Build a cell with extracellular layers."""
     a, b = h.Section(name="a"), h.Section(name="b")
     b.connect(a(1))
     for section in (a, b):
@@ -164,7 +163,7 @@ def main() -> None:
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:
-    """Return how the results of a model here differ from NEURON's; empty if they agree."""
+    """Return how clhines' results of a model differ from NEURON's; "" if they agree."""
     from neuron import h
 
     h.load_file("stdrun.hoc")

@@ -15,14 +15,14 @@ from clhines.simulator.simulation import Simulation
 
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
-    """Return the time until which NEURON delivers events in `steps` steps from `t`, ms."""
+    """Return the time, ms, up to which NEURON delivers events in `steps` steps from `t`."""
     if not steps:
         return t - 0.5 * dt
     return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 
 def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Refuse values that NEURON's memory cannot hold, before anything is written."""
+    """Refuse values that NEURON's memory cannot hold, before anything is written there."""
     netcons = sim.model.netcons
     counts = arrays["count"][netcons.source] - arrays["cursor"]
     check_rings(counts, rings_of(sim.model)[1][netcons.source])  # ranks agree on the result later
@@ -30,7 +30,10 @@ def check_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays) -> No
 
 
 def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: float) -> None:
-    """Replace NEURON's pending events by a simulation's; NEURON has delivered until `last`, ms."""
+    """Replace NEURON's pending events by the simulation's pending events.
+
+    `last` is the time, ms, up to which NEURON has delivered events.
+    """
     model = imported.model
     queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
@@ -66,7 +69,7 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
-    """Return the sources whose crossing in the last step NEURON will detect in its next step."""
+    """Return the sources that crossed in the last step; NEURON detects this in its next step."""
     first, size = rings_of(sim.model)
     sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]
@@ -75,7 +78,10 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Return the addresses of slots for net_move by mechanism, 0 for none, and clear the slots."""
+    """Clear each instance's slot for net_move; return the slots' addresses by mechanism.
+
+    The address is 0 for an instance without such a slot.
+    """
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net

@@ -25,7 +25,7 @@ BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks that no 
 
 
 def changes(mechanism: Mechanism, output: str) -> bool:
-    """Whether any block of a mechanism that runs in steps sets an output."""
+    """Whether any block of a mechanism that runs in steps sets the output `output`."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks
@@ -37,10 +37,10 @@ def changes(mechanism: Mechanism, output: str) -> bool:
 def due_times(
     recorder: Recorder, first: float, count: int, last: float
 ) -> tuple[np.ndarray, float]:
-    """Return the times at which a Vector records from `first` to `last`, and the next time, in ms.
+    """Return the times from `first` to `last`, ms, at which a Vector records, and the next one.
 
-    The Vector records at intervals or at given times; `count`: how many numbers it holds already.
-    Returns (k,) float64, and inf if there is no next time.
+    The Vector records at intervals or at given times; `count` is how many numbers it holds already.
+    The times are (k,) float64, and the next one is inf if there is none.
     """
     if recorder.times is not None:
         every = recorder.times[count:]
@@ -56,9 +56,10 @@ def due_times(
 def sampled(
     recorder: Recorder, due: np.ndarray, t: np.ndarray, values: np.ndarray, dt: float
 ) -> np.ndarray:
-    """Return the numbers that a Vector records at times `due` (ms) of a run, (k,) float64.
+    """Return the numbers that a Vector records at times `due`, ms, in a run, (k,) float64.
 
-    `values`: the variable at the steps' ends, (steps,). `t`: ms, (steps + 1,) with the begin.
+    `values` is the variable at the ends of steps, (steps,). `t` is the time at the begin of the run
+    and at the ends of steps, ms, (steps + 1,).
     """
     if recorder.variable is not None:
         return np.concatenate([[recorder.now], values])[np.searchsorted(t + 0.5 * dt, due)]
@@ -99,9 +100,9 @@ class Records:
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
     ) -> Variable | None:
-        """Return the variable, or the voltage that `target_var` copies into it.
+        """Return the variable, or the voltage that `target_var` copies into the variable.
 
-        `gaps`: the voltage's node by owner, name and instance of the variable.
+        `gaps` has the voltage's node by owner, name and instance of the variable.
         """
         if (
             variable is None
@@ -113,7 +114,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Return the variable, or for vext of a layer the voltage of the layer's node."""
+        """Return the variable; for vext of a layer return the voltage of the layer's node."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable
@@ -165,7 +166,7 @@ class Records:
         """If a Vector samples a variable that events set, record the last event's value and time.
 
         NEURON samples by events of its queue. Events of WATCH conditions come before them; rounding
-        decides about other events at the same time. Returns the numbers of both records.
+        decides about other events at the same time. Return the numbers of the two records.
         """
         variable = recorder.variable
         if not recorder.event or variable is None or at is None:
@@ -271,7 +272,7 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append a run's events to the Vectors of NEURON's sources; see `spikes` for arguments."""
+        """Append the event times of a run to the Vectors of NEURON's sources; see `spikes`."""
         h, vectors = self._imported.model.h, self._imported.model.plays.vectors
         for vector, _, values in self.spikes(result, begin, after, last):
             vectors[vector].append(h.Vector(values))
@@ -279,7 +280,7 @@ class Records:
     def spikes(
         self, result: Result, begin: float, after: float, last: float
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return (address of a Vector, times of events, numbers to append to the Vector), in ms.
+        """Return what to append to Vectors: (address of a Vector, times in ms, numbers).
 
         The run began at `begin`, NEURON has recorded events until `after`, and has delivered events
         until `last` (ms). NEURON detects a crossing at the begin of the next step. So crossings in
@@ -312,7 +313,7 @@ class Records:
 
     @property
     def _may_lack(self) -> bool:
-        """Whether NEURON may have recorded some but not all events at its present time.
+        """Whether NEURON may have recorded only some of the events at its present time.
 
         WATCH conditions send at the begin of a step, and NEURON's bins hold events until then.
         """
@@ -321,7 +322,7 @@ class Records:
     def _sent(
         self, result: Result, begin: float, after: float, wanted: Sequence[Origin]
     ) -> Iterator[tuple[Origin, np.ndarray]]:
-        """Yield each source in `wanted` with its event times, ms, that NEURON has not recorded."""
+        """Yield each source in `wanted`, with the event times, ms, that NEURON has not recorded."""
         imported = self._imported
         trains, order = imported.model.trains.times, np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]
@@ -344,9 +345,9 @@ class Records:
     def _unrecorded(
         self, vector: int, identifiers: int, events: list[tuple[float, int]], after: float
     ) -> list[tuple[float, int]]:
-        """Return events (time, number) except events at time `after` that NEURON has recorded.
+        """Return the events (time, number) that NEURON has not recorded; `after` is its time.
 
-        `vector` and `identifiers`: addresses of the Vectors of times and numbers, 0 for none.
+        `vector` and `identifiers` are addresses of the Vectors of times and numbers, 0 for none.
         """
         vectors = self._imported.model.plays.vectors
         times = np.array(vectors[vector])

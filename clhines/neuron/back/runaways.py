@@ -16,10 +16,10 @@ FAR = 2.0**20
 
 
 class Runaways:
-    """Warn of diverging voltages, with which rounding dominates NEURON's own results.
+    """Warn of diverging voltages: rounding then dominates NEURON's own results, too.
 
-    It checks all voltages at the end of a run. In each step it checks voltages that Vectors record,
-    and voltages at instances with a negative weight (a possibly negative conductance).
+    All voltages are checked at the end of a run. In each step the recorded voltages are checked,
+    and the voltages at instances with a negative weight, whose conductance may be negative.
     """
 
     def __init__(self, sim: Simulation, imported: NeuronNetwork, records: Records) -> None:
@@ -30,7 +30,7 @@ class Runaways:
         self._extremes = [sim.record("v", self._nodes, reduce=word) for word in words]
 
     def _reached(self) -> np.ndarray:
-        """Return the nodes of instances targeted by a negative weight, (k,) int64."""
+        """Return the nodes of instances that receive events of a negative weight, (k,) int64."""
         model, nodes = self._imported.model, set[int]()
         wires = model.wires
         for number in np.unique(wires.target[(wires.weights < 0).any(1)]).tolist():
@@ -40,11 +40,11 @@ class Runaways:
         return np.array(sorted(nodes - {-1}), np.int64)
 
     def are_seen(self) -> bool:
-        """Whether all nodes with negative weights are checked; weights may have changed."""
+        """Whether every node that events of negative weights reach is checked in each step."""
         return bool(np.isin(self._reached(), self._nodes).all())
 
     def tell(self, result: Result, first: int, end: np.ndarray) -> None:
-        """Warn if voltages diverged in a run after its `first` rows; `end`: last voltages, mV."""
+        """Warn if voltages diverged in a run after its `first` rows; `end` are the last, mV."""
         before, self._until = self._until, float(self._imported.model.h.t)
         if self._until <= before:
             self._reported.clear()
@@ -68,7 +68,7 @@ class Runaways:
         )
 
     def _name(self, node: int) -> str:
-        """Return a node's segment, or the nearest one towards the root, and a gid of its cell."""
+        """Return names for a node: a segment at or above it, and a gid of its cell."""
         tree, wires = self._imported.model.tree, self._imported.model.wires
         place = np.flatnonzero(tree.inner_numbers == node)
         while not len(place) and tree.parent[node] >= 0:

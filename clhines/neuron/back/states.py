@@ -26,7 +26,7 @@ _SAME = 1e-9  # ms: rounding of equal sending times
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Return the number of the step that begins at NEURON's time; negative before 0 ms."""
+    """Return the number of the step that begins at NEURON's time; it is negative before 0 ms."""
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
         raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
@@ -61,7 +61,7 @@ def _variables(
 def _states(
     compiled: Model, group: Group, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, Quantity, np.ndarray]]:
-    """Yield (array, quantity, indices of the group in the array) of each state of a group."""
+    """Yield (array, quantity, the group's indices in the array) for each state of a group."""
     k, place = compiled.instances[group.number]
     states = compiled.schema.named(arrays, "state", k)
     for quantity in group.mechanism.program.states:
@@ -81,7 +81,7 @@ def _elements(
 def _ions(
     compiled: Model, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, str, Instances]]:
-    """Yield (array of all nodes, hoc's name, instances) of each ion variable."""
+    """Yield (array of all nodes, hoc's name, instances) for each variable of each ion."""
     ion_arrays = compiled.schema.named(arrays, "ion")
     for ion in imported.model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
@@ -94,8 +94,8 @@ def take_values(
 ) -> None:
     """Set a simulation to NEURON's present values.
 
-    `arrays`: the simulation's arrays at its start (default: present ones), changed in place.
-    `of_one`: all its copies are equal, and `imported` is one of them.
+    `arrays` are the simulation's arrays at its start (default: present ones), changed in place.
+    With `of_one` all copies are equal, and `imported` is one of them.
     """
     model, copies, compiled = imported.model, imported.copies, sim.model
     if of_one:
@@ -147,7 +147,7 @@ def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
 
 
 def _take_played(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    """Read parameters that Vectors play: events use them before the next value is played."""
+    """Read the parameters that Vectors play, as events may use them before the next value."""
     instances, group = imported.model.every[name], imported.groups[name]
     k, place = compiled.instances[group.number]
     played = compiled.schema.named(arrays, "played", k)
@@ -225,7 +225,7 @@ def voltages(imported: NeuronNetwork) -> np.ndarray:
 
 
 def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return NEURON's column of voltages, the row of each node of NEURON, and its number here.
+    """Return NEURON's column of voltages, the row of each node, and the node's number here.
 
     Nodes with membrane come last.
     """

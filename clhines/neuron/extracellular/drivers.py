@@ -37,11 +37,11 @@ class Driver:
 
     @property
     def parameters(self) -> list[Quantity]:
-        """Parameters that the copy and the mechanism have in common."""
+        """Parameters of the mechanism that its copy (an electrode) has, too."""
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
-        """Reject dependences of a potential on anything but parameters and the time."""
+        """Reject a potential that depends on more than parameters and the time."""
         program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
         names = {(q.public or q.name) for q in program.states}
         names |= {q.public or q.name for q in self.parameters if q.name not in parameters}
@@ -152,7 +152,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 
 
 def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
-    """Return the entry with its POINTERs to extracellular turned into ordinary variables."""
+    """Return the entry with its POINTERs to extracellular turned into plain variables."""
     ranged = (pointing.sets,) if pointing.sets else ()
     return replace(entry, changes=replace(entry.changes, unpointed=pointing.every, ranged=ranged))
 
@@ -162,7 +162,7 @@ def _list(word: str, names: Sequence[str]) -> str:
 
 
 def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
-    """Return an electrode with current `FACTOR` times the potential that `entry` computes."""
+    """Make an electrode whose current is `FACTOR` times the potential that `entry` computes."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
     code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)
     kept, calls = list[str](), list[str]()

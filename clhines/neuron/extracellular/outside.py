@@ -43,7 +43,10 @@ _NONE = 1e-6  # mV: rounding of a potential of 0
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """Currents into nodes, nA: `g` (µS) times the potential (mV) outside instance `of`."""
+    """Currents into nodes, nA, due to outside potentials.
+
+    A current is `g`, µS, times the potential, mV, outside of instance `of`.
+    """
 
     node: np.ndarray
     of: np.ndarray
@@ -51,7 +54,7 @@ class Coupling:
 
 
 def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
-    """Return the currents along cells that outside potentials of instances at `nodes` drive."""
+    """Return the currents along cells that potentials outside of `nodes` drive."""
     row, of, weight = _potentials(tree, nodes)
     first = offsets(np.bincount(row, minlength=tree.num_nodes))
     below = np.flatnonzero(tree.parent >= 0)
@@ -234,7 +237,7 @@ class Outside:
         return rejected
 
     def _at_joints(self, around: np.ndarray) -> np.ndarray:
-        """Return the nodes at which a section with layers meets one without, (n,) bool."""
+        """Return the nodes where a section with layers meets a section without, (n,) bool."""
         tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))

@@ -58,7 +58,7 @@ def step_code(model: NeuronModel) -> StepCode:
 
 
 def _check(model: NeuronModel, variables: Iterable[Variable]) -> None:
-    """Refuse variables whose recorded value may differ from the value that BMTK reads.
+    """Refuse variables that BMTK would read with another value than a record has.
 
     BMTK reads after the events of the second half of a step, but NEURON records before them.
     """

@@ -27,7 +27,7 @@ _COUNT = 0xFFFF  # mask: a section stores its number of nodes in 16 bits
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Offsets of fields in NEURON's objects, in words (``half``: in 32 bits); *data* is a Prop."""
+    """Offsets of fields in NEURON's objects, in words (``half``: of 32 bits); *data* is a Prop."""
 
     parent: int  # section: its parent; -1 if all sections are roots
     count_half: int  # section: its number of nodes
@@ -74,7 +74,7 @@ class Fields:
         return self._word(nodes, self.row)
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
-        """Return the data of density mechanisms and ions in nodes, or with `points`, of points."""
+        """Return the data of density mechanisms and ions (or of point processes) in nodes."""
         most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
         at, parts = np.arange(len(nodes), dtype=np.int32), []
@@ -94,7 +94,7 @@ class Fields:
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
-        """Return the data of point processes (addresses of C++ objects); zeros if one has none."""
+        """Return the data of point processes at C++ addresses `points`; zeros if one has none."""
         _, node, data, owner = raw.gather(points, 4).astype(np.int64).T
         rows = np.zeros((len(points), 5), np.int64)
         has_data = data != 0
@@ -134,7 +134,7 @@ class Data(NamedTuple):
 
 
 def find_fields(memory: NeuronMemory) -> Fields:
-    """Find the offsets by one section, and by one section with a parent; OSError on failure."""
+    """Find the offsets in a section, and in a section with a parent; OSError on failure."""
     try:
         return _fields_of_example(memory, all_sections()[0], _parent_word(memory))
     except (ValueError, IndexError, StopIteration):
@@ -157,7 +157,6 @@ def _nodes_of(node_at: Callable[[float], int], nseg: int, far: float) -> list[in
 
 
 def _only(places: Iterable[int]) -> int:
-    """Return the single place; raise a ValueError for none or several."""
     (place,) = places
     return place
 
@@ -237,7 +236,7 @@ class DataColumns:
         return column_and_rows[0].ctypes.data + 8 * column_and_rows[1]
 
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return a column and the instances' indices in it; None if hoc shows other values."""
+        """Return a column and each instance's index in it; None if hoc shows other values."""
         key = name, place
         if key not in self._places:
             self._places[key] = self._look_up(name, place)
@@ -269,6 +268,6 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return a column of NEURON up to row max(`number`); `address` has a pointer to it."""
+    """Return a column of NEURON, to which `address` has a pointer, up to row max(`number`)."""
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

@@ -51,7 +51,7 @@ class NeuronMemory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Return the columns of a mechanism by variable name, from a reference to one variable.
+        """Return all columns of a mechanism, by variable name, from a reference to one variable.
 
         The reference is moved from column to column; its text then names the column's variable.
         """
@@ -102,7 +102,7 @@ class NeuronMemory(Objects):
             return self.columns(reference)
 
     def named(self, place: raw.Place) -> tuple[str, str]:
-        """Return the mechanism and the name of a variable; both empty if it is in no column."""
+        """Return mechanism and name of the variable at an address; "" for both if unknown."""
         with self._pointing(place.row, place.column) as reference:
             match = _NAMED.match(repr(reference))
         return (match[1], match[2]) if match is not None else ("", "")
@@ -125,7 +125,7 @@ class NeuronMemory(Objects):
         return self.place(raw.ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
-        """Find where a variable's handle is in Python's reference to it, and in a recorder."""
+        """Find the offset of a variable's handle in Python's reference, and in a recorder."""
         h = self.h
         section = next(iter(all_sections()), None)
         if section is None:
@@ -156,11 +156,11 @@ class NeuronMemory(Objects):
 
     @property
     def transfers(self) -> bool:
-        """Whether steps transfer voltages, as `ParallelContext.setup_transfer` asks."""
+        """Whether `ParallelContext.setup_transfer` lets each step transfer voltages."""
         return bool(raw.WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as a step does, called by a hoc method that catches C++ exceptions."""
+        """Transfer voltages as a step does, through a hoc method that catches C++ exceptions."""
         sources = raw.WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()
@@ -200,18 +200,18 @@ class NeuronMemory(Objects):
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
 
     def num_places(self, type_: int) -> int:
-        """Return the number of dparam slots (of pointers) in instances of mechanism `type_`."""
+        """Return how many dparam slots (for pointers) an instance of mechanism `type_` has."""
         sizes = raw.words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 
     def has_order(self, order: float, dt: float) -> bool:
-        """Whether NEURON's next step, of `dt` ms, has this `secondorder`."""
+        """Whether NEURON's next step, of `dt` ms, uses `order` as `secondorder`."""
         _, step, factor = self.clock()
         never = step != dt or not dt or not factor  # it will set them, or has not yet
         return never or factor == (2.0 if order else 1.0) / dt
 
     def clock(self) -> ctypes.Array[ctypes.c_double]:
-        """Return NEURON's thread time and dt (ms), and its factor of capacitances (1/ms)."""
+        """Return NEURON's thread time and dt (ms), and its factor for capacitances (1/ms)."""
         return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
 
 
@@ -279,7 +279,7 @@ class VectorLists:
         return np.array(raw.vector_at(self.words_of(address)), np.uint64)
 
     def words_of(self, address: int) -> int:
-        """Return the address of the two words with begin and end of a Vector's numbers."""
+        """Return the address of the two words that hold begin and end of a Vector's numbers."""
         if not self._vector_word:
             vector = self._memory.h.Vector(1)
             begin = self._memory.place(raw.ref(vector, "x")[0]).column

@@ -95,7 +95,10 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
 
 
 class _WordView:
-    """Memory for NumPy: item k is the `width` words from word k on; only used items are read."""
+    """Memory as a NumPy array whose item k is the `width` words from word k on.
+
+    Only items that are used are read.
+    """
 
     def __init__(self, address: int, count: int, width: int) -> None:
         self.__array_interface__ = {
@@ -127,13 +130,13 @@ def put_words(addresses: np.ndarray, words: np.ndarray) -> None:
 
 
 def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of float64, and the addresses' indices in it."""
+    """Return memory as an array of float64, and the indices in it of some addresses."""
     words, at = words_in(addresses)
     return words.view(np.float64), at
 
 
 def words_in(addresses: np.ndarray, width: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of uint64, and the addresses' indices in it.
+    """Return memory as an array of uint64, and the indices in it of some addresses.
 
     Several words (`width`) are one item, so that NumPy copies them as a whole.
     """
@@ -185,7 +188,7 @@ def word_behind(word: int) -> int:
 
 
 class Readable:
-    """Addresses from which `room` bytes can be read, by Linux's memory maps; none elsewhere."""
+    """Addresses from which `room` bytes can be read, from Linux's memory maps; none elsewhere."""
 
     def __init__(self, room: int) -> None:
         self._room = room

@@ -67,7 +67,10 @@ class EventSources:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)
 
     def recording(self, address: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
-        """Return the words with the addresses of a source's Vectors of times and numbers, or 0."""
+        """Return the two words that hold the addresses of a source's Vectors, of times and numbers.
+
+        They are 0 without a Vector.
+        """
         at = address + 8 * self._fields["times"]
         return WORD.from_address(at), WORD.from_address(at + 8)
 

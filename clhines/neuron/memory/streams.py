@@ -44,7 +44,7 @@ class RandomVariable:
         return np.array([stream.get_seq() for stream in self._each()]).astype(np.int64)
 
     def check(self) -> None:
-        """Raise a RejectedError if a stream's numbers are not the ones that its counter yields.
+        """Raise a RejectedError if a stream's numbers do not belong to its counter.
 
         This happens if ids or the global index were set after NEURON computed the numbers.
         """
@@ -73,8 +73,8 @@ class RandomVariable:
 class PointerStreams:
     """The streams to which a mechanism's POINTER points, one per instance.
 
-    `pointers`: the address that each instance's POINTER holds, 0 for none. RejectedError if some
-    instance has no stream and `lack` is False.
+    `pointers` has the address in each instance's POINTER, 0 for none. RejectedError if some
+    instance has no stream, unless `lack`.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Generator:
         return np.zeros((self._count, 3))
 
     def drawn(self) -> np.ndarray:
-        """Return the generator's state less 1, (1,) int64 (see `scop`), without advancing it."""
+        """Return the generator's state less 1, (1,) int64 (see `scop`); this draws no number."""
         state = round(self._next() * scop.MOST)
         before = (state - scop.TERM) * pow(scop.FACTOR, -1, scop.MOST + 1) & scop.MOST
         self._set(before)
@@ -223,7 +223,7 @@ def _drawn(words: np.ndarray) -> np.ndarray:
 
 
 def _next(words: np.ndarray) -> np.ndarray:
-    """Return which of its four numbers each stream draws next."""
+    """Return the index, among the stream's four numbers, of the one to draw next."""
     return words[:, 4].astype(np.int64) & 255
 
 

@@ -56,7 +56,7 @@ def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray |
 
 
 def depended(mechanism: int, block: str) -> dict[str, float] | None:
-    """Return the DEPEND values with which NEURON filled a block's TABLE; None if it is unfilled."""
+    """Return the DEPEND values for which NEURON filled a block's TABLE; None if not filled."""
     made, saved = _kept_at(mechanism, block)
     if not made or any(ctypes.c_int.from_address(at).value for at in made):
         return None
@@ -65,7 +65,7 @@ def depended(mechanism: int, block: str) -> dict[str, float] | None:
 
 @cache
 def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
-    """Return the addresses of a TABLE's flags to be filled again, and of its last DEPEND values."""
+    """Return the addresses of a TABLE's flags for filling it again, and of its DEPEND values."""
     name = f"_check_{block}"
     begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():

@@ -62,7 +62,7 @@ class Instances:
         return len(self.things)
 
     def values(self, name: str, place: int | None = None) -> np.ndarray:
-        """Return a variable of all instances, (k,) float64; of an array, its element `place`."""
+        """Return a variable, or element `place` of an array, of all instances, (k,) float64."""
         values = self.columns.values(name, place)
         if values is not None:
             return values
@@ -217,7 +217,8 @@ def _add_points(
 class WatchSlots:
     """Read and write WATCH conditions, POINTERs and self events in instances' dparam slots.
 
-    These are NEURON's words for pointers of an instance; its table of mechanisms says what each is.
+    dparam slots are words for an instance's pointers; NEURON's table of mechanisms says what each
+    is.
     """
 
     def __init__(self, memory: NeuronMemory) -> None:
@@ -232,7 +233,7 @@ class WatchSlots:
         self._places: dict[tuple[int, str], int] = {}
 
     def place_of(self, kind: int, what: str) -> int:
-        """Return the index of a mechanism's first dparam slot that means `what`; -1 for none.
+        """Return the index of the first dparam slot of a mechanism with meaning `what`, or -1.
 
         `kind` is NEURON's number of the mechanism; `what` is, for example, ``watch``.
         """
@@ -242,7 +243,7 @@ class WatchSlots:
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
-        """Return the address in each instance's only POINTER; `width` is a dparam slot's, bytes."""
+        """Return the address in each instance's only POINTER; a slot has `width` bytes."""
         numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
         meanings = self._meanings(instances.entry.number)
         places = [k for k, number in enumerate(meanings) if number in numbers]
@@ -256,13 +257,13 @@ class WatchSlots:
         return words_at(self._table + self._stride * kind, self._stride // 8)
 
     def _meanings(self, kind: int) -> list[int]:
-        """Return NEURON's number for the meaning of each dparam slot of a mechanism."""
+        """Return the number by which NEURON says what each dparam slot of a mechanism means."""
         address = self._entry(kind)[self._meaning_word]
         return list((ctypes.c_int * self._memory.num_places(kind)).from_address(address))
 
     @cached_property
     def _meaning_word(self) -> int:
-        """Index, in an entry of the table, of the word with the address of the slots' meanings.
+        """Index, in a mechanism's entry of the table, of the word that points to slots' meanings.
 
         A point process shows it, because the meanings of its first two slots are known.
         """
@@ -354,7 +355,7 @@ class HiddenVariables:
         return column_at(self.columns[name], number), number
 
     def values(self, name: str, place: int | None) -> np.ndarray:
-        """Return a variable of all instances, (k,) float64; of an array, its element `place`."""
+        """Return a variable, or element `place` of an array, of all instances, (k,) float64."""
         column, number = self._at(name, place)
         return column[number]
 

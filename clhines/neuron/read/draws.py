@@ -26,9 +26,9 @@ _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 
 
 def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
-    """Return the memory that drawing from a Random changes, and the address of its counter.
+    """Return the memory that a Random at address `random` changes when it draws a number.
 
-    `random` is the Random's address. The memory is a dict of address to size in bytes.
+    The first result is a dict of address to size in bytes, the second the address of the counter.
     """
     table = memory.table_of_class
     generator, distribution = words_at(random, _RANDOM_WORDS)

@@ -74,12 +74,12 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def _entries(name: str) -> list[int] | None:
-    """Return the entries of NEURON's list ``random`` or ``scatter``; None before `_find`."""
+    """Return the entries of NEURON's list `name`, ``random`` or ``scatter``; None if not found."""
     return vector_at(_addresses[name]) if name in _addresses else None
 
 
 def _find(name: str, is_last: Callable[[int], bool]) -> None:
-    """Store the address of a list in NEURON's library; `is_last` recognises its last entry."""
+    """Find a list in NEURON's library and store its address; `is_last` tells its last entry."""
     readable = Readable(8 * _ENTRY_WORDS)
     addresses = {at for at, last in _vectors(readable) if last in readable and is_last(last)}
     if len(addresses) == 1:

@@ -81,7 +81,7 @@ def read_patterns(
 
 
 def _some_late(t: np.ndarray, due: float) -> bool:
-    """Whether NEURON would send any of the unsorted spikes at times `t` too late.
+    """Whether NEURON would send some of the unsorted spikes at times `t` after their time.
 
     It sends them in groups in this order, the first group at time `due` (ms).
     """

@@ -53,7 +53,7 @@ class MemoryPlaces:
         return int(self._tree.numbers[self._order[at]]) if is_node else -1
 
     def node(self, place: Place) -> int:
-        """Return the node whose voltage has an address; -1 for the address of another variable."""
+        """Return the node whose voltage is at an address; -1 if another variable is there."""
         return self.node_at(place.row) if place.column == self._tree.v else -1
 
     def find(self, place: Place) -> Variable | None:
@@ -94,7 +94,7 @@ class MemoryPlaces:
 
     @cached_property
     def _columns(self) -> dict[int, tuple[str, str, int]]:
-        """Owner, name and length of each variable by its column, found in a first instance."""
+        """Owner, name and length of each variable by its column, found in the first instances."""
         variables = list[tuple[Instances, str, str, int]]()
         for owner, instances in self._every.items():
             variables += [(instances, owner, n, k) for n, k in instances.entry.ranges.items()]

@@ -144,7 +144,7 @@ class PlayReader:
             recorder.vector = None
 
     def refresh(self) -> None:
-        """Get NEURON's Vectors again after `forget`, and the present values of variables."""
+        """Get the Vectors again after `forget`, and read the present values of variables."""
         self.vectors = self._memory.vectors.by_address()
         for recorder in self.recorders:
             recorder.vector = self.vectors[recorder.address]

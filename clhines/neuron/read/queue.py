@@ -70,14 +70,14 @@ class EventQueue:
         return [QueueEvent(*event) for event in zip(*(a.tolist() for a in queued), strict=True)]
 
     def others(self) -> list[np.ndarray]:
-        """Return the columns of all pending events but statements and exchanges of spikes."""
+        """Return the columns of pending events, except statements and exchanges of spikes."""
         queued = self.columns()
         kept = np.flatnonzero(~np.isin(queued.what, ("HocEvent", "NetParEvent")))
         kept = kept[np.argsort(queued.item[kept])]  # the queue's order within a time is arbitrary
         return [column[kept] for column in queued[:-1]]
 
     def statements(self) -> tuple[list[float], list[float]]:
-        """Return the times (ms) of `CVode.event` code between steps, and in point processes."""
+        """Return the times (ms) of `CVode.event` code: between steps, and in point processes."""
         return _statements(self.events("HocEvent", "other"))
 
     def remove(self, *items: int) -> None:
@@ -120,7 +120,7 @@ class EventQueue:
     def send_selves(self, *columns: np.ndarray) -> None:
         """Queue self events; columns: instance, time (ms), flag, first weight, net_move's slot.
 
-        Instances, weights and slots are addresses; no weight and no slot are 0.
+        Instances, weights and slots are addresses, 0 for no weight or slot.
         """
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
         pointers, room = [ctypes.c_void_p] * 3, ctypes.addressof(_ROOM)
@@ -198,7 +198,7 @@ def read_pending(queue: EventQueue, wires: NeuronWires) -> PendingEvents:
 
 
 def _statements(events: Iterable[QueueEvent]) -> tuple[list[float], list[float]]:
-    """Return the times (ms) of event code: run between steps, and run by point processes."""
+    """Return the times (ms) of event code between steps, and of code in point processes."""
     with_statements = [event for event in events if event.has_statement]
     between_steps = [event.time for event in with_statements if event.is_between_steps]
     return between_steps, [event.time for event in with_statements if not event.is_between_steps]

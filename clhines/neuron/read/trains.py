@@ -59,7 +59,7 @@ class Trains:
     rejected: list[Rejected] = field(default_factory=list)
 
     def follow(self, earlier: Trains) -> bool:
-        """Whether these times are the end of the `earlier` times, so that no Vector has changed."""
+        """Whether these times are the end of the `earlier` times: no Vector has changed."""
         for stim, now in self.vector_times.items():
             before = earlier.vector_times.get(stim, now[:0])
             if len(now) > len(before) or not np.array_equal(now, before[len(before) - len(now) :]):
@@ -101,7 +101,8 @@ def _read_vectors(
 ) -> None:
     """Read the unsent times of each VecStim.
 
-    `events`: the time (ms) of each VecStim's next event; VecStims whose next event sends nothing.
+    `events` has the time (ms) of each VecStim's next event, and the VecStims whose next event sends
+    nothing.
     """
     due, waits = events
     vector_at = memory.vectors.by_address() if trains.names else {}

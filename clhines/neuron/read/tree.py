@@ -28,7 +28,7 @@ CONDUCTANCE = 1e-2  # S/cm² times µm² in µS
 
 @dataclass(frozen=True, eq=False)
 class TreeLayers:
-    """Nodes that stand for extracellular layers around other nodes (`extracellular.layers`)."""
+    """Nodes that represent extracellular layers around other nodes (`extracellular.layers`)."""
 
     around: np.ndarray  # (n,) int64: see `Network.from_arrays`, also for `g`
     g: np.ndarray  # µS
@@ -140,7 +140,7 @@ class Tree:
 
 
 def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list[int], np.ndarray]:
-    """Return all sections, parents before children; their indices in `all_sections`; root flags."""
+    """Return sections, parents before children, their indices in `all_sections`, and root flags."""
     every = all_sections()
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)

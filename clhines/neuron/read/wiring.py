@@ -49,11 +49,11 @@ class Senders:
         return self.names[self.name[number]], int(self.instance[number])
 
     def of_objects(self, addresses: np.ndarray) -> np.ndarray:
-        """Return the senders' numbers by addresses of hoc objects, (n,) int64; -1 for others."""
+        """Return the number of the sender at each address of a hoc object, (n,) int64; -1: none."""
         return place_of(self.objects, addresses, self._object_order)
 
     def of_points(self, addresses: np.ndarray) -> np.ndarray:
-        """Return the senders' numbers by addresses of C++ objects, (n,) int64; -1 for others."""
+        """Return the number of the sender at each address of a C++ object, (n,) int64; -1: none."""
         return place_of(self.points, addresses, self._point_order)
 
 
@@ -72,7 +72,6 @@ class NeuronWires:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the present weights."""
         place = np.arange(int(self.width.max(initial=0)))
         self.weights = np.zeros((len(self.width), len(place)))
         self.weights[place < self.width[:, None]] = numbers_at(self.weight_addresses)
@@ -83,9 +82,9 @@ class NeuronWires:
         return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
 
     def record_into(self, vectors: dict[int, tuple[int, int]]) -> bool:
-        """Set the Vectors of times and numbers of some sources; return False if not supported.
+        """Set the Vectors that record some sources; return False if that is not supported.
 
-        `vectors`: by address of the source, the addresses of both Vectors.
+        `vectors` has, by address of the source, the addresses of the Vectors of times and numbers.
         """
         moved = [o.address in vectors for o in self.origins]
         pairs = zip(self.origins, moved, strict=True)

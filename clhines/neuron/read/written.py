@@ -38,7 +38,7 @@ def read_written(
 ) -> PointerTargets:
     """Find the targets of POINTERs that mechanisms write.
 
-    `used`: addresses of Vectors that play or record, whose elements are no targets.
+    `used` has addresses of Vectors that play or record: their elements cannot be targets.
     """
     result, elements, set_by = PointerTargets(), dict[int, None](), set[int]()
     pointers = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
@@ -137,7 +137,7 @@ def read_pointed(
 def _unsupported(
     variable: Variable, targets: Sequence[Variable], every: Mapping[str, Instances]
 ) -> str:
-    """Return why a POINTER with the other `targets` cannot read a variable; empty if it can."""
+    """Return why a POINTER cannot read a variable; "" if it can. `targets` are all its targets."""
     owner = variable.owner
     if owner not in ("", *every) or (not owner and variable.name != "v"):
         return f"{variable.name} of {owner or 'a segment'}"
@@ -177,7 +177,7 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """Return address ranges of hoc variables and of Vectors not in `used`, (k, 2) int64."""
+    """Return the address ranges of hoc variables, and of Vectors not `used`, (k, 2) int64."""
     busy = {*used}
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)

@@ -74,7 +74,7 @@ class AccessHooks:
 
     @contextmanager
     def installed(self, raises: bool) -> Iterator[None]:
-        """Put the hooks, still off, into NEURON's classes until the end of the block."""
+        """Put the hooks into NEURON's classes until the end of the block; they are still off."""
         self.raises, self.on = raises, False
         originals = list[tuple[type, str, Any]]()
         try:
@@ -89,7 +89,7 @@ class AccessHooks:
                 setattr(kind, name, original)
 
     def _hooks(self) -> Iterator[tuple[type, str, Callable[..., Any]]]:
-        """Yield (class, name of a method, function that wraps the method) of each hook."""
+        """Yield (class, name of a method, function that wraps the method) for each hook."""
         from neuron import nrn
 
         # classes of hoc objects define methods of their own, equal to the base class's
@@ -203,7 +203,7 @@ class AccessHooks:
         return ""
 
     def _has_read_pointers(self, function: Hoc) -> bool:
-        """Whether the PtrVector of a method points to voltages and `i_membrane_` only."""
+        """Whether the PtrVector of a method points only to voltages and `i_membrane_`."""
         memory, places = self._model.memory, self._model.places
         address = memory.object_address(function)
         words = vector_at(address + 8)  # after its virtual table
@@ -219,7 +219,7 @@ class AccessHooks:
 
 
 def _array_classes() -> list[type]:
-    """Return NEURON's class of array variables, which no module exports, as a list of 0 or 1."""
+    """Return, in a list, NEURON's class of array variables, which no module exports."""
     segments = (section(0.5) for section in all_sections())
     variables = (v for segment in segments for mechanism in segment for v in mechanism)
     return [type(v) for v in islice(variables, 1)]

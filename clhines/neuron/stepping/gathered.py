@@ -67,7 +67,7 @@ class Gathering:
         self._values = StepValues(sim, imported, reads)
 
     def play(self, result: Result, first: int, begin: float, dt: float) -> None:
-        """Call the functions for each step of a run from `begin` (ms), except its `first` rows."""
+        """Call the functions for each step of a run from `begin` (ms), after its `first` rows."""
         if self._values is None:
             raise RuntimeError("play() before start()")
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()
@@ -86,7 +86,7 @@ class Gathering:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Check what the functions access while NEURON takes a step in the block."""
+        """Check what the functions access while NEURON takes a step within the block."""
         at = gathering()
         words = gather(at)[:, 0].copy()
         calls = [self._guarded(_object_at(word)) for word in words.tolist()]

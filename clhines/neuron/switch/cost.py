@@ -70,7 +70,7 @@ class Counts:
 
     @cached_property
     def work(self) -> float:
-        """Estimated seconds of a step in NEURON on one core, without `_STEP`."""
+        """The estimated seconds of a step in NEURON on one core, besides the constant `_STEP`."""
         if self.of_ranks:
             return self.of_ranks
         mechanisms = sum(
@@ -88,7 +88,7 @@ class Counts:
 
 
 def first_use() -> float:
-    """Return the estimated seconds of imports and self-tests that are still to be done."""
+    """Return the estimated seconds of the imports and self-tests that remain to be done."""
     is_trusted = any(files.cache_folder().glob("trust-*.json"))
     tests = 0.0 if is_trusted else _TRUST, 0.0 if is_tested() else _SELF_TEST  # side by side
     return max(tests) * machine_factor() + import_seconds()
@@ -105,7 +105,7 @@ def import_seconds() -> float:
 
 
 def count(h: Hoc) -> Counts:
-    """Count segments, NetCons and instances of mechanisms; instances in a sample of sections."""
+    """Count segments, NetCons, and (in a sample of sections) instances of mechanisms."""
     sections = all_sections()
     every = 1 + len(sections) // _SAMPLES
     numbers = dict[str, int]()
@@ -135,7 +135,7 @@ def count(h: Hoc) -> Counts:
 
 @lru_cache(maxsize=1)
 def machine_factor() -> float:
-    """Return this machine's times relative to the constants here; measured once, then stored."""
+    """Return how much slower this machine is than the constants; measured once, then stored."""
     key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
     seconds = files.kept_entry("calibration", _SCHEMA, key).get("seconds")
     if not isinstance(seconds, float) or not seconds > 0:
@@ -230,14 +230,14 @@ class Ledger:
 
     @property
     def pauses_per_step(self) -> float:
-        """Steps that NEURON takes in pauses, per step on the device, now or in the last run."""
+        """Steps that NEURON takes in pauses per step on the device, in this or the last run."""
         if self.has_begun:
             return self.pauses / max(self.steps - self.neuron_steps, 1)
         return self.record.pauses if self.record.first == self.first else 0.0
 
     @cached_property
     def device_begin(self) -> float:
-        """Estimated seconds until the device's first step, with the present modules and caches."""
+        """The estimated seconds until the device's first step, as modules and caches are now."""
         guess = self.counts.begin(self.is_compiled) + first_use()
         return min(self.record.device_begin or guess, guess)
 
@@ -304,7 +304,8 @@ class Ledger:
     ) -> None:
         """Count the steps of a call on the device, and store its times.
 
-        Of `seconds`, the device's steps took `run_seconds`, and each pause took `pauses[k]`.
+        The call took `seconds`, the device's steps `run_seconds` of these, and each pause
+        ``pauses[k]``.
         """
         self.steps += steps
         self.pauses += len(pauses)
@@ -376,7 +377,7 @@ class Accounts:
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:
-        """Return the estimates for NEURON's present model; with `context`, for all MPI ranks'."""
+        """Return the ledger of NEURON's present model; with `context`, of all MPI ranks' models."""
         change = float(self._h.CVode().structure_change_count())
         if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()

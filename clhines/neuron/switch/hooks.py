@@ -34,7 +34,7 @@ LOOP = "a loop around fadvance(), in place of h.continuerun()"
 
 
 class ScriptEnd(BaseException):  # no `except Exception` of the script catches it
-    """Ends a script at its first run; its text says why NEURON would take the run, or is empty."""
+    """Raised to end a script at its first run; its text says why NEURON would take the run."""
 
 
 class Switch:
@@ -132,7 +132,7 @@ class Switch:
         return 0.0
 
     def _solve(self, _: int) -> float:
-        """Let NEURON take ``CVode.solve``, and say so."""
+        """Let NEURON take ``CVode.solve``, and print the reason."""
         arguments, results = self._arguments.all(), list[float]()
         stop = arguments[0] if arguments else self._h.t + self._h.dt
 
@@ -160,7 +160,7 @@ class Switch:
         self._arguments.give(1.0)
 
     def _fadvance(self) -> None:
-        """Leave a loop around ``fadvance`` to NEURON: say so, and turn this hook off."""
+        """Leave a loop around ``fadvance`` to NEURON: print the reason, and turn this hook off."""
         h = self._h
         left_out = self._left_out(float(h.t) + float(h.dt), LOOP)
         self._leave_to_neuron(LOOP, h.fadvance, left_out)
@@ -177,7 +177,7 @@ class Switch:
         self._stop_unless(left_out)
 
     def _stop_unless(self, done: bool) -> None:
-        """Stop hoc if a call has raised an exception."""
+        """Stop hoc unless the call is `done`, that is, has raised no exception."""
         if not done:
             self._errors.stop_hoc()
 

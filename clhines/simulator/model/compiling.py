@@ -186,7 +186,7 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Return the model of a network in which only voltages and parameters have changed."""
+    """Return the model of a network of which only initial voltages and parameters have changed."""
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = replace_values(model.kinds, model.instances, now, changed, changes.stored, model.dt)
@@ -206,7 +206,7 @@ def with_values(
 
 
 def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
-    """Yield a `Diffusion` for each mechanism with diffusing states, in order."""
+    """Yield a `Diffusion` for each mechanism with diffusing states."""
     diffusing = set[str]()
     for k, kind in enumerate(kinds):
         program = kind.mechanism.program
@@ -235,7 +235,7 @@ def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusi
 
 
 def _second_order(value: object, exact: bool) -> bool:
-    """Return whether `secondorder` is not 0; 1 is only allowed with events at exact times."""
+    """Return whether `secondorder` is not 0; 1 is valid only with events at exact times."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     orders = (0, 1, 2) if exact else (0, 2)
@@ -245,7 +245,7 @@ def _second_order(value: object, exact: bool) -> bool:
 
 
 class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
-    """`Model.instances` for identical copies of a network in which each mechanism has one group."""
+    """`Model.instances` for identical copies of a network that has each mechanism in one group."""
 
     def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
         pairs = zip(once.instances, groups, strict=True)
@@ -290,7 +290,7 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
-    """Return the model of identical copies of a network; `once` is the model of one copy."""
+    """Return the model of identical copies of a network from the model `once` of one copy."""
     parts, copies, n = inside(network), copied.count, once.forest.num_nodes
     added, wiring = parts.added, parts.wiring
     nothing, first = Wiring(network), np.zeros(0, int)
@@ -325,7 +325,10 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
 
 
 def are_alike(network: Network, model: Model) -> bool:
-    """Return whether copies are identical: no noise, and no stream or event of a single copy."""
+    """Return whether copies of a network are identical.
+
+    They are not if there is noise, or a random stream or an event that belongs to a single copy.
+    """
     parts, kinds = inside(network), [k for k, _ in model.instances if k >= 0]
     streams = {(model.instances[g][0], name) for g, name, _ in parts.added.streams}
     return (
@@ -360,10 +363,10 @@ def fields_of(
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a `Model` for what a network adds to its groups and cells.
+    """Return the fields of a `Model` that come from what a network adds to its cells.
 
     `cells` are the somas as sources. `wiring` are the connections and the external events at exact
-    times. `ions` are passed if the caller knows them.
+    times. `ions` are passed if the caller has them.
     """
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
@@ -466,7 +469,7 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
 
 
 def _valence(name: str, declared: Sequence[float | None]) -> float:
-    """Return the valence of an ion; raise InputError unless all that declare it agree."""
+    """Return the valence of an ion; InputError unless all declarations agree."""
     valences = {valence for valence in declared if valence is not None}
     if name in KNOWN_IONS:
         valences.add(KNOWN_IONS[name][0])
@@ -477,10 +480,10 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return how a mechanism uses an ion: first its concentrations, then its reversal potential.
+    """Return how a mechanism uses an ion, as two arguments of NEURON's nrn_promote.
 
-    Each number is 3 if the mechanism writes one of them, 1 if it reads one, else 0. NEURON's
-    nrn_promote has the same arguments.
+    The first is for concentrations, the second for the reversal potential: 3 if the mechanism
+    writes, 1 if it reads, else 0.
     """
 
     def level(*names: str) -> int:
@@ -492,7 +495,7 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
-    """Return for each mechanism the source number of each instance that sends events.
+    """Return, for each mechanism that sends events, the source number of each instance.
 
     The number is -1 for instances that are no source.
     """

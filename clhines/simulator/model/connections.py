@@ -79,7 +79,7 @@ class GridConnections:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The numbers of the connections in the order of the rows, (k,) integer."""
+        """The connections in the order of the rows, as indices of the arguments, (k,) integer."""
         if self.is_sorted:
             return np.arange(self.count, dtype=np.int32)
         if self._grouped and self.max_delay < _KEYS:
@@ -103,7 +103,7 @@ class GridConnections:
         )
 
     def _by_delay(self) -> np.ndarray:
-        """Return `order` for `_grouped` connections: sort by delay, a few sources at a time."""
+        """Return `order` for `_grouped` arguments: sort by delay, a few sources at a time."""
         order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):
@@ -114,7 +114,7 @@ class GridConnections:
         return order
 
     def by_rows(self, values: np.ndarray) -> np.ndarray:
-        """Reorder values of connections into the order of the rows."""
+        """Reorder values of connections, from the order of arguments to the order of the rows."""
         if self.is_sorted or not values.strides[0]:
             return values
         return values[self.order]
@@ -129,10 +129,11 @@ class GridConnections:
         return np.unique(once(self.delay))
 
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return backward rows, one for each target with the connections to it.
+        """Return the backward rows: a row for each target, with the connections to the target.
 
-        Return the bounds of backward rows, (num_targets + 1,) int64, and for each connection in
-        them its position in the (forward) rows, (k,) int64, ascending for each target.
+        The first result has the bounds of the rows, (num_targets + 1,) int64. The second, (k,)
+        int64, has for each connection its position in the (forward) rows, ascending for each
+        target.
         """
         position = np.argsort(self.target[self.order], kind="stable")
         return offsets_of(self.target, self.num_targets), position
@@ -163,7 +164,10 @@ class GridConnections:
     def most(
         self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None
     ) -> tuple[float, float, int]:
-        """Return the largest sum at a target, the largest weight, and that target; see `scale`."""
+        """Return the largest sum at a target, the largest weight, and that target.
+
+        The arguments are those of `scale`.
+        """
         size = each(np.abs, self.weight if largest is None else largest)
         sums = sums_of(self.target, size, self.num_targets) + external
         target = int(np.argmax(sums)) if len(sums) else 0
@@ -171,7 +175,10 @@ class GridConnections:
 
 
 def unit_of(total: float, most: float, target: int) -> float:
-    """Return the unit of integer weights by which no sum overflows; for arguments see `most`."""
+    """Return the unit of integer weights for a largest sum `total` and a largest weight `most`.
+
+    It is a power of two. InputError if `most` would have less than 40 bits.
+    """
     if total == 0:
         return 2.0**-_LEAST_BITS
     if not math.isfinite(total):
@@ -202,7 +209,7 @@ def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarra
 
 
 def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
-    """Return where each key's entries begin after sorting by key, (count + 1,) int64."""
+    """Return each key's first entry in a list sorted by key, and the end, (count + 1,) int64."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sums_of(key, None, count), out=offsets[1:])
     return offsets

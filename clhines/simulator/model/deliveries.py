@@ -43,7 +43,7 @@ def by_delivery(
     targets : int
         Targets in the ring buffer of sums.
     has_needs, needs_times : bool
-        Whether the network has any needs, and needs with which not all events can act as sums.
+        Whether the network has any needs, and whether one of them forbids to sum some events.
 
     Returns
     -------
@@ -63,12 +63,12 @@ def by_delivery(
 def number_connections(
     connections: GridConnections, numbers: np.ndarray, wiring: Wiring, on_grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the indices of connections in `Simulation.weights`, and all weights.
+    """Return where `Simulation.weights` has the weights of connections, and all weights.
 
-    The first result are the indices of `connections`, the second one the weights of all
-    connections, the third one the indices of weights at exact times. `numbers` are the indices of
-    `connections` among all connections in whole steps. `on_grid` has the indices of the latter
-    among all connections, or is None if all act in whole steps.
+    The results are the indices of `connections`, all weights, and the indices of the weights at
+    exact times. `numbers` are the indices of `connections` among all connections in whole steps.
+    `on_grid` has the indices of the latter among all connections, or is None if all act in whole
+    steps.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.calls)
@@ -86,7 +86,10 @@ def all_weights(wiring: Wiring) -> np.ndarray:
 
 
 def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: float) -> bool:
-    """Return whether a delay, not of a train, is below `least` or, if not plastic, above `most`."""
+    """Return whether a delay is below `least`, or above `most` and not plastic.
+
+    Delays of connections from spike trains do not count.
+    """
     train = _trains(added)
     for source, _, _, _, delay, plastic in wiring.calls:
         short, long = once(delay) < least, once(delay) > most
@@ -143,8 +146,8 @@ def _on_grid(
 ) -> np.ndarray:
     """Return which connections to a mechanism may act as sums of whole steps, (c,) bool.
 
-    `sent` selects connections from instances that send events, `short` delays below a step. A
-    `plastic` connection that cannot act as sums is refused.
+    `sent` selects connections from instances that send events, `short` delays below a step.
+    InputError if a `plastic` connection cannot act as a sum.
     """
     sums = _sums(mechanism) and num_weights == 1
     able = ~sent & ~short & sums
@@ -162,7 +165,7 @@ def _on_grid(
 
 
 def _sums(mechanism: Mechanism) -> bool:
-    """Return whether a mechanism may receive one event with the sum of a step's weights."""
+    """Return whether one event with the sum of a step's weights may replace several events."""
     net = mechanism.program.net
     return net is not None and net.summed and mechanism.kind != "artificial"
 
@@ -182,10 +185,7 @@ def compile_connections(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> tuple[GridConnections, np.ndarray]:
-    """Return the connections of cells and detectors, and the index of each in the wiring.
-
-    Connections from trains of event times are left out.
-    """
+    """Return the connections from cells and detectors, and each one's index in the wiring."""
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.calls), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()
@@ -268,7 +268,7 @@ def compile_events(
 
 
 def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield, for each connection from a train, the group, instance, time and weight of events."""
+    """Yield group, instance, times and weights of events for each connection from a train."""
     trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
     is_train = _trains(added)
     for source, group, index, rows, delay, _ in wiring.calls if trains else ():
@@ -291,7 +291,7 @@ def targets_of(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> np.ndarray:
-    """Return the numbers among all targets of instances `index` of groups `group`."""
+    """Return the number, among all event targets, of each instance `index` of a `group`."""
     if not len(group):
         return np.zeros(0, np.int64)
     used, which = np.unique(group, return_inverse=True)

@@ -39,7 +39,7 @@ def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
 
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
-    """Refuse several instances of a mechanism that may only have one."""
+    """Refuse several instances of a mechanism that supports only one."""
     drawing = {k.mechanism.name: k.count for k in kinds if GENERATOR in k.mechanism.program.random}
     if sum(drawing.values()) > 1:
         which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
@@ -74,11 +74,11 @@ def kinds_of(
     stored: Collection[tuple[str, str]] = (),
     last: Mapping[int, int] | None = None,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge each mechanism's groups; return the `kinds` and `instances` of a `Model`.
+    """Merge the groups of each mechanism; return `Model.kinds` and `Model.instances`.
 
     Constant mechanisms are left out. `stored` has mechanisms and parameters that must be arrays.
-    `last` has the last instance, see `Kind.last`, by number of the group; None if all instances
-    must agree.
+    `last` has, by number of the group, the instance that sets GLOBAL variables (see `Kind.last`);
+    None if all instances must agree.
     """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in all_groups]
@@ -153,7 +153,10 @@ def _check_moved(mechanism: Mechanism, node: int) -> None:
 def set_spike_thresholds(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Apply texts with ``spike:``; return mechanisms and the thresholds of cells, mV."""
+    """Apply thresholds of mechanism texts (``spike:``).
+
+    Return the mechanisms, with refractory times in steps, and the thresholds of cells, mV.
+    """
     changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
@@ -194,7 +197,7 @@ def set_spike_thresholds(
 def held_steps(
     program: Program, values: Mapping[str, float | np.ndarray], dt: float
 ) -> dict[str, float | np.ndarray]:
-    """Return a text's refractory time in steps, by the name of the parameter.
+    """Return the refractory time of a text in steps, as the parameter that holds it.
 
     The result is empty if the text has no refractory time.
     """
@@ -213,7 +216,7 @@ def replace_values(
     stored: Collection[tuple[str, str]],
     dt: float,
 ) -> tuple[Kind, ...]:
-    """Return the mechanisms with the present values of parameters that a simulation has changed.
+    """Return the mechanisms with the present values of changed parameters.
 
     `changed` has numbers of groups and names of parameters. `stored` has mechanisms and names of
     parameters that get one value for each instance.
@@ -250,10 +253,9 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
 def constant_sums(
     groups: Sequence[Group], structure: Structure, axial: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum constant mechanisms by node: conductances, µS, and negated currents at 0 mV, nA.
+    """Sum conductances, µS, and negated currents at 0 mV, nA, of constant mechanisms by node.
 
-    If all cells repeat one cell, the sums are those of this cell. With `axial`, add axial
-    conductances.
+    If all cells repeat one cell, the sums are of one cell. With `axial`, add axial conductances.
     """
     constant = [group for group in groups if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
@@ -284,7 +286,7 @@ def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -
 
 
 def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
-    """Return the initial voltages, (n,) or (1,), mV; a single number is for intracellular nodes."""
+    """Return the initial voltages, (n,) or (1,), mV; extracellular nodes begin at 0."""
     count, around = structure.forest.num_nodes, structure.around
     v = spread("v_init", v_init, count, writable=False, unit="mV")
     return v if around is None or np.ndim(v_init) else np.where(around.inner, v, 0)
@@ -296,12 +298,12 @@ def _repeats(group: Group) -> bool:
 
 
 def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
-    """Return the factors, `Kind.factor`, from a mechanism's units to µS and nA; `area` in µm²."""
+    """Return the factors (`Kind.factor`) from a mechanism's units to µS and nA; `area` in µm²."""
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 
 def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
-    """Add a constant group at `nodes` to conductances d, and subtract its current from b."""
+    """Add the conductances of a constant group to d, and subtract its currents from b."""
     n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
     i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
@@ -317,7 +319,7 @@ def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: n
 def at_0_mv(
     mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the current and conductance of a constant mechanism at 0 mV, (count,)."""
+    """Return currents and conductances of a constant mechanism at 0 mV, (count,) each."""
     values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
     return mechanism.current(np.zeros(count), 0.0, values, {})
 
@@ -325,7 +327,7 @@ def at_0_mv(
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
-    """Merge the values of a parameter in several groups, to one number if all are equal.
+    """Merge the values of a parameter in several groups to one number if all are equal.
 
     Otherwise, or with `each`, return an array with a value for each instance, in the new `order`.
     """
@@ -337,7 +339,7 @@ def _merged(
 
 
 class ConstantSums:
-    """Sums of the constant mechanisms for changed parameters, bit for bit as `constant_sums`."""
+    """Sum constant mechanisms again after changes, with the same bits as `constant_sums`."""
 
     def __init__(
         self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
@@ -349,7 +351,7 @@ class ConstantSums:
         self._products: dict[int, tuple[list[ParameterValue], np.ndarray, np.ndarray]] = {}
 
     def sums(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return `Model.constant_d` and `constant_b`, (n,) float64, with changed parameters."""
+        """Return `Model.constant_d` and `constant_b` with changed parameters, (n,) float64."""
         if self._of_one_cell is not None and self._by_cell(changes):
             return self._repeated(changes)
         n = len(self._area)
@@ -361,7 +363,7 @@ class ConstantSums:
         return d, b
 
     def conductances(self, changes: Changes) -> np.ndarray:
-        """Return `Model.constant_g`, (n,) float64, with changed parameters."""
+        """Return `Model.constant_g` with changed parameters, (n,) float64."""
         n = len(self._area)
         sums = np.zeros(n)
         for group in self._groups:
@@ -370,7 +372,7 @@ class ConstantSums:
 
     @cached_property
     def _of_one_cell(self) -> list[np.ndarray] | None:
-        """Axial conductances of cell 0, and each group's factors there; None if cells differ."""
+        """Axial conductances and each group's factors in cell 0; None if another cell differs."""
         n, cells = len(self._area), self._forest.num_cells
         columns = [self._g_total]
         for group in self._groups:
@@ -393,7 +395,7 @@ class ConstantSums:
         )
 
     def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return `sums` if cells differ in parameters only, from one product for each cell."""
+        """Return `sums` if cells differ only in parameters: multiply the factors of one cell."""
         assert self._of_one_cell is not None
         cells = self._forest.num_cells
         g_total, *factors = self._of_one_cell
@@ -407,7 +409,7 @@ class ConstantSums:
         return d.reshape(-1), b.reshape(-1)
 
     def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return conductance and current of each instance; compute them if a value changed."""
+        """Return conductances and currents of a group; compute them only if a value changed."""
         values = [changes.value_of(group, name) for name in group.mechanism.parameters]
         place = self._products.get(group.number)
         if place and all(a is b for a, b in zip(place[0], values, strict=True)):

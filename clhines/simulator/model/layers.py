@@ -47,7 +47,6 @@ class Layers:
 
     @cached_property
     def forest(self) -> Forest:
-        """The trees of columns."""
         return Forest(self.parent, self.of_cells)
 
     @cached_property
@@ -55,7 +54,7 @@ class Layers:
         return reference.elimination_steps(self.forest)
 
     def injected(self, nodes: np.ndarray) -> np.ndarray:
-        """Return the nodes that get the current of electrodes: nodes around `nodes`, if any."""
+        """Return the nodes into which electrodes at `nodes` inject: the enclosing nodes, if any."""
         column = inverse(self.node[0], int(self.node.max()) + 1)[nodes]
         around = np.where(column < 0, -1, self.node[1, column])
         return np.where(around < 0, nodes, around)
@@ -105,7 +104,10 @@ class Layers:
         return change
 
     def _solve(self, over: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the changes of potentials, (m, k) float64, mV; overwrite `right`, nA."""
+        """Solve for the changes of potentials, (m, k) float64, mV; overwrite `right`, nA.
+
+        `over` has the conductance of each node to the node around it, or to ground, µS.
+        """
         (m, k), has = right.shape, self.node >= 0
         between, ground = np.zeros((m, k, k)), np.zeros((m, k))
         for row in range(k):

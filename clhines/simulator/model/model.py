@@ -39,7 +39,10 @@ class ModelSources:
     ring_size: np.ndarray | None = None  # (count,): pending events of each source, in a rank's part
 
     def at_nodes(self, low: int, high: int) -> ModelSources:
-        """Return the sources with only the detectors at nodes `low` to `high`, numbered from 0."""
+        """Return the sources without detectors outside of nodes `low` to `high`.
+
+        The nodes are numbered from `low` on.
+        """
         here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
         return replace(
             self,
@@ -51,7 +54,7 @@ class ModelSources:
 
     @property
     def is_emitted(self) -> np.ndarray:
-        """Whether each source is an instance, (count,) bool."""
+        """Whether each source is an instance that sends events, (count,) bool."""
         emitted = np.zeros(self.count, bool)
         for sources in self.emitted.values():
             emitted[sources[sources >= 0]] = True
@@ -65,7 +68,7 @@ class ModelSources:
         return detected
 
     def above(self, v: np.ndarray) -> np.ndarray:
-        """Return which detectors are above their threshold, (d,) bool; `v` has all nodes, mV."""
+        """Return whether each detector is above its threshold, (d,) bool; `v` has all nodes, mV."""
         is_above: np.ndarray = v[self.detector_node] > self.detector_threshold
         return is_above
 
@@ -93,7 +96,7 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """The states to which a pointer of some mechanism leads, one for each of its instances."""
+    """The states to which a POINTER of some mechanism leads, a state for each instance."""
 
     kind: int  # the other kind
     state: str
@@ -102,13 +105,13 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Steered:
-    """The weights of connections to which a pointer leads, one for each instance."""
+    """The weights of connections to which a POINTER leads, a weight for each instance."""
 
     connection: np.ndarray  # (count,) int64
     element: np.ndarray  # (count,) int64: number of the weight in the connection
 
     def places(self, model: Model) -> np.ndarray:
-        """Return the indices of the weights in `NetCons.weight`, (count,) int64."""
+        """Return the index of each instance's weight in `NetCons.weight`, (count,) int64."""
         return model.netcons.first_weight[self.connection] + self.element
 
 
@@ -140,7 +143,7 @@ INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 @dataclass(frozen=True, eq=False)
 class IonNodes(Deferred):
-    """An ion: the nodes that have it, and values there at the start."""
+    """An ion: the nodes that have it, and its initial values there."""
 
     name: str
     valence: float
@@ -159,8 +162,7 @@ class IonNodes(Deferred):
 def promote(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
     """Return the styles of an ion after one more mechanism uses it, as NEURON's nrn_promote.
 
-    `concentration` and `reversal` say what the mechanism does: 3: it writes, 1: it reads, 0:
-    neither.
+    `concentration` and `reversal` are 3 if the mechanism writes, 1 if it reads, else 0.
     """
     conc = np.maximum(style & CONCENTRATION, concentration)
     rev = np.maximum((style & REVERSAL) >> 3, reversal)
@@ -201,7 +203,7 @@ class Kind(Deferred):
 
     @property
     def varying(self) -> dict[str, np.ndarray]:
-        """Parameters that differ among instances; values before INITIAL are left out."""
+        """Parameters that differ among instances, except initial values of states."""
         values = ((name, self.parameters[name]) for name in self.mechanism.parameters)
         return {name: value for name, value in values if isinstance(value, np.ndarray)}
 
@@ -213,7 +215,7 @@ class Kind(Deferred):
 
 
 class OfNodes:
-    """A property of `Model` that returns the array of its name in `Model.of_nodes`."""
+    """A property of `Model` that returns the array with the property's name in `of_nodes`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -274,7 +276,7 @@ class Model:
 
     @property
     def once(self) -> Model:
-        """The model of one copy, if copies are identical."""
+        """The model of a single copy if there are identical copies, else the model itself."""
         return self if self.alike is None else self.alike.once
 
     @property
@@ -292,15 +294,18 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the GLOBAL states that all read from the last instance of `k`; none for -1."""
+        """Return the GLOBAL variables that all instances read from the last instance of `k`.
+
+        For k = -1 there are none.
+        """
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 
     @property
     def leading_cells(self) -> np.ndarray:
-        """Cells with the last instance of a mechanism with `of_last` states; ascending.
+        """The cells whose GLOBAL variables all other cells read, ascending.
 
-        All other cells read values of these cells.
+        They have the last instance of a mechanism, see `of_last`.
         """
         cells = [self.last_cell(k) for k in range(len(self.kinds)) if self.of_last(k)]
         return np.unique(np.array(cells, np.int64))
@@ -321,7 +326,7 @@ class Model:
         return frozenset(assigned | written | {d.kind for d in self.diffusions})
 
     def states_read(self, k: int) -> tuple[str, ...]:
-        """Return the states of mechanism `k` that other instances read by pointers."""
+        """Return the states of mechanism `k` that POINTERs of other instances read."""
         return tuple(sorted({to.state for to in self.read.values() if to.kind == k}))
 
     @cached_property
@@ -367,9 +372,9 @@ class Model:
         """Rank of each connection, (m,) int64: of simultaneous events the highest rank comes first.
 
         Trains send first, then threshold detectors, then instances, each in the order of their
-        numbers. A source sends along its connections in their order, so the last one comes first.
-        If a source has three or more connections, all with one delay, they are one event in NEURON,
-        in which the first one comes first.
+        numbers. A source sends along its connections in their order, so the last connection's event
+        comes first. If a source has three or more connections, all with one delay, they are one
+        event in NEURON, which reaches the first connection first.
         """
         source, delay, m = self.netcons.source, self.netcons.delay, self.netcons.count
         place = np.full(self.sources.count, 2)
@@ -383,7 +388,7 @@ class Model:
 
     @cached_property
     def constant_factors(self) -> bool:
-        """Whether all elimination factors are constant: only roots' diagonal entries change."""
+        """Whether all elimination factors are constant, because only roots' conductances change."""
         many = (k.mechanism.kind == "density" and k.count > len(self.soma) for k in self.kinds)
         return not any(many) and all(np.isin(k.node, self.soma).all() for k in self.kinds)
 
@@ -461,14 +466,14 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """Identical copies of a network."""
+    """The numbers of cells, sources and connections in identical copies of a network."""
 
     once: Model  # the model of one copy
     sources: np.ndarray  # (copies, num_sources) int64: numbers of each copy's sources
     connections: np.ndarray  # (copies, m) int64: numbers of each copy's connections
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the numbers, copy after copy, that sources of one copy have in all copies."""
+        """Return the numbers that the sources `source` of one copy have in each copy, joined."""
         return self.sources[:, source].reshape(-1)
 
 
@@ -482,5 +487,5 @@ class Events:
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
-    """Return whether each array repeats its first `length` values to its end."""
+    """Return whether each array consists of repetitions of its first `length` values."""
     return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)

@@ -68,13 +68,13 @@ _SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
 def phrases(words: Iterable[str], last: str = "or") -> str:
-    """Join the phrases of needs to a list in words, in the order of `NEEDS`."""
+    """Join the phrases of needs to a list in words, such as "a, b or c", in fixed order."""
     needs = {*words}
     return listed([phrase for need, phrase in NEEDS.items() if need in needs], last)
 
 
 def listed(names: Sequence[str], last: str = "or") -> str:
-    """Join names, at least one, to a list in words: ``a, b or c``."""
+    """Join names, at least one, to a list in words, such as "a, b or c"."""
     *most, end = names
     return f"{', '.join(most)} {last} {end}" if most else end
 
@@ -126,7 +126,7 @@ def _has_more(program: Program) -> bool:
 def of_network(
     added: Additions, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
-    """Return the needs (features of engines) known before a model; see `Wiring.calls`."""
+    """Return the needs that follow from a network's calls; `connections` as `Wiring.calls`."""
     words = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
@@ -149,7 +149,7 @@ def of_network(
 
 
 def of_model(model: Model, exact: bool) -> frozenset[str]:
-    """Return the needs (features of engines) of a model; `exact`: events at exact times."""
+    """Return all needs of a model; with `exact` it has events at exact times."""
     kinds = model.kinds
     words: dict[str, object] = {
         "noise": any(kind.mechanism.uses_noise for kind in kinds),
@@ -188,7 +188,7 @@ def artificial_sources(model: Model) -> np.ndarray:
 
 
 def within_cells(model: Model) -> np.ndarray:
-    """Return which exact connections are shorter than a step and within a cell, (m,) bool."""
+    """Return which exact connections are within a cell and shorter than a step, (m,) bool."""
     netcons = model.netcons
     is_within = model.sources.is_emitted[netcons.source] & (netcons.delay < model.dt)
     if not is_within.any():
@@ -205,10 +205,11 @@ def within_cells(model: Model) -> np.ndarray:
 
 
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
-    """Return the blocks that read a variable by a pointer, and the blocks that set it.
+    """Return the blocks that read a variable by a POINTER, and the blocks that set it.
 
-    The former are blocks of the pointer's mechanism, the latter of the variable's mechanism. If the
-    pointer assigns the variable: the blocks that use the pointer, and those that use the variable.
+    The former are blocks of the POINTER's mechanism, the latter of the variable's mechanism. If the
+    POINTER assigns the variable: the blocks that use the POINTER, and the blocks that use the
+    variable.
     """
     (k, name), other = pointer, model.kinds[to.kind].mechanism
     mechanism = model.kinds[k].mechanism
@@ -230,7 +231,7 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
 
 
 def _event(block: str) -> str:
-    """Return the name of a block, with ``receive`` for all blocks that events call."""
+    """Return a block's name, but ``receive`` for all blocks that events call."""
     return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
@@ -250,7 +251,7 @@ def _points_in_states(model: Model, k: int) -> bool:
 
 
 def _is_elsewhere(model: Model, pointer: tuple[int, str], to: Written) -> bool:
-    """Return whether a pointer points to another cell; each artificial cell is one."""
+    """Return whether a POINTER leads to another cell; each artificial cell counts as a cell."""
     kind, other = model.kinds[pointer[0]], model.kinds[to.kind]
     if "artificial" in (kind.mechanism.kind, other.mechanism.kind):
         return True
@@ -398,7 +399,7 @@ def check_read(model: Model) -> None:
 
 
 def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> None:
-    """Refuse a pointer that reads a variable in blocks, `reads`, in which other pointers set it."""
+    """Refuse a POINTER that reads a variable in a block (`reads`) in which POINTERs set it."""
     late = reads & {"after_initial", "after_solve", "before_step"}
     begins = reads & {"before_initial", "initial"}
     for pointer, at in model.written.items():
@@ -435,7 +436,7 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
-    """Return the blocks in which a pointer replaces its variable; addition does not count."""
+    """Return the blocks in which a POINTER replaces the variable, not only adds to it."""
     k, name = pointer
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return {
@@ -444,7 +445,7 @@ def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:
-    """Return whether a block that events or WATCH call has an argument of one of the `roles`."""
+    """Return whether a block that events or WATCH call has an argument with one of `roles`."""
     blocks = kind.mechanism.program.blocks.items()
     events = (
         arguments for name, arguments in blocks if name in ("receive", "watch") or "netcons" in name

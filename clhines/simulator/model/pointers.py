@@ -15,7 +15,7 @@ Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
 
 def pointer_fields(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[str, object]:
-    """Return the fields of a `Model` for pointers; raise InputError if a pointer is not set."""
+    """Return the fields of a `Model` for POINTERs; InputError if a POINTER is not set."""
     every = _written(added, kinds, instances)
     written = {k: to for k, to in every.items() if k[1] in kinds[k[0]].mechanism.program.written}
     read = {k: to for k, to in every.items() if k not in written}

@@ -78,7 +78,7 @@ def plastic_fields(rule: Rule) -> Iterator[Field]:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Split the name of a trace's field into the side, ``pre``, and the trace's number."""
+    """Split a trace's field name into its side, such as ``pre``, and the trace's number."""
     side = name.rstrip("0123456789")
     return side, int(name[len(side) :] or 0)
 
@@ -110,5 +110,5 @@ class Schema:
     def named(
         self, saved: Mapping[str, np.ndarray], family: str, kind: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Return the arrays of a family in a saved state by the names of the fields."""
+        """Return the arrays of a `family` of fields in a saved state, by field name."""
         return {field.name: saved[field.key] for field in self.of(family, kind)}

@@ -36,7 +36,7 @@ class Sources:
     ----------
     network : Network
     first : int
-        Number of the first one among the network's sources.
+        The first source's number among all sources of the network.
     node : (count,) int64
         -1 for trains.
     threshold : (count,) float64, mV
@@ -266,7 +266,7 @@ class Additions:
 def as_gap_junctions(
     a: ArrayLike, b: ArrayLike, g: ArrayLike, num_nodes: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Check gap junctions; return nodes on both sides and conductances, µS, (m,) each."""
+    """Check gap junctions; return the nodes on both sides and the conductances, µS, (m,) each."""
     arrays = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
     if arrays["g"].size > MAX_GAPS:
         raise InputError(f"{arrays['g'].size} gap junctions; expected at most {MAX_GAPS}")
@@ -284,7 +284,7 @@ def as_gap_junctions(
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return one value for each of the instances `places`; a single value serves all of them.
+    """Return one value for each of the instances `places`; a single value is for all of them.
 
     InputError if there are other numbers of values; the message has `name` and `what`.
     """

@@ -29,7 +29,7 @@ class ParameterValue:
 
     @property
     def argument(self) -> object:
-        """The value as an argument of `Network.insert`."""
+        """The value in the form that `Network.insert` accepts."""
         if self.by == "all":
             return float(self.numbers[0])
         return PerCell(self.numbers) if self.by == "cell" else self.numbers
@@ -37,7 +37,7 @@ class ParameterValue:
 
 @dataclass(eq=False)
 class Changes:
-    """New parameters, weights and events of one simulation; None: the values of the network.
+    """Changed parameters, weights and events of one simulation; None: as in the network.
 
     `parameters` are by group number and name. `stored` has the mechanism and name of parameters for
     which a run needs memory for one value per instance.

@@ -86,10 +86,7 @@ def changed_copies(
 
 
 def source_sizes(network: Network) -> list[int]:
-    """Return the number of cells, and how many sources each call added that adds sources.
-
-    The calls are in the order of the sources' numbers.
-    """
+    """Return the number of cells, then the number of sources that each call added, in order."""
     added = inside(network).added
     sets = [(s.first, len(s)) for s in added.sources]
     sets += [(first, len(group)) for group, first in added.emitters]
@@ -97,7 +94,7 @@ def source_sizes(network: Network) -> list[int]:
 
 
 def step_of(mechanism: Mechanism, num_nodes: int) -> int:
-    """Return by how much node numbers grow from one copy of a network to the next.
+    """Return the difference between the node numbers of successive copies of an instance.
 
     It is `num_nodes`, but 0 for artificial cells, which have no nodes.
     """
@@ -143,10 +140,10 @@ class _Copier:
     def _parts(
         self, groups: Sequence[Group], number: int, instance: np.ndarray
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
-        """Yield the copies' groups that have some of the instances of group `number`.
+        """Yield the copied groups that have any of the instances `instance` of group `number`.
 
-        With each: the positions in `instance` of the instances that it has, and their numbers in
-        all copies.
+        With each group come the positions of its instances in `instance`, and the instances'
+        numbers in all copies.
         """
         for k, (once, copied) in enumerate(zip(self.groups, groups, strict=True)):
             if once.number == number:
@@ -219,7 +216,7 @@ class _Copier:
         def targeted(
             turn: np.ndarray, number: np.ndarray, index: np.ndarray, *rest: np.ndarray
         ) -> tuple[np.ndarray, ...]:
-            """Return columns of connections or events: group, instance, ..., of copies `turn`."""
+            """Return columns (group, instance, ...) of connections or events for copies `turn`."""
             if len(number):
                 group = copied[int(number[0])]
                 index = (index + len(group) // self.count * turn[:, None]).reshape(-1)
@@ -235,7 +232,7 @@ class _Copier:
 
 
 def _tiled(values: np.ndarray, count: int) -> np.ndarray:
-    """Repeat values, or rows of values; a single repetition is not copied."""
+    """Repeat values, or rows of values, `count` times; do not copy them if once is enough."""
     return values if count == 1 else np.tile(values, (count, *[1] * (values.ndim - 1)))
 
 

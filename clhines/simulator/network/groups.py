@@ -23,7 +23,7 @@ ABSOLUTE_ZERO = -273.15  # °C
 
 
 class Parameters(dict[str, "float | np.ndarray"]):
-    """Parameters of a group by name; read-only in a frozen network."""
+    """Parameters of a group by name; read-only if a simulation uses the network."""
 
     def __init__(
         self,
@@ -49,7 +49,6 @@ class Parameters(dict[str, "float | np.ndarray"]):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the parameters that were set."""
         return tuple(name for name in self if name in self._set_names)
 
     def set_default(self, name: str, value: float) -> None:
@@ -79,7 +78,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
 
 
 def _set_in_a_simulation(group: object, name: str, value: object) -> str:
-    """Return the error text for `group.NAME = value`: how to set it, or which names exist."""
+    """Return an error text for setting an attribute: how to set parameters, or their names."""
     assert isinstance(group, Group)
     called, parameters_of_group = name_in_caller(group, "group"), group.parameters
     if name in parameters_of_group:
@@ -100,14 +99,13 @@ class Group(Deferred):
     ----------
     network : Network
     number : int
-        Among the network's groups.
+        Index in `Network.groups`.
     nodes : (count,) int64
         Natural index of each instance's node, in the order of the call.
     parameters : dict of name -> float or (count,) float64
         Can be replaced until a `Simulation` is made of the network.
     in_round : int
-        How many of `nodes` are in the first cell of each cable, together; 0 if no further cell
-        repeats a cable.
+        How many of `nodes` are in the first cells of all cables; 0 if no cable is repeated.
     """
 
     network: Any = field(repr=False)
@@ -141,14 +139,14 @@ class Group(Deferred):
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
     def freeze(self) -> None:
-        """Make parameter values read-only; arrays that are made later always are."""
+        """Make the parameters read-only, also the arrays that are made later."""
         for array in vars(self).get("parameters", {}).values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
 
 class Inside:
-    """Internals of a network, for other modules of the package."""
+    """The internals of a network, for other modules of the package."""
 
     added: Any  # an `Additions`; its module imports this one
     wiring: Any  # a `Wiring`, likewise
@@ -163,7 +161,7 @@ class Inside:
         self.celsius: float | None = None
 
     def before_change(self, what: str) -> None:
-        """Raise InputError if the network is frozen; forget that its cells are equal copies."""
+        """Raise InputError if a simulation uses the network; its cells are no equal copies now."""
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, because a Simulation uses it; expected changes "

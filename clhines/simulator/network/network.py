@@ -58,7 +58,7 @@ _SET = "threshold", "celsius"  # attributes that users may set
 
 @dataclass(frozen=True, eq=False)
 class CopyNumbers:
-    """A network that was copied, and the numbers of its sources and connections in each copy."""
+    """A copied network, and the numbers of its sources and connections in each copy."""
 
     once: Network
     sources: np.ndarray  # (copies, num_sources) int64

@@ -212,14 +212,14 @@ class Rule:
 
     @staticmethod
     def decay(tau: float, dt: float) -> np.ndarray:
-        """Return exp(-t / tau) after 0, 1, 2, ... steps, until it counts as 0."""
+        """Return exp(-t / tau) after 0, 1, 2, ... steps, up to the first that counts as 0."""
         return np.exp(np.arange(_length(tau, dt)) * (-dt / tau))
 
     def decays(self, dt: float) -> list[np.ndarray]:
-        """Return `decay` of each trace.
+        """Return the table `decay` of each trace.
 
-        For a rule with ``dw/dt`` the last table is the integral of the product's decay over 0, 1,
-        2, ... steps, ms: tau (1 - exp(-t / tau)). Beyond its end it is constant.
+        For a rule with ``dw/dt`` a last table has the integral of the product's decay over 0, 1, 2,
+        ... steps, ms: tau (1 - exp(-t / tau)). Beyond its end it is constant.
         """
         tables = [self.decay(tau, dt) for name, tau in self.times.items() if name != WEIGHT]
         if WEIGHT in self.times:
@@ -230,7 +230,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Advance weights and traces, named as in `RuleText`, by a rule in steps of `dt`, ms."""
+    """Advance the weights and traces of a rule, in steps of `dt`, ms."""
 
     rule: Rule
     dt: float
@@ -249,7 +249,7 @@ class Course:
         return value * decay[np.clip(steps, 0, len(decay) - 1)]
 
     def settle(self, values: dict[str, Any], steps: np.ndarray) -> None:
-        """Advance weights and traces of connections by `steps`, (m,), without an event."""
+        """Advance the weights and traces of connections by `steps`, (m,), without an event."""
         steps = np.maximum(steps, 0)
         if WEIGHT in self._decays:
             time = self._decays[WEIGHT]
@@ -259,7 +259,7 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    """Return how many steps a trace decays until it counts as 0; the length of its table."""
+    """Return after how many steps a trace counts as 0: the length of its table."""
     steps = -math.log(_FORGOTTEN) * tau / dt
     if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt

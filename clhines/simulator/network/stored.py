@@ -45,7 +45,7 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
 
 
 def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
-    """Return a network as JSON, and the arrays to which the JSON refers by number."""
+    """Convert a network to JSON, and arrays to which the JSON refers by number."""
     parts = inside(network)
     if parts.copy_numbers is not None:
         raise InputError("copies of a network cannot be saved; expected the original network")
@@ -336,7 +336,7 @@ def put_group(
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the group number in all entries of a saved column; InputError if they differ."""
+    """Return the group number that all entries of a saved column have, else InputError."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

@@ -40,7 +40,7 @@ _NODE_BYTES = 8 * 8  # in the forest and in the arrays of a `Model`
 class Structure:
     """The trees and the membranes of all cells of a network.
 
-    If cells repeat cables, each list has an array for each cable, cell k has array ``k % len``, and
+    If cells repeat cables, each list has an array for each cable. Cell k has array ``k % len``, and
     `turns` is the number of cells. In networks from arrays each list has one array for all nodes,
     and `turns` is 1.
     """
@@ -70,13 +70,13 @@ class Structure:
     def once(self, name: str) -> np.ndarray:
         """Return the values of the first cell of each cable, joined to one array, (m,).
 
-        If there are fewer cells than cables, the array is that of all cells.
+        If there are fewer cells than cables, return the values of all cells.
         """
         return np.concatenate(getattr(self, name)[: self.turns])
 
     @cached_property
     def in_round(self) -> int:
-        """How many nodes the first cells of all cables have together; 0 if no cable is repeated."""
+        """The number of nodes in the first cells of all cables; 0 if no cable is repeated."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
@@ -220,7 +220,7 @@ class NodeValues:
         return once[nodes % len(once)]
 
     def once(self, name: str) -> np.ndarray:
-        """Return the stored values, (m,), which repeat to the last node; read-only."""
+        """Return the values that are stored, (m,); repeated, they are the values of all nodes."""
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
@@ -240,7 +240,7 @@ class NodeValues:
 
 @dataclass(frozen=True, eq=False)
 class PerCell:
-    """A value for each cell, to be a parameter of a group; see `Network.per_cell`."""
+    """A parameter with a value for each cell; see `Network.per_cell`."""
 
     values: np.ndarray
 
@@ -296,7 +296,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many of `nodes` lie in the first cells of the cables, all cables together.
+        """Return how many of `nodes` are in the first cells of all cables.
 
         The result is 0 unless `at` is the name of a region, which selects the same nodes in cells
         with the same cable.
@@ -327,7 +327,7 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Expand a parameter to one value per node; a single number stays.
+        """Expand a parameter to one value per node, but leave a single number as it is.
 
         It may have values by cell or node, or be a function of the distance, µm.
         """
@@ -366,17 +366,14 @@ class Places:
         return candidates[0] if candidates else array
 
     def _sizes(self) -> dict[str, int]:
-        """Return the numbers of cells, of nodes of a cell (if cells are equal) and of nodes."""
+        """Return the numbers of cells, of nodes per cell (if cells are equal) and of nodes."""
         sizes = {"cells": self.forest.num_cells}
         if len({id(cable) for cable in self.cables}) == 1:
             sizes["nodes of a cell"] = int(self.forest.sizes[0])
         return {**sizes, "nodes": self.forest.num_nodes}
 
     def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        """Return the lengths that a parameter may have besides ``len(nodes)``, by name.
-
-        They are the numbers of cells, of nodes of a cell, and of all nodes.
-        """
+        """Return the lengths that a parameter may have besides ``len(nodes)``, by name."""
         if not len(nodes) or nodes[0] < 0:  # artificial cells have no nodes
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
@@ -422,7 +419,7 @@ class Places:
         return nodes
 
     def _types(self) -> list[str]:
-        """Return the texts for `at` that select nodes of these cells, for messages.
+        """Return the texts that select nodes of these cells as `at`, for messages.
 
         SWC types without a word appear as ``np.flatnonzero(cable.type == 7)``.
         """
@@ -438,9 +435,9 @@ class Places:
 
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
-    """Return the result of a user's function of the distances from the soma, µm.
+    """Call a user's function of the distances from the soma, µm.
 
-    InputError if the function does not take one argument; the message calls it `what`.
+    InputError, with the name `what`, if it is no function of one argument.
     """
     if isinstance(function, type):
         raise InputError(f"{what} is the class {function.__name__}; expected a function")

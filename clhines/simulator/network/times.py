@@ -36,9 +36,9 @@ def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
 def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
     """Return the first step whose middle is not before an external event, (m,) int64.
 
-    `time` is in ms. NEURON's clock adds half steps; its rounding decides about events that fall on
-    a middle: at dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Up to
-    step 2**22, middles are computed here by the same sums.
+    `time` is in ms. NEURON's clock adds half steps; its rounding decides about events at a middle:
+    at dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Up to step 2**22,
+    middles are computed here by the same sums.
     """
     step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     early = np.flatnonzero(step < _CLOCK_STEPS - 1)

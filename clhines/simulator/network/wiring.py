@@ -222,7 +222,7 @@ class Wiring:
         return wiring
 
     def _reweighed(self, weight: np.ndarray) -> CallColumns:
-        """Return the columns of all calls of `connect` with new weights `weight`."""
+        """Return the columns of all calls of `connect`, with the weights replaced by `weight`."""
         sizes = [rows.size for _, _, _, rows, *_ in self.calls]
         if weight.shape != (sum(sizes),):
             raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
@@ -256,7 +256,7 @@ _Weight = TypeVar("_Weight")
 
 
 def weight_or_none(weight: _Weight | None, target: Group, call: str) -> _Weight | float:
-    """Return the weight, or 0 with a warning if the mechanism has weights and none was passed."""
+    """Return `weight`; if it is None, 0, with a warning if the mechanism has weights."""
     if weight is not None:
         return weight
     net = target.mechanism.program.net
