@@ -11,7 +11,7 @@ _CHUNK = 1 << 18  # entries that `ascending` compares at once: they stay in the 
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return (m + 1,) int64: starts of m consecutive ranges of `counts` entries, and their end."""
+    """Return starts of m consecutive ranges of `counts` entries, and their end, (m + 1,) int64."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
@@ -21,12 +21,12 @@ def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.n
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return (m,) int64: the starts of m consecutive ranges with `counts` entries."""
+    """Return the starts of m consecutive ranges with `counts` entries, (m,) int64."""
     return np.cumsum(counts) - counts
 
 
 def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
-    """Return (size,) int64: the index of each number in `order`, or -1; all numbers differ."""
+    """Return the index of each number in `order`, or -1, (size,) int64; all numbers differ."""
     place = np.full(len(order) if size is None else size, -1)
     place[order] = np.arange(len(order))
     return place

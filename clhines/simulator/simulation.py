@@ -355,7 +355,7 @@ class Simulation(Holder):
         """Return a differentiable run from t = 0; see `gradient`.
 
         ``run.forward()`` returns the rows of each record. ``run.backward(derivatives)`` maps a
-        loss's derivatives by the rows to its derivatives by each of `of`.
+        loss's derivatives with respect to the rows to those with respect to each of `of`.
         """
         self.ranks.check_alone("gradient()")
         self._updates.settle()

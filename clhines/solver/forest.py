@@ -113,7 +113,7 @@ class Trees:
 
     @property
     def position(self) -> np.ndarray:
-        """(num_nodes,) int64: index of each node in its branch; 0 is nearest the root."""
+        """Index of each node in its branch, (num_nodes,) int64; 0 is nearest the root."""
         return self._chains[1]
 
     @property
@@ -122,17 +122,17 @@ class Trees:
 
     @property
     def branch_first(self) -> np.ndarray:
-        """(num_branches,) int64: the node of each branch that is nearest the root."""
+        """The node of each branch that is nearest the root, (num_branches,) int64."""
         return self._branches[1]
 
     @property
     def branch_parent(self) -> np.ndarray:
-        """(num_branches,) int64: the branch from which each branch starts; -1 at roots."""
+        """The branch from which each branch starts, (num_branches,) int64; -1 at roots."""
         return self._branches[2]
 
     @property
     def branch_level(self) -> np.ndarray:
-        """(num_branches,) int64: number of branches above each branch; 0 for a root's branch."""
+        """Number of branches above each branch, (num_branches,) int64; 0 for a root's branch."""
         return self._branches[3]
 
     @property
@@ -141,7 +141,7 @@ class Trees:
 
     @property
     def on_cycle(self) -> np.ndarray:
-        """(num_nodes,) bool: nodes whose ancestors form a cycle; none in a valid forest."""
+        """Whether ancestors of a node form a cycle, (num_nodes,) bool; never in a valid forest."""
         return self._branches[5]
 
     @cached_property
@@ -150,7 +150,7 @@ class Trees:
 
     @cached_property
     def branch_offsets(self) -> np.ndarray:
-        """(num_trees + 1,) int64: tree s has the branches ``branch_offsets[s]:[s + 1]``."""
+        """First branch of each tree, and the end, (num_trees + 1,) int64."""
         counts = np.bincount(self.branch_tree, minlength=self.num_trees)
         return arrays.offsets(counts)
 
@@ -160,22 +160,22 @@ class Trees:
 
     @cached_property
     def branch_start(self) -> np.ndarray:
-        """(num_branches,) int64: index in `order` of each branch's first node."""
+        """Index in `order` of each branch's first node, (num_branches,) int64."""
         return arrays.starts(self.branch_length)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(num_nodes,) int64: the nodes, branch after branch; reversed, the elimination order."""
+        """The nodes, branch after branch, (num_nodes,) int64; reversed, the elimination order."""
         return arrays.inverse(self.rank)
 
     @cached_property
     def rank(self) -> np.ndarray:
-        """(num_nodes,) int64: index of each node in `order`."""
+        """Index of each node in `order`, (num_nodes,) int64."""
         return self.branch_start[self.branch_of_node] + self.position
 
     @cached_property
     def depth(self) -> np.ndarray:
-        """(num_nodes,) int64: number of edges from the root to each node."""
+        """Number of edges from the root to each node, (num_nodes,) int64."""
         above = self.branch_parent
         _, before = arrays.climb(above, np.where(above < 0, 0, self.branch_length[above]))
         return before[self.branch_of_node] + self.position
@@ -188,7 +188,7 @@ class Trees:
 
     @cached_property
     def heights(self) -> np.ndarray:
-        """(num_trees,) int64: number of nodes on the longest path from the root to a tip."""
+        """Number of nodes on the longest path from the root to a tip, (num_trees,) int64."""
         return np.maximum.reduceat(self.depth, self.offsets[:-1]) + 1
 
 
@@ -259,7 +259,7 @@ class Forest:
 
     @cached_property
     def parent(self) -> np.ndarray:
-        """(n,) integer: parent of each node; computed when first needed."""
+        """Parent of each node, (n,) integer; computed when first needed."""
         parent = self._parents()
         parent.flags.writeable = False
         return parent
@@ -365,7 +365,7 @@ class Forest:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """(num_cells,) int64: nodes of each cell."""
+        """Number of nodes of each cell, (num_cells,) int64."""
         return np.diff(self.cell_offsets)
 
     @property
@@ -375,7 +375,7 @@ class Forest:
 
     @property
     def heights(self) -> np.ndarray:
-        """(num_cells,) int64: nodes on the longest path from each cell's root to a tip."""
+        """Number of nodes on the longest path from root to tip, (num_cells,) int64."""
         return self.trees.heights[self.shape_of_cell]
 
     def node_index(self, cell: int, rank: int) -> int:

@@ -239,7 +239,7 @@ class Tridiagonal(Holder):
         self._device = None
 
     def status(self) -> np.ndarray:
-        """Return (m,) int64: the first bad row of each system in the last solve, or -1."""
+        """Return the first bad row of each system in the last solve, or -1, (m,) int64."""
         return self.solver.status()
 
     def device_side(self) -> DeviceChains:

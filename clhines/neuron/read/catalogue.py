@@ -78,7 +78,10 @@ class Catalogue:
         return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Return (point process, variable) of variables that hide others of segments in Python."""
+        """Return the variables of point processes that hide variables of segments in Python.
+
+        Each is (point process, variable).
+        """
         return [
             (name, variable)
             for name in self.without_text(points=True)

@@ -295,7 +295,7 @@ class WatchSlots:
     # -- WATCH -------------------------------------------------------------------------------------
 
     def watched(self, instances: Instances) -> list[tuple[int, int, bool]]:
-        """Return (instance, index of the WATCH, whether it is true) of all armed conditions."""
+        """Return all armed conditions: (instance, index of the WATCH, whether it is true)."""
         begin = self.place_of(instances.entry.number, "watch")
         rows = {row: k for k, row in enumerate(instances.columns.numbers().tolist())}
         armed: list[tuple[int, int, bool]] = []

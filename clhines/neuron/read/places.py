@@ -76,7 +76,7 @@ class MemoryPlaces:
         return Variable(owner, name, number, place.place if size > 1 else None)
 
     def globals_(self) -> list[tuple[str, str]]:
-        """Return (mechanism, name) of each scalar GLOBAL variable."""
+        """Return mechanism and name of each scalar GLOBAL variable."""
         entries = [(name, instances.entry.globals_) for name, instances in self._every.items()]
         return [(name, n) for name, of in entries for n, size in of.items() if size == 1]
 

@@ -217,7 +217,7 @@ class Mechanism:
 
     @property
     def begins(self) -> dict[str, float]:
-        """Values that states have before INITIAL, by name, if users may set them.
+        """Values that states have before INITIAL, by name, if users may set these values.
 
         These states are PARAMETERs and ASSIGNED variables of NMODL that blocks write.
         """
@@ -331,7 +331,7 @@ class Mechanism:
 
     @property
     def source(self) -> str:
-        """Its OpenCL functions in double precision, to read."""
+        """The mechanism's OpenCL functions in double precision, to read."""
         return self.functions("double")
 
     # ----------------------------------------------------------------------------- NumPy twins

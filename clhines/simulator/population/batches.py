@@ -21,7 +21,7 @@ from clhines.simulator.population.parameters import ParameterGroups
 from clhines.simulator.population.protocols import STIMULUS
 from clhines.simulator.simulation import Simulation
 
-# maps voltages (sets, protocols, T) to the loss of each set, and its derivatives by the voltages
+# maps voltages (sets, protocols, T) to the loss of each set, and its derivatives, like the voltages
 PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 

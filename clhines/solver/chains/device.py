@@ -65,7 +65,7 @@ class DeviceChains:
 
     @cached_property
     def ones(self) -> cla.Array:
-        """(n,): signs for matrices of which no row is multiplied by -1."""
+        """Signs for matrices without rows to be multiplied by -1, (n,)."""
         return cla.to_device(self._queue, np.ones(self._chains.n, self._chains.dtype))
 
     def rows(

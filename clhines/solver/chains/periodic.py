@@ -33,10 +33,10 @@ _ChainSolve = Callable[[np.ndarray], np.ndarray]  # b, (n,) or (k, n), to the so
 
 @dataclass(frozen=True, eq=False)
 class Corners:
-    """Periodic matrices A = T + p q' with tridiagonal T, one per system, see the module.
+    """Periodic matrices A = T + p q' with tridiagonal T, one for each system; see the module.
 
-    `p` is (n,); `q`, (m,), has only the last entry of each q, whose others are 1, 0, ..., 0. `low`,
-    `main` and `up`, (n,) each, are the diagonals of A.
+    `p` is (n,). Of each q, whose entries are 1, 0, ..., 0 and a last one, `q`, (m,), has the last.
+    `low`, `main` and `up`, (n,) each, are the diagonals of A.
     """
 
     sizes: np.ndarray
@@ -47,15 +47,15 @@ class Corners:
     up: np.ndarray
 
     def with_signs(self, sign: np.ndarray | None) -> Corners:
-        """Return corners whose matrix has its rows multiplied by `sign`."""
+        """Return the corners after the rows of the matrix were multiplied by `sign`."""
         if sign is None:
             return self
         return replace(self, low=sign * self.low, main=sign * self.main, up=sign * self.up)
 
     def correction(self, solve: _ChainSolve, check: bool | str) -> Callable[[np.ndarray], None]:
-        """Return a function that turns y, with T y = b, into x, in place; (n,) or (k, n).
+        """Return a function that turns y into x in place, where T y = b and A x = b.
 
-        ``solve(p)`` returns z, with T z = p.
+        y is (n,) or (k, n). ``solve(p)`` returns z, with T z = p.
         """
         z, q, sizes = solve(self.p), self.q, self.sizes
         first, last = offsets(sizes)[:-1], offsets(sizes)[1:] - 1

@@ -22,7 +22,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 class Matrix(NamedTuple):
-    """Chains as a Hines matrix, (n,) each; rows were multiplied by `sign` (-1 or 1) if given."""
+    """Chains as a Hines matrix, (n,) each; `sign` (-1 or 1) has multiplied each row, if given."""
 
     l: Array
     d: Array
@@ -72,7 +72,7 @@ class Chains:
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """(n - m,) int64: all rows that are not the first of their system."""
+        """All rows but the first of each system, (n - m,) int64."""
         is_inner = np.ones(self.n, bool)
         is_inner[self.offsets[:-1]] = False
         return np.flatnonzero(is_inner)
@@ -80,7 +80,10 @@ class Chains:
     # -- shapes --------------------------------------------------------------------------------
 
     def _shapes(self, between: bool) -> list[Shape]:
-        """Return the accepted shapes of a diagonal; `between`: with one value less per system."""
+        """Return the accepted shapes of a diagonal; with `between`, of `dl` and `du` only.
+
+        Such a diagonal may have one value less per system.
+        """
         less = int(between)
         shapes: list[Shape] = [(self.n - less * self.m,)]
         if self.grid is not None:
@@ -101,7 +104,7 @@ class Chains:
         return False
 
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shape of the solution, and its shape as rows, (n,) or (k, n)."""
+        """Return the shape of the solution for users, and for the solver: (n,) or (k, n)."""
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)

@@ -62,7 +62,7 @@ def unmark(a: object) -> None:
 
 
 def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cla.Array:
-    """Copy values to a new 1-D device array; it has one zero if there are no values."""
+    """Copy values to a new 1-D device array; without values it has a single zero."""
     flat = np.ascontiguousarray(values).reshape(-1)
     flat = (flat if flat.size else np.zeros(1)).astype(dtype, copy=False)
     array = cla.to_device(queue, flat)
@@ -148,7 +148,7 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 def writable(a: object) -> TypeGuard[Array]:
-    """Whether a solution can be written to an array: not read-only, no two values share memory."""
+    """Whether a solution can be written to an array: it is not read-only, and no values overlap."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     if not isinstance(a, np.ndarray) or not a.flags.writeable:

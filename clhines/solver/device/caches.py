@@ -46,12 +46,12 @@ def pocl_folder() -> Path:
 
 
 def pocl_problem() -> str:
-    """Return what is wrong with PoCL's cache and what to do, or ""."""
+    """Return why PoCL's cache cannot be used and what to do, or ""."""
     return _CacheState.pocl or _pocl_problem()
 
 
 def pyopencl_problem() -> str:
-    """Return what is wrong with PyOpenCL's caches and what to do, or ""."""
+    """Return why PyOpenCL's caches cannot be used and what to do, or ""."""
     return _CacheState.pyopencl or _pyopencl_problem()
 
 
@@ -92,7 +92,7 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove incomplete files that are newer than the last check; return how many there were."""
+    """Remove incomplete files that were written since the last check; return their number."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0

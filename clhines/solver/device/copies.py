@@ -38,7 +38,7 @@ def threads() -> int:
 
 
 def helps(device: cl.Device) -> bool:
-    """Whether copies through pinned memory are faster; not if the device uses the host's memory."""
+    """Whether copies through pinned memory are faster: not on devices that use host memory."""
     return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
 
 
@@ -47,7 +47,7 @@ def shares_memory(device: cl.Device) -> bool:
 
 
 def lends(device: cl.Device, a: np.ndarray) -> bool:
-    """Whether kernels can use a host array in place; Intel's runtime only takes whole pages."""
+    """Whether kernels can use a host array in place; Intel's runtime requires whole pages."""
     return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
 
 
@@ -60,7 +60,7 @@ def _is_pocl(device: cl.Device) -> bool:
 
 
 def fine_grained(device: cl.Device) -> bool:
-    """Whether host and kernels may both access memory of `shared` without commands between."""
+    """Whether the host and kernels may both use memory of `shared` without further commands."""
     fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
     return lends_all(device) and bool(device.svm_capabilities & fine)
 
@@ -89,7 +89,7 @@ def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
 
 
 class Pins:
-    """Pinned host memory for copies: arrays by name, each for one copy at a time."""
+    """Pinned host memory for copies: arrays by name, each used by one copy at a time."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -132,7 +132,7 @@ class PinnedArrays:
         self._sizes: list[int] = []  # of pieces
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
-        """Return an array like `a`, pinned unless it is small or huge or too many others are."""
+        """Return an array like `a`, in pinned memory unless it is small, huge, or one too many."""
         least, most = _RESULT_BYTES
         if not least <= a.nbytes <= most or not a.flags.c_contiguous:
             return np.empty_like(a)
@@ -210,7 +210,7 @@ def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
 
 
 class PinnedCopies:
-    """Copy large arrays by several threads through pinned memory, the caller's among them."""
+    """Copy large arrays through pinned memory by several threads, including the caller's."""
 
     def __init__(
         self, queue: cl.CommandQueue, num_threads: int | None = None, piece_bytes: int = PIECE_BYTES

@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"/\*(?:[^*]|\*(?!/))*\*/|[ \t]*//.*")
 
 
 def minimal(device: cl.Device, source: str) -> tuple[str, list[str]]:
-    """Return the source with its declarations, and the build options that go with it.
+    """Return the source with its declarations, and the build options that it then needs.
 
     If the device is not PoCL's, or its header is not known, the source is unchanged.
     """
@@ -30,7 +30,7 @@ def minimal(device: cl.Device, source: str) -> tuple[str, list[str]]:
 
 
 def declarations(header: Path, source: str) -> str:
-    """Return the lines of a header that declare functions in a source, and their conditionals."""
+    """Return the lines of a header that declare functions in `source`, with their conditionals."""
     words = set(re.findall(r"\w+", source))
     lines, begins = list[str](), list[int]()
     for name, line in _lines_of(header):

@@ -134,7 +134,7 @@ def limits(device: cl.Device) -> Limits:
 
 
 def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
-    """Return global and local size of a kernel with `count` work-items that share cached values."""
+    """Return global and local size for `count` work-items that share values in a cache."""
     if is_cpu(device):
         return small_groups(device, count)
     group = min(WIDE_GROUP, device.max_work_group_size)
@@ -142,13 +142,13 @@ def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
 
 
 def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
-    """Return global and local size of a kernel with `count` work-items that share nothing."""
+    """Return global and local size for `count` work-items that share no values."""
     group = min(SMALL_GROUP, device.max_work_group_size)
     return (-(-count // group) * group,), (group,)
 
 
 def _vector_bytes(device: cl.Device) -> tuple[int, int]:
-    """Return the width of vectors to use, and the largest width that compiles right; see `pocl`."""
+    """Return the width of vectors to use, and the largest that is compiled right; see `pocl`."""
     if not is_cpu(device):
         return 16, WIDEST_VECTOR
     reported = min(64, max(16, 4 * device.native_vector_width_float))
@@ -209,7 +209,7 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
 
 
 def _rank(device: cl.Device) -> int:
-    """Preference among CPU runtimes: PoCL solves faster than Intel's, see bench/notes/intel.md."""
+    """Return the preference among CPU runtimes: PoCL solves faster than Intel's."""
     name = device.platform.name.strip()
     return _CLANG.index(name) if name in _CLANG else len(_CLANG)
 

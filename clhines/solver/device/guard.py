@@ -32,7 +32,7 @@ class _ForkState:
 
 
 def check_process() -> None:
-    """Note that this process uses OpenCL; DeviceError if its parent did before the fork."""
+    """Note that this process uses OpenCL; DeviceError if it was forked from one that did."""
     if _ForkState.forked_from:
         raise DeviceError(
             f"process {os.getpid()} was forked from process {_ForkState.forked_from}, which uses "
@@ -70,7 +70,7 @@ def exclusive(method: _Method, meets: bool = False) -> _Method:
 
 
 class Holder:
-    """Base of objects that use a device; the end of a ``with`` block closes them."""
+    """Base of objects that use a device; a ``with`` block closes them at its end."""
 
     def close(self) -> None:
         """Wait for the device, and release its buffers; later calls are refused."""

@@ -36,7 +36,7 @@ build_seconds: list[float] = []  # wall times of the builds in this process
 
 
 def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
-    """Build the kernels of a spec once per context; with a `source`, build this each time."""
+    """Build the kernels of a spec, only once per context; with `source`, build that each time."""
     check_process()
     if source is not None:
         return _compile(context, source, spec)
@@ -59,7 +59,7 @@ def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) ->
 
 
 def kept(context: cl.Context) -> list[cl.Program]:
-    """Return the programs that are cached for a context, the last used at the end."""
+    """Return the programs that are cached for a context; the last used comes last."""
     with _LOCK:
         return list(_BUILT.get(context, {}).values())
 
@@ -104,7 +104,7 @@ def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
 
 
 class NamedKernel:
-    """A kernel whose arguments are set by name; `usual` are the same in all launches."""
+    """A kernel whose arguments are set by name; the arguments `usual` are equal in all launches."""
 
     def __init__(
         self, context: cl.Context, spec: TemplateSpec, name: str, usual: Mapping[str, object]

@@ -127,7 +127,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
 
 
 def _after_another(device: cl.Device, family: str) -> str:
-    """Return the self-test that a family of kernels needs in this process.
+    """Return the self-test of a family of kernels that this process needs.
 
     If the process has used family A before, this is ``A+B`` for family B: one test after the other.
     """
@@ -207,7 +207,6 @@ def force(width: int) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line for the process that started this one."""
     print(_WORD + text, flush=True)
 
 
@@ -228,7 +227,7 @@ def limit_process(seconds: int, memory: bool) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run self-tests in a process of its own, and print the result.
+    """Run self-tests, as a process that does nothing else, and print the result.
 
     The arguments are the index of the device, the tests as "module:family+...", the dtype, the
     width of vectors in bytes, and the seconds.
@@ -341,7 +340,7 @@ def command(index: str, family: str, dtype: str, width: int) -> list[str]:
 
 
 def _answer(arguments: Sequence[str]) -> str:
-    """Run a self-test in a process of its own.
+    """Run a self-test in another process.
 
     Return "right", or what is wrong, or, if the test could not be run, `_UNCHECKED` and the reason.
     """

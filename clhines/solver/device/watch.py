@@ -58,7 +58,7 @@ class _Watcher:
                     return
 
     def _look(self) -> list[_WatchedBuild]:
-        """Return builds to report now, and stop watching them and all that have ended."""
+        """Return the builds to report now; stop watching these, and all that have ended."""
         states = [(item, _state(item)) for item in self._items]
         waiting = [item for item, state in states if state == "waiting"]
         busy, now = any(state == "running" for _, state in states), time.monotonic()

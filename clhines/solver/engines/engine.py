@@ -25,16 +25,16 @@ from clhines.solver.plan.templates import render
 
 
 class DeviceOrder(Protocol):
-    """Solves of arrays in device order, without waiting."""
+    """Solves arrays in device order, without waiting."""
 
     plan: Plan
     order: Order
 
     def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
-        """Bring values from natural into device order."""
+        """Convert values from natural to device order."""
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
-        """Bring values from device into natural order."""
+        """Convert values from device to natural order."""
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
         """Return the launches that solve d, u, (l), b; they can be enqueued again and again."""
@@ -65,10 +65,10 @@ class EliminatedMatrix(Protocol):
         """Return the original d, u, (l)."""
 
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Solve for a small NumPy `b` of a `shape`; None if only the other methods can do it."""
+        """Solve for a small NumPy `b` of this `shape`; return None if other methods must do it."""
 
     def transposed(self) -> EliminatedMatrix:
-        """Return the transposed matrix. It has the same pivots: nothing is eliminated again."""
+        """Return the transposed matrix, which has the same pivots: no elimination is needed."""
 
 
 class SolveEngine:
@@ -88,7 +88,7 @@ class SolveEngine:
 
     @property
     def source(self) -> str:
-        """OpenCL source of the kernels of a plain solve."""
+        """OpenCL source of the kernels for a usual solve."""
         return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
 
     @property
@@ -98,7 +98,7 @@ class SolveEngine:
 
     @property
     def may_lose(self) -> bool:
-        """Whether solutions may lose digits without a report by the kernels (cyclic reduction)."""
+        """Whether solutions may lose digits that kernels do not report (cyclic reduction)."""
         return METHODS[self.plan.method].chains_only
 
     @property

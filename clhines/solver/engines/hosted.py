@@ -23,7 +23,7 @@ from clhines.solver.plan.plan import Plan
 
 
 class Transfer:
-    """Copies between host and device for one solver: lent, pinned, or by the runtime."""
+    """Copy arrays between host and device for one solver: lent, pinned, or by the runtime."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
@@ -38,7 +38,7 @@ class Transfer:
         return self.copied(a, buffers.view(name, a.shape))
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
-        """Copy a host array to `target` on the device in the queue's order; return `target`."""
+        """Copy a host array to `target` on the device, in the queue's order; return `target`."""
         if self.staged(a.nbytes):
             sent = self.copies.send([(list(np.atleast_2d(a)), target.base_data)])
             only_event(target, sent)
@@ -57,7 +57,7 @@ class Transfer:
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
-        """Pinned memory that all calls use, one after another."""
+        """Pinned memory that one call after another uses."""
         return copies.Pins(self.queue)
 
     @functools.cached_property
@@ -74,7 +74,7 @@ class Transfer:
 
 
 class FinishOnError:
-    """Context manager that waits for a queue if its block fails; faster than a generator."""
+    """Context manager that waits for a queue if its block fails."""
 
     __slots__ = ("_queue",)
 
@@ -122,7 +122,7 @@ def pin_buffers(
 
 
 class Carrier:
-    """Copies of the arrays `names` and of the status between the host and device buffers."""
+    """Copy the arrays `names` and the status between the host and device buffers."""
 
     def __init__(
         self,
@@ -236,10 +236,10 @@ class SharedMemorySolve:
 class BufferedSolve:
     """Solve in the host's arrays if the device can use them, else in buffers that calls reuse.
 
-    `names` are the arrays that each call brings. A matrix that is on the device already is `packed`
-    (by `Resident.make_factors`) or `natural`; `factored` is its status. If `finds_infinite`, the
-    status has `NOT_FINITE` for an x that is not finite. That includes each b that is not finite, as
-    no method drops a value of b.
+    `names` are the arrays that each call brings. If the matrix is on the device already, it is
+    `packed` (by `Resident.make_factors`) or `natural`; `factored` is its status. If
+    `finds_infinite`, the status has `NOT_FINITE` for an x that is not finite. That includes each b
+    that is not finite, as no method drops a value of b.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ _MOST_RHS = 4  # most right-hand sides for a chain without lanes; `ManySolve` ha
 
 
 class ChainKernels:
-    """The kernels for chains in `blocks`, and the tables and buffers that all calls share."""
+    """The kernels for chains in `blocks`, with the tables and buffers that all calls share."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ChainKernels:
         return kept
 
     def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
-        """Wait until a host array has the values that kernels write to its buffer."""
+        """Wait until a host array has the values that kernels write to the buffer that it lent."""
         if copies.lends(self.queue.device, a):
             copies.returned(self.queue, buffer, a)
         else:
@@ -143,7 +143,7 @@ class ChainKernels:
 
 
 class LanesEngine(SolveEngine):
-    """Solves batches of chains on a CPU by `kernels`, in vectors with a chain per lane.
+    """Solve batches of chains on a CPU by `kernels`, in vectors with a chain per lane.
 
     Another engine, which `make_usual` makes, does all other work. If `is_lazy`, that engine is made
     when it is needed; otherwise it does the solves, too, and only factors use the kernels.
@@ -260,7 +260,7 @@ class LanesEngine(SolveEngine):
 
 
 class EliminatedLanes:
-    """Chains that `LanesEngine` has eliminated; `matrix` is the original one, on the host."""
+    """Chains that `LanesEngine` has eliminated; the host has the original matrix in `matrix`."""
 
     def __init__(
         self,

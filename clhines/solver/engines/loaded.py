@@ -46,9 +46,9 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel with its index tables, which several launches use, each with its own arguments.
+    """A kernel with its index tables, which several launches use, each with other arguments.
 
-    `arguments_of` is the key of the `Step` whose arguments are set.
+    `arguments_of` is the key of the `Step` whose arguments are set now.
     """
 
     kernel: program.Kernel
@@ -59,9 +59,9 @@ class _Bound:
 
 
 class Slot:
-    """Stands for an array in the arguments of a prepared launch.
+    """An argument of a prepared launch that stands for an array.
 
-    Its memory is `memory`; without that, each call passes a buffer by the slot's `name`.
+    It has the array's `memory`, or a `name`, by which each call passes a buffer.
     """
 
     def __init__(self, shape: tuple[int, ...], memory: object = None, name: str = "") -> None:
@@ -105,7 +105,7 @@ class Step(NamedTuple):
 
 
 class Launch:
-    """One part of a plan on a queue: its index tables, and its kernels, built when first used."""
+    """A part of a plan on a queue: its index tables, and its kernels, built when first used."""
 
     def __init__(self, part: Part, plan: Plan, number: int, buffers: Buffers) -> None:
         self.part, self.plan, self._number, self._buffers = part, plan, number, buffers
@@ -116,7 +116,7 @@ class Launch:
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
-        """Additional tables of the kernel for natural order, allocated when first used."""
+        """The additional tables that the kernel for natural order needs; made when first used."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
         if self.expands is not None:
             index = self.expands.natural_tables["natural_index"]
@@ -152,7 +152,7 @@ class Launch:
         factor: str = "",
         natural: bool = False,
     ) -> list[Step]:
-        """Prepare launches for the right-hand sides `rows`; `arrays` are the kernel's, by name."""
+        """Prepare launches for the right-hand sides `rows`; `arrays` has the arguments by name."""
         natural = natural and not self.part.source  # reduced systems are always in device order
         bound = self._bound(symmetric, len(rows), factor, natural)
         buffers = [arrays[name].base_data for name in bound.takes]
@@ -224,10 +224,10 @@ class Resident:
         natural: bool = False,
         status: cla.Array | Slot | None = None,
     ) -> list[Step]:
-        """Prepare the launches of a solve; operands are d, u, (l), b.
+        """Prepare the launches of a solve with the operands d, u, (l), b.
 
-        They are in device order, or in natural order if `natural`. If `factored` is the status that
-        `make_factors` returned, the first operand has the factors.
+        They are in device order, or in natural order if `natural`. If `factored` is given, the
+        first operand has factors, and `factored` is the status that `make_factors` returned.
         """
         if status is None:
             status = self.status if factored is None else factored

@@ -33,7 +33,7 @@ _VALUE_BYTES = 256 << 20  # most bytes of right-hand sides, or of kept scratch, 
 
 @dataclass(frozen=True, eq=False)
 class EliminatedCells:
-    """An eliminated matrix in elimination order, (n,) each; `factor` is l over the pivot."""
+    """An eliminated matrix in elimination order, (n,) each; `factor` is l divided by the pivot."""
 
     inverse: cla.Array
     up: cla.Array
@@ -42,7 +42,7 @@ class EliminatedCells:
 
 
 class ManySolve:
-    """Solve for many right-hand sides, (k, n), in natural order, on the queue of a plan."""
+    """Solve for many right-hand sides in natural order, (k, n), on the queue of a plan."""
 
     def __init__(self, resident: Resident, transfer: hosted.Transfer, limits: Limits) -> None:
         self._resident, self._transfer, self._limits = resident, transfer, limits

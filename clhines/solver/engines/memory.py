@@ -41,7 +41,7 @@ class Buffer:
 
 
 class Buffers:
-    """The device buffers that `listed` describes; each is allocated when it is first used."""
+    """The device buffers of the list `listed`; each is allocated when it is first used."""
 
     def __init__(self, listed: Sequence[Buffer], queue: cl.CommandQueue) -> None:
         self.listed, self.queue = {one.name: one for one in listed}, queue

@@ -21,7 +21,7 @@ CallKey: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """Arrays and prepared launches of a call that was checked once and is repeated without checks.
+    """The arrays and prepared launches of a call that was checked, to repeat it without checks.
 
     `gone` is called when one of the arrays is deleted.
     """
@@ -55,7 +55,7 @@ class Call:
         return True
 
     def events(self, arrays: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
-        """Return the arrays' events, without `last` and others that the queue has waited for."""
+        """Return the arrays' events, except `last` and events that the queue waits for already."""
         self._waits = waits = {}
         for k, a in enumerate(arrays):
             if a is None or not (events := a.events):
@@ -66,7 +66,7 @@ class Call:
         return [event for events in waits.values() for event in events] if waits else []
 
     def enqueued(self) -> None:
-        """Note that the queue waits for the events that `events` returned last."""
+        """Note that the queue now waits for the events that `events` returned last."""
         if self._waits:
             for k, events in self._waits.items():
                 self._waited[k] = events
@@ -108,7 +108,7 @@ class Calls:
         return call.events(arrays, self._last)
 
     def done(self, call: Call, event: cl.Event) -> cl.Event:
-        """Note the event of a call that was enqueued, and return it."""
+        """Note the event of an enqueued call, and return it."""
         call.enqueued()
         self._last = event
         return event

@@ -41,7 +41,7 @@ MOST_WAYS = 2  # prepared solves that are kept: numbers of right-hand sides that
 
 
 class HostSolves:
-    """Solves from NumPy to NumPy in buffers and by launches that are prepared once.
+    """Solve from NumPy to NumPy, with buffers and launches that are prepared only once.
 
     `ways` has the prepared solves, by names of operands and number of right-hand sides.
     """
@@ -69,7 +69,7 @@ class HostSolves:
         return value_buffers(self.loaded.plan, self._room.dtype, operands, rows, natural)
 
     def take(self, listed: list[Buffer]) -> Buffers:
-        """Return the device buffers for a list; use the last ones again if they fit.
+        """Return the device buffers for a list; use the last call's buffers again if they fit.
 
         Otherwise make new ones, and drop the prepared solves that use the old ones.
         """
@@ -380,7 +380,7 @@ class Whole(SolveEngine):
 class WholeFactors:
     """The matrix of one `Whole.factor` in device order, and the bad pivots of its elimination.
 
-    It is stored eliminated if the plan's kernels can use that; else each solve eliminates it.
+    It is stored eliminated if the plan's kernels can use that; otherwise each solve eliminates it.
     """
 
     values: Mapping[str, Any] = MappingProxyType({})  # the matrix of `NaturalFactors`
@@ -393,7 +393,7 @@ class WholeFactors:
         self.way: hosted.BufferedSolve | None = None  # the last prepared solve
 
     def by_step(self, many: ManySolve) -> EliminatedCells:
-        """Return the matrix as `ManySolve` needs it; the first call eliminates it."""
+        """Return the matrix in the form for `ManySolve`; the first call eliminates it."""
         if self._by_step is None:
             self._by_step = many.eliminate(self.natural_matrix(), keep=True)
         return self._by_step
@@ -461,7 +461,7 @@ class WholeFactors:
 
 
 class NaturalFactors(WholeFactors):
-    """A matrix in natural order that each solve eliminates; device order is made if needed.
+    """A matrix in natural order, which each solve eliminates; device order is made if needed.
 
     `values` are NumPy arrays that the device uses in place, or `Slot`s of device memory; with slots
     each solve writes `status`, (num_cells,).

@@ -107,7 +107,7 @@ def terms(
 ) -> dict[str, float]:
     """Return the terms of the cost model for a batch, a device and a method's `options`.
 
-    Of the options only `vector_width` changes the terms.
+    Among the options only `vector_width` changes the terms.
     """
     itemsize = np.dtype(dtype).itemsize
     width = int(options.get("vector_width") or 0) or _native_width(stats, limits, itemsize)

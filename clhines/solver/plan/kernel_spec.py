@@ -192,7 +192,7 @@ class KernelSpec(TemplateSpec):
 
     @property
     def variant(self) -> str:
-        """How the kernel is specialised, for descriptions."""
+        """A description of how the kernel is specialised."""
         return ""
 
     @property

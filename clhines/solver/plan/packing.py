@@ -19,7 +19,7 @@ _MOST_SENSES = 64  # most widths per shape
 
 
 def cells_by_shape(forest: Forest) -> np.ndarray:
-    """Return (num_cells,) int64: the cells, largest first; cells of one shape are side by side."""
+    """Return the cells, largest first, with equal shapes side by side, (num_cells,) int64."""
     shape = forest.shape_of_cell
     return np.lexsort((shape, -forest.trees.sizes[shape]))
 
@@ -40,7 +40,7 @@ class Blocks:
 
     @property
     def slot_template(self) -> np.ndarray:
-        """(num_slots,) int64: template of each slot."""
+        """Template of each slot, (num_slots,) int64."""
         return np.repeat(np.arange(len(self.slot_start) - 1), np.diff(self.slot_start))
 
 
@@ -67,7 +67,7 @@ def pack_cells(
 
 
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
-    """Return the widths of each shape, (num_shapes, k) int64, with at most `_MOST_SENSES` columns.
+    """Return the lanes that each shape needs by level, with at most `_MOST_SENSES` columns.
 
     If shapes have more levels, each column has the largest width of several levels.
     """
@@ -234,7 +234,10 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
 
 
 def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
-    """Return, by shape, the number of branches on each level and below (1 at the root)."""
+    """Return, by shape, the number of branches on each level and all deeper levels.
+
+    On the root's level only the root's branch counts.
+    """
     below = [np.cumsum(w[::-1])[::-1] for w in widths]
     return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]
 
@@ -256,7 +259,7 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
 
 
 def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
-    """Cut the blocks of the templates in `which` into halves; each has two slots or more."""
+    """Cut the blocks of some templates into halves; each of these blocks has two or more slots."""
     repeats = np.bincount(blocks.template)
     first_block = starts(repeats)
     slots, times, cells = [], [], []

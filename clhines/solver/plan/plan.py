@@ -89,7 +89,7 @@ class Part:
 
     @property
     def takes_natural(self) -> bool:
-        """Whether the launch can use natural order; reduced systems have no order to convert."""
+        """Whether the launch can use natural order; a reduced system has no other order."""
         return bool(self.source or self.spec.takes_natural)
 
     def finds_infinite(self, rows: int) -> bool:
@@ -125,7 +125,7 @@ class Part:
         return not self.source and "cell_start" in self.solve_spec(True, 1, natural=True).roles()
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the additional tables, int32, for natural order; `gather` is the plan's."""
+        """Return the additional tables for natural order, int32; `gather` is the plan's."""
         if self._reads_cells:
             return as_int32({"cell_start": forest.cell_offsets}, len(gather))
         if not self._reorders:

@@ -46,7 +46,7 @@ class Rerooted:
 
     @property
     def turned(self) -> np.ndarray:
-        """(n,) bool: nodes whose new parent was their child before."""
+        """Whether each node's new parent was its child before, (n,) bool."""
         return (self.edge >= 0) & (self.edge != np.arange(len(self.edge)))
 
     def couplings(self, u: np.ndarray, l: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -215,7 +215,7 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> SplitForest:
 
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return (num_nodes,) bool: where to cut branches that are longer than their group's mean.
+    """Return the nodes at which to cut branches longer than their group's mean, (num_nodes,) bool.
 
     `group` has a number for each tree; the means count each tree `weight` times.
     """

@@ -127,7 +127,7 @@ def _reduction(real: str, width: int, x: str) -> str:
 
 
 def _reduced(real: str, width: int, name: str) -> str:
-    """Return OpenCL source of a function `name`, by which ``exp`` and ``expm1`` are computed."""
+    """Return OpenCL source of the function `name`, which ``exp`` and ``expm1`` call."""
     f = _FORMATS[real]
     vector, whole = f"real{width}", f"{f.integer}{width}"
     power = f"as_{real}{width}"

@@ -63,7 +63,7 @@ _OF_VECTORS = {
 
 
 def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return source of the functions that look up tables and that `text` calls."""
+    """Return source of the functions for looking up tables that `text` calls."""
     result, sort = "", vector(width)
     rows = [f"table[at.s{k:x}]" for k in range(width)]
     next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]
@@ -91,7 +91,7 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return how names of helpers for vectors begin, which all mechanisms share."""
+    """Return the begin of the names of vector helpers, which all mechanisms share."""
     return f"groups__v{width}"
 
 
@@ -190,7 +190,7 @@ class Functions:
     def takes_events(self) -> bool:
         """Whether ``receive`` can take several instances at once, with the same bits as for one.
 
-        It must only have operations that are rounded alike in scalars and vectors.
+        It must have only operations that are rounded alike in scalars and vectors.
         """
         if self.width == 1 or "receive" not in self.program.blocks:
             return False
@@ -202,7 +202,7 @@ class Functions:
         return plain and not body.loops and self.takes_vectors("receive")
 
     def calls(self, block: str) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function; hoisted constants are among them."""
+        """Return the arguments of a block's function, hoisted constants included."""
         arguments = self.compiled.calls(block, self.outputs)
         constants = [Argument("constant", name) for name, _ in self._hoisted()]
         before_constants = ("v", "t", "dt", "parameter", "weight")
@@ -287,10 +287,7 @@ class Functions:
         return self._printed(block, arguments, results, body)
 
     def _body(self, block: str, graph: Graph) -> Body:
-        """Return the body of a block without variables that its function does not set.
-
-        The expressions are copied into `graph`.
-        """
+        """Copy a block's body into `graph`, without variables that its function does not set."""
         variables = [a for a in self.calls(block) if a.role in ("state", "output")]
         kept = {a.name for a in variables if a.direction != "in"}
         body = self.compiled.bodies[block]

@@ -59,7 +59,7 @@ def number(
 
 
 def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return normal numbers by the polar method, and the number of words that each has drawn."""
+    """Draw normal numbers by the polar method; return how many words each has used, too."""
     number = np.broadcast_to(number, np.broadcast_shapes(np.shape(number), stream.shape[:-1]))
     value, used = np.zeros(number.shape), np.zeros(number.shape, np.int64)
     missing = np.ones(number.shape, bool)

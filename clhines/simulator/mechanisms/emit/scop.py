@@ -34,7 +34,7 @@ def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
     """Draw a number from NEURON's one generator; `kind` is one of `NAMES`.
 
-    Or return how many uniform numbers a normal one uses.
+    One kind returns, instead, how many uniform numbers a normal one uses.
     """
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):

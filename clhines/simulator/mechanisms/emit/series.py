@@ -46,7 +46,7 @@ class SeriesNumbers:
 
     @property
     def arguments(self) -> dict[str, float]:
-        """Numbers of more than 32 bits: too long for GPU instructions, so arguments."""
+        """The numbers that need more than 32 bits, and so must be kernel arguments on GPUs."""
         every = coefficients(self.real)
         if self.real == "float":
             return {"nearly_zero": every["nearly_zero"]}

@@ -23,7 +23,7 @@ from clhines.simulator.mechanisms.ir.passes.pull_back import GROWING, pull_back
 from clhines.simulator.mechanisms.ir.program import Argument
 
 BACK = "{}__back"
-# roles of results that have derivatives, and of arguments that results have derivatives by
+# roles of results with derivatives, and of arguments with respect to which these are
 RESULTS = frozenset("i g ion ion_current state output weight set_v put add assign".split())
 INPUTS = frozenset("v parameter state ion pointer weight".split())
 
@@ -33,7 +33,7 @@ class AdjointBlock:
     """Block `name` of `compiled`, which computes the derivatives of another block backwards.
 
     Its arguments are the `inputs` of the other block, and a seed for each of the other block's
-    results in `seeded`. It returns the derivatives of the loss by the inputs in `by`.
+    results in `seeded`. It returns the derivatives of the loss with respect to the inputs in `by`.
     """
 
     compiled: Compiled
@@ -55,11 +55,11 @@ def adjoint_of(
     counts: Callable[[Argument], bool] = lambda a: True,
     growing: Container[str] = GROWING,
 ) -> AdjointBlock | None:
-    """Return the block that computes a block's derivatives backwards; None if there are none.
+    """Return the block that computes a block's derivatives backwards; None if they are all 0.
 
     The block's function also returns the variables `outputs`. An argument for which `counts` is
-    false is constant, a result for which it is false gets no seed. Functions in `growing` overflow.
-    An ExpressionError names a function without a derivative.
+    false is constant; a result for which it is false gets no seed. Functions in `growing` may
+    overflow. ExpressionError if a function has no derivative.
     """
     arguments, body = compiled.calls(block, outputs), compiled.bodies[block]
     changed = [a for a in arguments if a.direction != "in" and a.role in RESULTS and counts(a)]
@@ -103,9 +103,9 @@ def _through(
     wanted: Iterable[str],
     growing: Container[str],
 ) -> dict[str, Node]:
-    """Return the derivatives of the sum of ``weight * node`` by the symbols `wanted`.
+    """Return the derivatives of the sum of ``weight * node`` with respect to `wanted` symbols.
 
-    Also follow the loops of the body, by the equations that they solve.
+    Loops of the body are differentiated by the equations that they solve.
     """
     loops = body.needed_loops([node for node, _ in weighted])
     ends = [end for loop in loops for end in loop.ends]
@@ -130,7 +130,7 @@ def _through(
 
 
 def _at_solution(graph: Graph, loop: Loop, of_ends: Iterable[str]) -> dict[str, Node]:
-    """Return the equations that a loop has solved, in terms of its variables' values at the end.
+    """Return the equations that a loop solves, as expressions in its variables' last values.
 
     The keys are the names of these values. ExpressionError if a variable has no equation.
     """

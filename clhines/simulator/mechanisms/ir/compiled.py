@@ -178,7 +178,7 @@ class Compiled:
         return parts[0] is not value.graph.zero if parts is not None and is_sum else None
 
     def free(self, block: str) -> set[str]:
-        """Return the symbols on which a block's results and new states depend."""
+        """Return the symbols on which a block's results and the states that it sets depend."""
         return self.bodies[block].free([q.name for q in self.program.states])
 
     @cached_property
@@ -276,7 +276,7 @@ def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument
 
 
 def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argument]:
-    """Return arguments: states that a block reads or sets, then the outputs that it sets.
+    """Return arguments for states that a block reads or sets, then for outputs that it sets.
 
     The block sets the variables in `kept`, and reads the symbols in `free`.
     """

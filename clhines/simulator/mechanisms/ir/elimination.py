@@ -62,7 +62,7 @@ def solved(
 
 
 def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
-    """Return the unknown to eliminate next among those `left`: the one with the least fill-in.
+    """Return which unknown of `left` to eliminate next: the one that causes the least fill-in.
 
     If all diagonal entries are 0, first exchange two rows.
     """

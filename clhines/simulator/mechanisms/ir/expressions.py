@@ -339,7 +339,7 @@ class Graph:
         return [replacements[root] for root in roots]
 
     def slope(self, root: Node, name: str) -> Node:
-        """Return the derivative of an expression by the symbol `name`."""
+        """Return the derivative of an expression with respect to the symbol `name`."""
         slopes = self._slopes.setdefault(name, {})
         bit = self.bits.get(name, 0)
         for node in postorder([root], stop=slopes, mask=bit):
@@ -379,7 +379,7 @@ class Graph:
         return self.outer(node) * slopes[0]
 
     def outer(self, node: Node) -> Node:
-        """Return the derivative of the function that a node calls by its first argument."""
+        """Return a called function's derivative with respect to its first argument."""
         x = node.args[0]
         if node.op == "exp":
             return node
@@ -409,7 +409,7 @@ def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
 
 
 def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
-    """Return the derivative of ``weight(b, h) = (exp(b*h) - 1)/b`` by b."""
+    """Return the derivative of ``weight(b, h) = (exp(b*h) - 1)/b`` with respect to b."""
     weight = graph.local("_weight", graph.call("weight", b, h))  # no factor that `relax` knows
     return graph.call("weight_slope", b, h, weight)
 

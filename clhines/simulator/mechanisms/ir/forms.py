@@ -17,7 +17,7 @@ _TERMS = 32  # most terms of a `Multiples`
 
 @dataclass(frozen=True)
 class LinearForm:
-    """``constant + sum of coefficients[name] * symbol(name)``."""
+    """A sum: ``constant + sum of coefficients[name] * symbol(name)``."""
 
     constant: Node
     coefficients: dict[str, Node]
@@ -36,7 +36,7 @@ def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
 
 
 def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
-    """Return ``a`` and ``b`` of ``rate = a + b*x`` for symbol x, `name`; None if not linear."""
+    """Return (a, b) such that ``rate = a + b*x`` for the symbol x, `name`; None if not linear."""
     form = linear_form(rate, [name])
     return None if form is None else (form.constant, form.coefficients.get(name, rate.graph.zero))
 
@@ -70,7 +70,10 @@ def _joined(forms: Sequence[LinearForm], join: Callable[[list[Node]], Node]) -> 
 
 
 def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) -> bool:
-    """Return whether each value is its key's symbol plus a factor of parameters times `name`."""
+    """Return whether each variable in `values` only has multiples of `name` added to it.
+
+    The factors may depend on `parameters`.
+    """
     for key, value in values.items():
         form = linear_form(value, [name])
         if form is None or form.constant.definition is not value.graph.symbol(key):
@@ -85,7 +88,7 @@ def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) 
 
 @dataclass(frozen=True)
 class Multiples:
-    """``shift + sum of factors[x] * x``; `shift` and factors are numbers, no x is a sum."""
+    """A sum: ``shift + sum of factors[x] * x``; `shift` and factors are numbers, no x is a sum."""
 
     shift: Fraction
     factors: dict[Node, Fraction]

@@ -46,7 +46,7 @@ Roles of arguments, and their names:
   ``grid_NAME``.
 - ``stream``: three numbers and the global index of a RANDOM variable, uint32, as ``uint4`` or an
   array (..., 4); ``drawn``: the number of words drawn, ``ulong`` or int64; see `random123`.
-- ``seed``, ``adjoint``: derivatives of a loss by results and arguments, see `ir.adjoints`.
+- ``seed``, ``adjoint``: derivatives of a loss for results and arguments, see `ir.adjoints`.
 - ``constant``: a value that is the same in all steps, in functions for groups.
 """
 
@@ -91,7 +91,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class IonUse:
-    """The variables of an ion that a mechanism reads and writes: of ``ca``, ``cai``, ``eca`` ..."""
+    """The variables of an ion that a mechanism reads and writes, such as ``cai`` and ``eca``."""
 
     name: str
     valence: float | None = None  # None if the file has none
@@ -123,8 +123,8 @@ class Net:
     `sends` has the kinds of the statements that send, of ``initial``, then of ``receive``, in the
     order of the text: ``self`` for net_send, ``move`` for net_move, ``event`` for net_event.
     `for_netcons` is the number of blocks ``for_netcons0`` ...: before an event's ``receive``, each
-    is called for every connection of the instance, with this connection's weights as
-    ``other_weight`` and otherwise with the arguments of ``receive``. The calls do not change the
+    is called for every connection of the instance. A call has the weights of this connection as
+    ``other_weight``, and otherwise the arguments of ``receive``. The calls do not change the
     event's own weights: ``receive`` writes back its ``out`` and ``inout`` weights only.
     """
 
@@ -248,7 +248,7 @@ class Program:
 
     @property
     def of_ions(self) -> list[str]:
-        """Lines about ions for a description."""
+        """The lines of a description that are about ions."""
         lines = []
         for ion in self.ions:
             does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
@@ -270,7 +270,7 @@ class Program:
 
     @cached_property
     def begins(self) -> dict[str, float]:
-        """Values that states have before INITIAL, by name, if users may set them."""
+        """Values that states have before INITIAL, by name, if users may set these values."""
         return {q.name: q.default for q in self.states if q.is_given}
 
     @cached_property

@@ -17,10 +17,10 @@ _GRID = np.arange(-200, 200.5, 0.5)  # mV, grid of the search for 0/0
 
 
 def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -> bool:
-    """Return whether a quotient like ``x/(exp(x) - 1)`` is near 0/0 at a value of a symbol.
+    """Return whether a quotient like ``x/(exp(x) - 1)`` is almost 0/0 at one of the values `at`.
 
-    So near, that the quotient as written would be rounding error. `numbers` has the values of all
-    symbols but one; `at` has values of this one.
+    Then the quotient as written would be rounding error. `numbers` has the values of all symbols
+    but one, and `at` has values of that symbol.
     """
     for node in postorder(remove_singularities(roots, {})):
         names = node.args[0].free - numbers.keys() if node.op == "bernoulli" else set()

@@ -45,7 +45,7 @@ BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SO
 
 @dataclass
 class Bodies:
-    """The bodies of a file's blocks, and facts about the file that their execution has found."""
+    """The bodies of a file's blocks, and what their execution has found out about the file."""
 
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def executed(
 
 
 class _Work:
-    """Execute the parts of a file, one by each public method, and add bodies to `bodies`."""
+    """Execute the parts of a file, one in each public method, and add the results to `bodies`."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.bodies, self.shared = bodies, bodies.shared
@@ -111,7 +111,7 @@ class _Work:
     def _keep(
         self, block: str, run: Execution, results: Sequence[tuple[str, str, Node]] = ()
     ) -> None:
-        """Add a block's body: `results`, and variables and random streams as `run` left them."""
+        """Add a block's body: `results`, and the variables and random streams that `run` set."""
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
             name = self.names.elements[key]
@@ -303,7 +303,7 @@ class _Work:
     # ---------------------------------------------------------------------------------- events
 
     def _with_arguments(self, run: Execution, arguments: Sequence[str]) -> list[str]:
-        """Declare NET_RECEIVE's arguments; return their keys, an empty one for ``flag``."""
+        """Declare NET_RECEIVE's arguments; return their keys, but "" for ``flag``."""
         keys = []
         for name in arguments:
             if name == "flag":  # in NEURON then the event's flag, and not a weight
@@ -495,9 +495,9 @@ class _Work:
 
 
 def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-    """Split statements into SOLVE statements and the others.
+    """Split statements into SOLVE statements and all others.
 
-    A SOLVE inside IF is among the first: NEURON executes it whatever the condition is.
+    A SOLVE inside IF counts as SOLVE: NEURON executes it whatever the condition is.
     """
     solves, others = list[Statement](), list[Statement]()
     for s in body:

@@ -87,9 +87,9 @@ class Evaluation(BlockValues):
         return self._operators(e)
 
     def _operators(self, e: Expression) -> Node:
-        """Return the value of a row of binary operators, such as ``a + b - c``.
+        """Return the value of several operands and binary operators, such as ``a + b - c``.
 
-        A row may be long, so this is a loop and no recursion.
+        There may be many, so this is a loop and no recursion.
         """
         chain: list[tuple[str, Expression]] = []
         while e[0] in _OPERATORS:
@@ -157,7 +157,7 @@ class Evaluation(BlockValues):
         return plain if plain.op in ("less", "lessequal", "both") else e
 
     def index(self, index: object) -> int | Node | None:
-        """Evaluate an index: return an int if it is constant, else a node; None for None."""
+        """Evaluate an index: return an int if it is constant, None for None, else a node."""
         if index is None:
             return None
         node = self.integer(index)  # type: ignore[arg-type]
@@ -275,7 +275,7 @@ def _unread(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 
 
 def _of_ion(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Return an ion's concentration when the block began, ``_ion_NAME`` in C."""
+    """Return the concentration of an ion as the block began (``_ion_NAME`` in C)."""
     name, ions = str(arguments[0][1]), run.file.ions
     if name not in run.file.ion_variables or name in {f"i{ion.name}" for ion in ions}:
         raise refuse("mod.verbatim", line)
@@ -422,7 +422,7 @@ def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
 
 
 def counts(run: BlockValues) -> list[tuple[str, str, Node]]:
-    """Return results of a block: the number of words that each stream has given after it."""
+    """Return, as results of a block, how many words each random stream has drawn in all."""
     word_counts = []
     for name in run.drew:
         symbol = run.graph.symbol(f"{plain(name)}__drawn")

@@ -55,7 +55,7 @@ class Execution(Evaluation):
         return bool(self._calls)
 
     def body(self, statements: Sequence[Statement]) -> None:
-        """Execute statements with locals of their own."""
+        """Execute statements in a new scope of locals."""
         with self.scope():
             for s in statements:
                 self._executed += 1
@@ -162,7 +162,7 @@ class Execution(Evaluation):
     def refuse_verbatim(self, construct: Sentence, line: int) -> None:
         """Refuse C that is not supported.
 
-        In an IF that parameters decide, only those runs are refused that execute the C.
+        In an IF that parameters decide, refuse only the runs that execute the C.
         """
         refused = Refused(construct, line)
         if self.guard is self.graph.one:

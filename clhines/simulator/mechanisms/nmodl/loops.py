@@ -40,7 +40,7 @@ def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[S
 
 
 def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
-    """Append `rest` to statements wherever they do not end in a ``break``."""
+    """Append `rest` to statements, also inside an IF, except after a ``break``."""
     for k, s in enumerate(statements):
         if _is_break(s):
             return list(statements[:k])
@@ -147,7 +147,7 @@ def _changed_in_turns(run: Evaluation, s: Statement, before: dict[str, Node]) ->
     """Return the keys of variables that an iteration of a WHILE, or its condition, may change.
 
     The next iteration does not know the values of these variables, and may take other branches. So
-    execute iterations until they change no further variable.
+    execute iterations until no further variable changes.
     """
     changed = list[str]()
     while True:

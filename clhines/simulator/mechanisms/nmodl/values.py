@@ -172,10 +172,10 @@ class BlockValues:
         return self.shared.outside[0]
 
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
-        """Return what is needed to choose an array's element at an `index` that is not constant.
+        """Return the keys of an array's elements, to choose from by an `index` that varies.
 
-        The keys of all elements, the condition that the index is inside the array, and the value of
-        an element outside.
+        Return also the condition that the index is inside the array, and the value of an element
+        outside.
         """
         keys = self._elements(name)
         if not isinstance(keys, list):
@@ -293,7 +293,7 @@ class BlockValues:
             raise refuse("mod.v-set-in-call", line, call=self._calls[-1])
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
-        """Return the variables that `work` sets and on whose former values its results depend.
+        """Return the variables that `work` sets although its results depend on their old values.
 
         For each key, return the symbol of the value before `work`, and the value after.
         """
@@ -317,7 +317,7 @@ class BlockValues:
 
     @contextmanager
     def scope(self, rules: Rules | None = None) -> Iterator[None]:
-        """Open a scope of locals; with `rules` that of a block, which hides its caller's locals."""
+        """Open a scope of locals; with `rules`, for a called block, which hides its caller's."""
         kept = self.rules
         self.scopes.append({} if rules is None else {"": ""})
         self.rules = kept if rules is None else rules

@@ -49,8 +49,8 @@ def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
 class _StepEquations:
     """The equations of a step.
 
-    `new` has the values of states after it, `loops` compute these values, and `drawn` is the number
-    of random words that noise has drawn.
+    `new` has the values of states after the step, `loops` compute these values, and `drawn` is the
+    number of random words that noise has drawn.
     """
 
     def __init__(self, eq: Equations) -> None:
@@ -126,7 +126,7 @@ class _StepEquations:
     # -------------------------------------------------------------------- several together
 
     def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
-        """Return the rates of the method's states at the values `at` of these states, and t.
+        """Return the rates of the method's states if these states have the values `at`, at time t.
 
         Names that do not depend on these states have the values that they have in this line.
         """
@@ -309,7 +309,7 @@ def _body_of_initial(eq: Equations) -> Body:
 
 
 def _with_ions(eq: Equations, values: dict[str, Node], loops: list[Loop], comment: str) -> Body:
-    """Return the body of a block that sets states; results set concentrations of ions."""
+    """Return the body of a block that sets states; concentrations of ions are among its results."""
     results = [("ion", name, e) for name, e in values.items() if name in eq.outside]
     writes = {name: e for name, e in values.items() if name not in eq.outside}
     return Body(results, writes, loops, comment)

@@ -97,7 +97,7 @@ class _Matrices:
 
 
 def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
-    """Return ``exp(M*h) - 1``, and a number that is 1, or NaN if the series is too short for h.
+    """Return ``exp(M*h) - 1``, and a factor: 1, or NaN if the series is too short for h.
 
     `rows` are the rows of M; columns without a row belong to constants.
     """

@@ -68,7 +68,7 @@ class Equations(TextStatements):
 
     @cached_property
     def parameters(self) -> tuple[Quantity, ...]:
-        """The declared parameters, then those that a text has because of its spikes."""
+        """The parameters that a text declares, then those that its spikes need."""
         added = [CAPACITANCE] * bool(self.spiking) + [HELD_STEPS] * ("refractory" in self.spiking)
         return (*super().parameters, *(Quantity(name, "") for name in added))
 
@@ -82,7 +82,7 @@ class Equations(TextStatements):
 
     @cached_property
     def outside(self) -> dict[str, str]:
-        """Names of variables of ions; of each the statement by which the text sets it, or ""."""
+        """Names of ions' variables, each with the statement by which the text sets it, or ""."""
         return {n.format(ion): sort for ion in self.ions for n, sort in ION_NAMES.items()}
 
     @cached_property

@@ -121,7 +121,7 @@ class RuleText(TextStatements):
             )
 
     def _check_action(self, event: str, line: Line) -> None:
-        """Refuse an action that changes, or reads, a name which its event or side does not have."""
+        """Refuse an action that uses or changes a name that its event or side does not have."""
         name, traces = line.name, self.traces
         sides = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[
             event
@@ -181,7 +181,7 @@ class RuleText(TextStatements):
         return self.rates[WEIGHT].value if WEIGHT in self.rates else None
 
     def times(self, parameters: dict[str, float]) -> dict[str, float]:
-        """Return time constants by name, ms: of traces, and as ``w`` of the product in dw/dt."""
+        """Return time constants by name, ms: of traces, and ``w`` for the product in dw/dt."""
         graph, rate = self.graph, dict[str, Fraction]()
         numbers = {graph.symbol(n): graph.number(Fraction(x)) for n, x in parameters.items()}
         for name in self.traces:

@@ -10,7 +10,7 @@ from clhines.simulator.mechanisms.text.reader import Equations
 
 
 class Scope:
-    """The values of names, which replace the names' symbols in expressions."""
+    """The values of names at a place in a text; they replace the names' symbols in expressions."""
 
     def __init__(self, equations: Equations, values: Mapping[str, Node] | None = None) -> None:
         self.eq, self.graph = equations, equations.graph
@@ -40,7 +40,7 @@ class Scope:
         return self.graph.add([self.value(name) for name in self.eq.currents])
 
     def named(self, name: str, value: Node) -> Node:
-        """Give a value a name, under which it is computed once."""
+        """Name a value, so that it is computed once."""
         result = self.graph.local(name, value)
         self.eq.plain[result] = result
         return result

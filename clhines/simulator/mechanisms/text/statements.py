@@ -45,9 +45,9 @@ class Line:
         return f"d{self.name}/dt" if self.sort == "rate" else self.name
 
     def acted(self, old: Node, value: Node) -> Node:
-        """Return the value of the variable after an action of an event, such as ``x += value``.
+        """Return the new value of a variable after an action such as ``x += value``.
 
-        `old` is the variable's value before, `value` the action's right side.
+        `old` is the variable's value before the action, `value` the action's right side.
         """
         changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
         return old / value if self.sign == "/" else changed[self.sign]
@@ -86,7 +86,7 @@ class TextStatements:
 
     @property
     def outside(self) -> dict[str, str]:
-        """Names of variables of ions; of each the statement by which the text sets it, or ""."""
+        """Names of ions' variables, each with the statement by which the text sets it, or ""."""
         return {}
 
     # --------------------------------------------------------------------------- statements

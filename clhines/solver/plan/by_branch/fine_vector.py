@@ -256,9 +256,9 @@ def _vector_tables(
 
 
 def _whole_vectors(slots: np.ndarray) -> np.ndarray:
-    """Return, for each row of `slots`, the number of the vector that it is, or -1 if none.
+    """Return, for each row of `slots`, the number of the vector that it equals, or -1.
 
-    A row is a vector if it has that vector's lanes, all in order.
+    A row equals a vector if it has all lanes of that vector in order.
     """
     width = slots.shape[1]
     whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)

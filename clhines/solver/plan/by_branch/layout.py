@@ -34,7 +34,7 @@ class LevelStrided:
         self._levels, self._blocks = levels, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:
-        """Return (size,) int32: the natural index of each value in device order, or -1."""
+        """Return the natural index of each value in device order, (size,) int32; -1: padding."""
         levels = self._levels
         begin = forest.trees.branch_start[levels.tree_branch]
         branch, step = expand(levels.length)

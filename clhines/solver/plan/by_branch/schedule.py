@@ -77,7 +77,7 @@ def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return the parent of each branch, -1 at roots, after branches are put into a new order."""
+    """Return the parent of each branch, -1 at roots, after reordering the branches."""
     return np.where(parent < 0, -1, inverse(order)[parent])[order]
 
 
@@ -154,17 +154,20 @@ class BranchVectors:
 
     @property
     def place(self) -> np.ndarray:
-        """(num_branches,) int64: lane of each branch, counted over all vectors."""
+        """Lane of each branch, counted over all vectors, (num_branches,) int64."""
         return self.vector * self.width + self.lane
 
     def lanes(self, of_branch: np.ndarray, nothing: int = 0) -> np.ndarray:
-        """Return a value for every lane: its branch's, or `nothing` if it is idle."""
+        """Return a value for each lane: its branch's value, or `nothing` if it is idle."""
         out = np.full(len(self.rows) * self.width, nothing)
         out[self.place] = of_branch
         return out
 
     def exchange(self) -> np.ndarray:
-        """(num_branches,) int64: index in the exchange memory, after a vector of zeros."""
+        """Index of each branch in the exchange memory, (num_branches,) int64.
+
+        The exchange memory begins with a vector of zeros.
+        """
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 

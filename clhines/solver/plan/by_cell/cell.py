@@ -95,7 +95,7 @@ class CellSpec(KernelSpec):
 
     @property
     def lanes(self) -> int:
-        """Number of cells for which a work-item does each step of a sweep, one after another."""
+        """Number of cells that a work-item solves side by side without a vector."""
         return 1 if self.vector > 1 else self.vector_width
 
     @property

@@ -34,13 +34,13 @@ class Columns:
 
     @property
     def stride(self) -> np.ndarray:
-        """(num_lanes,) int64: distance between successive values of a cell."""
+        """Distance between successive values of the cell in each lane, (num_lanes,) int64."""
         width = np.diff(self.block_lane)
         return np.repeat(width, width)
 
     @property
     def start(self) -> np.ndarray:
-        """(num_lanes,) int64: index of each lane's first value in device order."""
+        """Index of each lane's first value in device order, (num_lanes,) int64."""
         width = np.diff(self.block_lane)
         return np.arange(len(self.cells)) + np.repeat(
             self.block_start[:-1] - self.block_lane[:-1], width
@@ -100,7 +100,7 @@ def runs(keys: np.ndarray) -> list[tuple[int, int]]:
 def fill_columns(
     out: np.ndarray, columns: Columns, shape: np.ndarray, values: list[np.ndarray], base: np.ndarray
 ) -> None:
-    """Write ``base[lane] + values[shape]`` to each lane's elements of `out`; shape -1 is idle."""
+    """Write ``base[lane] + values[shape]`` to each lane's entries of `out`; shape -1: idle lane."""
     edges = columns.block_lane
     base = base.astype(out.dtype)
     for lo, hi in runs(shape):

@@ -12,11 +12,11 @@ from clhines.solver.plan.by_segment import schedule
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
-    """Segments of blocks of cells, one per lane: inner ones first, then leaves, longest first.
+    """Assigns the segments of blocks to lanes: inner ones first, then leaves, longest first.
 
-    `links` has a `schedule.LINK` and a `schedule.AT_ELIMINATION` per lane. In the second, a lane
-    whose node stays in the reduced system has its number among these nodes of the template instead
-    of a parent. The mailboxes (in local memory) of a lane's children are successive.
+    `links` has a `schedule.LINK` and a `schedule.AT_ELIMINATION` for each lane. If a lane's node
+    stays in the reduced system, the latter has, in place of a parent, the node's number among these
+    nodes of the template. The mailboxes (in local memory) of a lane's children are successive.
     """
 
     template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
@@ -83,7 +83,7 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each lane's mailbox in local memory, its first child's, and its number of children."""
+    """Return for each lane its mailbox in local memory, its first child's, and its child count."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = inverse(order) - begin

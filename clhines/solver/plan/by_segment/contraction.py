@@ -31,7 +31,7 @@ from clhines.solver.plan.plan import (
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Cells cut into connected pieces that fit into local memory; a piece is a cell of `forest`."""
+    """Cells cut into connected pieces that fit into local memory; each is a tree of `forest`."""
 
     forest: Forest  # the pieces, cell after cell
     natural: np.ndarray  # (n,) index of each node in the old forest
@@ -187,7 +187,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def finds_infinite(self) -> bool:  # type: ignore[override]
-        """Whether the kernel writes a cell's status once, when all its x are known."""
+        """Whether the kernel writes a cell's status only when all x of the cell are known."""
         return self.phase == "solve" and not self.shared
 
     @property
@@ -196,7 +196,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reorders(self) -> bool:
-        """Whether values in natural order are put into device order as local memory is filled."""
+        """Whether the kernel converts natural to device order when it fills local memory."""
         return self.natural and not self.direct
 
     @property
@@ -254,11 +254,11 @@ class ContractionSpec(KernelSpec):
 
     @property
     def batch_of_one(self) -> int:
-        """Number of the loads in `steps_of_one` that a work-item has in flight together."""
+        """How many of the loads in `steps_of_one` a work-item issues before it uses the values."""
         return 12 if self.ptx else 4
 
     def at(self, place: str) -> str:
-        """Return the OpenCL index in global memory of the block's value number `place`."""
+        """Return the OpenCL index in global memory of the block's value at index `place`."""
         return f"gather[block.s0 + {place}]" if self.natural else f"block.s0 + {place}"
 
     def index(self, k: int) -> str:
@@ -279,7 +279,7 @@ class ContractionSpec(KernelSpec):
         return f"measure({pivot})" if self.symmetric else f"compare({pivot}, {own})"
 
     def lower(self, name: str) -> str:
-        """Return the name of a variable for l, from the one for u; l is u if symmetric."""
+        """Return the name of l's variable from the name of u's; if symmetric it is the same."""
         return name if self.symmetric else name.replace("up", "low", 1)
 
 
@@ -322,7 +322,10 @@ def plan_contraction(
 
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """Return (num_cells,) int64: `USUAL`, `LARGER`, or `ABOVE` for cells above local memory."""
+    """Return the class of each cell, (num_cells,) int64: `USUAL`, `LARGER` or `ABOVE`.
+
+    Cells `ABOVE` exceed local memory.
+    """
     fits = room.fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
@@ -495,7 +498,7 @@ class _ContractionPlanner:
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
-        """Return how many work-items to launch per work-group; idle ones would take registers.
+        """Return how many work-items to launch per work-group, as idle ones would use registers.
 
         Usually these are the most lanes that a block has, in whole warps; else `group`.
         """

@@ -33,7 +33,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _appended(expand: Part, solve: Part) -> Part:
-    """Return launch `expand` with the blocks of launch `solve`, which are whole cells, added."""
+    """Return launch `expand` with the blocks of launch `solve` added, which are whole cells."""
     longest = max(expand.spec.segment, solve.spec.segment)
     capacity = max(expand.spec.capacity, solve.spec.capacity)
     tree = max(expand.spec.tree_places, solve.spec.tree_places)

@@ -26,12 +26,12 @@ FEW_NODES = 20_000  # nodes per compute unit up to which chains are in registers
 
 
 def is_small(forest: Forest, limits: Limits) -> bool:
-    """Whether two usual work-groups per compute unit hold the batch: only latency counts."""
+    """Whether two usual work-groups per compute unit hold the batch, so that latency counts."""
     return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
 def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return the most nodes of a segment: 16; fewer for small batches, more to fit large cells."""
+    """Return the most nodes of a segment: 16; fewer in small batches, more in large cells."""
     usual = (16, 24, schedule.MAX_SEGMENT)
     sizes = (4, 8, 16, 18, *usual[1:]) if is_small(forest, limits) else usual
     best, chosen = -1, sizes[0]
@@ -72,7 +72,7 @@ def most_lanes(real: str, limits: Limits, options: Options) -> int:
 def fits_registers(
     forest: Forest, above: np.ndarray, real: str, limits: Limits, options: Options
 ) -> np.ndarray:
-    """Return (num_cells,) bool: cells to solve in registers; `above` do not fit into local memory.
+    """Return which cells to solve in registers, (num_cells,) bool; `above` exceed local memory.
 
     By default all cells or none, and only with NVIDIA's compiler: there a cache beside local memory
     holds values that do not fit into registers.

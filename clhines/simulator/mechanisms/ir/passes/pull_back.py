@@ -32,10 +32,10 @@ def pull_back(
     names: Iterable[str],
     growing: Container[str] = GROWING,
 ) -> dict[str, Node]:
-    """Return the nonzero derivatives of the sum of ``weight * node`` by the symbols `names`.
+    """Return the nonzero derivatives of ``sum of weight * node`` with respect to `names`.
 
-    `weighted` has pairs of a node and a weight. Functions in `growing` overflow. An ExpressionError
-    names a function without a derivative.
+    `weighted` has pairs of a node and a weight. Functions in `growing` may overflow.
+    ExpressionError if a function has no derivative.
     """
     if not weighted:
         return {}
@@ -67,7 +67,7 @@ def pull_back(
 def _joined(graph: Graph, parts: Sequence[tuple[Guard, Node]]) -> tuple[Guard, Node]:
     """Add up the weights of a node, each of which counts only if its guard holds.
 
-    Return the part of the guards that all have in common, and the sum.
+    Return the common part of all guards, and the sum.
     """
     common = parts[0][0]
     for guard, _ in parts[1:]:
@@ -99,10 +99,10 @@ def _overflowing(roots: Sequence[Node], growing: Container[str]) -> set[Node]:
 def _shares(
     node: Node, guard: Guard, weight: Node, huge: Container[Node]
 ) -> Iterable[tuple[Node, Guard, Node]]:
-    """Yield the arguments of a node, with the weights that they get from the node's weight.
+    """Yield each argument of a node, with the weight that it gets from the node, and a guard.
 
-    A weight is the node's weight times the derivative by the argument. Each comes with its guard.
-    A weight of 0 stays 0 if the derivative overflows: see `huge`, the nodes that may be infinite.
+    The weight is the node's weight times the derivative with respect to the argument. A weight of 0
+    stays 0 if the derivative overflows: `huge` has the nodes that may be infinite.
     """
     graph, op, args = node.graph, node.op, node.args
 

@@ -51,7 +51,7 @@ class _RowTables:
         return self._graph.where(self._graph.less(self._graph.zero, share), mixed, low)
 
     def place(self, k: int, x: Node) -> tuple[Node, Node]:
-        """Return the knot below argument k, x, and how far x is from it to the next, 0 to 1."""
+        """Return the knot below argument number k, and how far x is to the next knot, 0 to 1."""
         graph, knots = self._graph, self._table.axes[k]
         if len(knots) == 1:
             return graph.zero, graph.zero

@@ -34,7 +34,7 @@ Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], boo
 
 
 class _Reactions:
-    """The linear equations of an implicit step of a KINETIC block, for the states `rows`.
+    """The linear equations of an implicit step of a KINETIC block; the states are `rows`.
 
     `matrix` has the row of each state, `right` the right side of each row.
     """
@@ -128,7 +128,7 @@ class _Reactions:
             self.run.values[self.run.key(name, None, 0)] = value
 
     def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
-        """Return the flux from one side of a reaction, and its derivatives by the side's states."""
+        """Return the flux from a side of a reaction, and its derivatives for the side's states."""
         graph = self.graph
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:
@@ -313,7 +313,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
-    """Add the changes of states, `steps`, again, as `secondorder` takes half a step."""
+    """Add the changes of states a second time, as `secondorder` takes half a step."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
@@ -322,9 +322,9 @@ def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
 def _iterated(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, late: dict[str, Node]
 ) -> dict[str, Node]:
-    """Solve the equations of a step by iteration, starting from the old states.
+    """Solve the equations of a step by iteration, starting from the states `old`.
 
-    `late` are variables that an iteration uses as the iteration before has set them.
+    `late` are variables of which an iteration uses the values of the iteration before.
     """
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
@@ -347,7 +347,7 @@ def _positive(graph: Graph, x: Node) -> Node:
 def _steady(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
-    """Iterate by steps of 1e9 ms; the first ones restart with 0 for states that are negative."""
+    """Find the steady state by steps of 1e9 ms; in the first ones, negative states restart at 0."""
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]
     starts = [*(old[key] for key in rows)] * 2 + [graph.number(int(linear))]

@@ -14,7 +14,7 @@ from clhines.simulator.mechanisms.nmodl.values import weight
 
 
 def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
-    """Return the values of conditions and symbols that follow if the condition `guard` holds."""
+    """Return the values that conditions and symbols have if the condition `guard` holds."""
     values: dict[Node, Node] = {}
     pending = [guard]
     while pending:

@@ -76,7 +76,7 @@ def _is_once(block: Block, method: str) -> bool:
 
 
 def halves(run: Execution, s: Statement) -> bool:
-    """Return whether NEURON's secondorder halves dt for a SOLVE and extrapolates the states."""
+    """Return whether NEURON's secondorder halves dt in a SOLVE and then extrapolates."""
     block = run.file.blocks.get(str(s.names[0]))
     if block is None or s.names[2]:
         return False
@@ -415,7 +415,7 @@ def _jacobian(
     entries: Sequence[tuple[int, int]],
     where: Callable[[Sequence[Node]], list[Node]],
 ) -> dict[tuple[int, int], Node]:
-    """Return the slopes of the deviations ``where(x)`` by NEURON's central differences."""
+    """Return the derivatives of the deviations ``where(x)`` by NEURON's central differences."""
     slopes: dict[tuple[int, int], Node] = {}
     for j in range(len(x)):
         rows = [i for i, k in entries if k == j]

@@ -38,7 +38,7 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
     """Return the shared states to which instances give different values.
 
-    Return also which of them some block both reads and sets.
+    Return also which of these some block both reads and sets.
     """
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}
@@ -91,7 +91,7 @@ def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
 
 
 def _is_of_last(blocks: FileBlocks, key: str) -> bool:
-    """Return whether no block both reads and sets a variable: readers then see the last value."""
+    """Return whether all blocks see the last instance's value: no block reads and sets it."""
     bodies = blocks.bodies.items()
     reads = {name for name, body in bodies if key in body.free(blocks.needed)}
     sets = {name for name, body in bodies if key in body.writes}

@@ -63,7 +63,7 @@ def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
 
 
 def _compared(condition: Node, lost: set[Node]) -> list[Node]:
-    """Return the numbers that a condition compares and that are in `lost`, so may be NaN."""
+    """Return the numbers in `lost`, which may be NaN, that a condition compares."""
     if condition not in lost:
         return []
     if condition.definition.op in CONDITIONS:

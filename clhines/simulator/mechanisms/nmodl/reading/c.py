@@ -225,7 +225,7 @@ def _with_values(
 
 
 class _Reader:
-    """Translator of one block; methods return NMODL, of expressions with C's type.
+    """Translate a VERBATIM block; methods return NMODL, for expressions also the type in C.
 
     Types are ``int``, ``double`` and ``pointer``. A NotReadError means: not supported.
     """
@@ -241,7 +241,7 @@ class _Reader:
         return self._tokens[self._at][1]
 
     def _take(self, *texts: str) -> bool:
-        """Skip the next tokens if these are their texts; return whether they are."""
+        """If the texts of the next tokens are `texts`, skip the tokens; return whether they are."""
         next_texts = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
         same = next_texts == [*texts] and self._tokens[self._at][0] != "text"
         self._at += len(texts) if same else 0
@@ -278,7 +278,7 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Translate a statement, or make it and the rest of its braces one `UNREAD`."""
+        """Translate a statement; if that is not possible, make all in its braces one `UNREAD`."""
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()

@@ -50,13 +50,13 @@ class Cursor:
         return refuse("mod.syntax", self.token.line, what=what)
 
     def take(self, text: str) -> bool:
-        """Skip the next token if this is its text; return whether it is."""
+        """If the text of the next token is `text`, skip it; return whether it is."""
         matches = self.token.text == text and self.token.sort in ("name", "sign")
         self.place += matches
         return matches
 
     def need(self, text: str) -> None:
-        """Skip the next token, whose text must be this."""
+        """Skip the next token; Refused unless its text is `text`."""
         if not self.take(text):
             raise self.wrong()
 

@@ -9,7 +9,7 @@ BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
 
 
 class Names:
-    """The names of a file's variables in the file, in generated source, and for users.
+    """The names that a file's variables have in the file, in generated source, and for users.
 
     `printed` maps a name in the file to the name in source. `public` and `elements` map a name in
     source, also of an array's element, to the name for users and to the name in the file.
@@ -84,7 +84,7 @@ class Names:
 
 
 def plain(name: str) -> str:
-    """Return a name without leading and double underscores, by which generated names differ."""
+    """Return the name in a text for a generated name: without leading and double underscores."""
     short = name.rstrip("_") if name.startswith("_") else name
     while "__" in short:
         short = short.replace("__", "_u_")

@@ -119,7 +119,7 @@ def _named(p: Cursor) -> Expression:
 
 
 def _note(p: Cursor, name: str, values: list[Expression]) -> None:
-    """Note from which RANDOM variable or POINTER the call of a function draws."""
+    """Note the RANDOM variable or POINTER from which the call of a function draws."""
     p.has_exponential |= name == "exprand"
     picks = name == PICK
     if (picks or name.startswith("random_")) and values and values[0][0] == "name":
@@ -151,7 +151,7 @@ def read_integer(p: Cursor) -> Expression:
 
 
 def read_block(p: Cursor, sort: str = "", arguments: Sequence[str] = ()) -> list[Statement]:
-    """Read the statements of a block in braces; a block of the file has a `sort`, its keyword."""
+    """Read the statements of a block in braces; `sort` is the keyword of a block of the file."""
     p.sort = sort or p.sort
     p.scopes.append(dict.fromkeys(arguments, 0))
     _deeper(p)

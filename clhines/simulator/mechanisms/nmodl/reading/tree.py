@@ -63,10 +63,7 @@ class Refused(Exception):  # noqa: N818  (users get an NmodlError)
 
 
 def raise_first(refused: Sequence[Refused]) -> None:
-    """Raise the first refusal of a list; its field `others` gets the other ones.
-
-    Nothing happens if the list is empty.
-    """
+    """Raise the first refusal of a list, if any; its field `others` gets all other refusals."""
     if refused:
         refused[0].others += refused[1:]
         raise refused[0]
@@ -116,7 +113,7 @@ def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
 
 
 def uses(body: Sequence[Statement], name: str) -> bool:
-    """Return whether statements read or set a variable, or call a block, with a name."""
+    """Return whether statements read or set the variable `name`, or call the block `name`."""
     pending: list[object] = [part for s in body for part in (s.names, s.values)]
     while pending:
         one = pending.pop()
@@ -129,7 +126,7 @@ def uses(body: Sequence[Statement], name: str) -> bool:
 def set_by(
     body: Sequence[Statement], blocks: Mapping[str, Block], visited: frozenset[str] = frozenset()
 ) -> set[str]:
-    """Return the variables that statements, and blocks of the file that they call, set."""
+    """Return the variables set by statements, and by the blocks of the file that they call."""
     names = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
         if name not in visited and uses(body, name):
