@@ -332,10 +332,7 @@ def kept_or_read(h: Hoc, request: RunOptions, ranks: Ranks) -> KeptModel:
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
-    """Take `steps` steps on the device before NEURON takes one.
-
-    All MPI ranks call this, even for 0 steps.
-    """
+    """Take `steps` steps on the device, then one in NEURON; all ranks call this, even for 0."""
     joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
     t = clock(float(h.t), float(h.dt), steps)[:-1]  # when NEURON draws for Random.play

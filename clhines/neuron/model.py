@@ -91,7 +91,6 @@ class NeuronModel:
 
     @property
     def players(self) -> list[Player]:
-        """Vectors and Randoms that play into variables."""
         return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:

@@ -78,10 +78,7 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Clear each instance's slot for net_move; return the slots' addresses by mechanism.
-
-    The address is 0 for an instance without such a slot.
-    """
+    """Clear each instance's slot for net_move; return the slots' addresses, 0: none, by name."""
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net

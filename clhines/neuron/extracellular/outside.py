@@ -43,10 +43,7 @@ _NONE = 1e-6  # mV: rounding of a potential of 0
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """Currents into nodes, nA, due to outside potentials.
-
-    A current is `g`, µS, times the potential, mV, outside of instance `of`.
-    """
+    """Currents into nodes, nA: `g`, µS, times the potential outside of instance `of`, mV."""
 
     node: np.ndarray
     of: np.ndarray

@@ -59,7 +59,6 @@ class Channel(NamedTuple):
 
 
 def channels_of(h: Hoc) -> dict[str, Hoc]:
-    """Return all KSChans by mechanism name."""
     return {str(ks.name()): ks for ks in h.List("KSChan")}
 
 
@@ -231,5 +230,4 @@ class _Writer:
 
 
 def _number(x: float) -> str:
-    """Return a number in NMODL, with all its digits."""
     return f"({float(x)!r})" if x < 0 else repr(float(x))

@@ -269,7 +269,6 @@ class VectorLists:
         return np.column_stack([address.astype(np.uint64), words * kept])
 
     def by_address(self) -> dict[int, Hoc]:
-        """Return all Vectors by the address of their C++ object."""
         memory, vectors = self._memory, list(self._memory.h.List("Vector"))
         addresses = memory.insides_of(memory.objects_of(vectors))
         return dict(zip(addresses.tolist(), vectors, strict=True))

@@ -42,7 +42,6 @@ class Objects(Library):
         return gather(objects, 2)[:, 1].astype(np.int64)
 
     def object_address(self, thing: Hoc) -> int:
-        """Return the address of the C++ object behind a hoc object."""
         return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:

@@ -124,7 +124,6 @@ def put_numbers(addresses: np.ndarray, values: np.ndarray) -> None:
 
 
 def put_words(addresses: np.ndarray, words: np.ndarray) -> None:
-    """Set the word, uint64, at each address."""
     every, at = words_in(addresses)
     every[at] = words
 

@@ -41,7 +41,6 @@ class HocArguments:
         return words
 
     def give(self, value: float) -> None:
-        """Return a value from the function to hoc."""
         self._push(value)
 
 

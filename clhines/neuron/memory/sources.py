@@ -67,10 +67,7 @@ class EventSources:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)
 
     def recording(self, address: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
-        """Return the two words that hold the addresses of a source's Vectors, of times and numbers.
-
-        They are 0 without a Vector.
-        """
+        """Return the words with addresses of a source's Vectors (times, numbers), 0 for none."""
         at = address + 8 * self._fields["times"]
         return WORD.from_address(at), WORD.from_address(at + 8)
 

@@ -78,10 +78,7 @@ class Catalogue:
         return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Return the variables of point processes that hide variables of segments in Python.
-
-        Each is (point process, variable).
-        """
+        """Return (point process, variable) of variables that hide others of segments in Python."""
         return [
             (name, variable)
             for name in self.without_text(points=True)

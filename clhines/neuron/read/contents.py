@@ -217,8 +217,7 @@ def _add_points(
 class WatchSlots:
     """Read and write WATCH conditions, POINTERs and self events in instances' dparam slots.
 
-    dparam slots are words for an instance's pointers; NEURON's table of mechanisms says what each
-    is.
+    These slots are words for pointers; NEURON's table of mechanisms says what each is.
     """
 
     def __init__(self, memory: NeuronMemory) -> None:

@@ -159,8 +159,6 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class PendingEvents:
-    """All events in NEURON's queue."""
-
     netcons: list[tuple[int, float]] = field(default_factory=list)  # NetCon and time, ms
     binned: list[tuple[int, float]] = field(default_factory=list)  # the ones in bins, in order
     selves: list[SelfEvent] = field(default_factory=list)

@@ -101,8 +101,7 @@ def _read_vectors(
 ) -> None:
     """Read the unsent times of each VecStim.
 
-    `events` has the time (ms) of each VecStim's next event, and the VecStims whose next event sends
-    nothing.
+    `events`: the time (ms) of each VecStim's next event; VecStims whose next event sends nothing.
     """
     due, waits = events
     vector_at = memory.vectors.by_address() if trains.names else {}

@@ -21,8 +21,6 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class PointerTargets:
-    """Targets of POINTERs that mechanisms write."""
-
     # by mechanism and POINTER: the target of each instance
     targets: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     elements: list[int] = field(default_factory=list)  # addresses of targets in Vectors

@@ -40,7 +40,6 @@ class Gathering:
         self._values: StepValues | None = None
 
     def begin(self, in_psolve: bool) -> None:
-        """Begin a run or psolve."""
         self._hooks.in_psolve = in_psolve
         if not self._model.h.t:
             _tried[:] = [(False, b"")]

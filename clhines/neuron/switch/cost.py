@@ -304,7 +304,7 @@ class Ledger:
     ) -> None:
         """Count the steps of a call on the device, and store its times.
 
-        The call took `seconds`, the device's steps `run_seconds` of these, and each pause
+        The call took `seconds`, its steps on the device `run_seconds`, and each pause
         ``pauses[k]``.
         """
         self.steps += steps
@@ -391,7 +391,6 @@ class Accounts:
         return ledger
 
     def _summed(self, counts: Counts, context: Hoc) -> Counts:
-        """Return the sums of all MPI ranks' counts."""
         ranks = int(context.nhost())
         sums = self._h.Vector([counts.segments, counts.netcons, counts.work])
         context.allreduce(sums, 1)

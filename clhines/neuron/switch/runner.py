@@ -32,8 +32,6 @@ _SHORT = 2.0  # s: shorter runs show no bar, as a script may have many
 
 @dataclass(frozen=True)
 class SwitchOptions:
-    """Options of the switch, as in `enable`."""
-
     request: RunOptions
     strict: bool = False
     fixed_step: float | None = None

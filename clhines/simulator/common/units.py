@@ -204,10 +204,7 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
 
 
 def number_in(text: str, unit: str) -> float | None:
-    """Convert a text such as ``5 ms`` to a correctly rounded number in `unit`.
-
-    Return None for other texts.
-    """
+    """Convert a text such as ``5 ms`` to a correctly rounded number in `unit`, others to None."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return None

@@ -261,10 +261,7 @@ class GroupedKind(KindBlocks):
         return GroupPlaces(**vars(super().places), width=self.width)
 
     def addresses(self) -> str:
-        """Return declarations of pointers to the values of all groups.
-
-        They are declared in each step, as stores to integers may change the offsets ``at``.
-        """
+        """Return declarations of pointers to values of groups; stores may change offsets ``at``."""
         k = self.number
         lines = [
             f"__global const int *lanes_of_{k} = ints + lane_{k}, *runs_of_{k} = ints + run_{k};",
@@ -289,8 +286,7 @@ class GroupedKind(KindBlocks):
     ) -> str:
         """Return statements that call `block` for all instances of group `q`.
 
-        Currents of the ions `always` are added up in each call, currents of other ions only ``if
-        (sums)``.
+        Currents of the ions `always` are added up in each call, others only ``if (sums)``.
         """
         keep = partial(self._keep, block, always)
         return call_wide(
@@ -510,8 +506,7 @@ class CellBlocksSpec(ArenaSpec):
     def ahead(self) -> tuple[GroupedKind, ...]:
         """Mechanisms whose currents are computed right after their states.
 
-        That is before the end of the step, when values are recorded, so neither may change one of
-        them.
+        As values are recorded only after that, neither may change a recorded value.
         """
         kinds = () if self.sets_v else self.early
         return tuple(

@@ -119,10 +119,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 
 
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Cut a list of `sizes` into at most `count` consecutive parts of about equal sum.
-
-    Return the first index of each part, and the end, int64.
-    """
+    """Cut `sizes` into at most `count` parts of about equal sum; return begins and the end."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))

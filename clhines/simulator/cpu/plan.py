@@ -140,10 +140,9 @@ def blocks_of(
 ) -> CellRanges | None:
     """Cut the cells, in the given `order`, into `count` blocks of about equal work.
 
-    Return None if this separates cells that must share a block: cells that pointers connect, or
-    whose events act within `tied` steps. If there are several blocks, the cells of
-    `Model.leading_cells` are an additional first one. Up to `lanes` cells of one shape stay
-    together.
+    Return None if this separates cells that pointers connect, or whose events act within `tied`
+    steps. If there are several blocks, the cells of `Model.leading_cells` are an additional first
+    one. Up to `lanes` cells of one shape stay together.
     """
     num_cells = len(work)
     order, leading = np.arange(num_cells) if order is None else order, model.leading_cells
@@ -191,10 +190,7 @@ def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
 
 
 def _owners(model: Model, wires: Wires) -> np.ndarray:
-    """Return the cell of each event target, (t,) int64.
-
-    A target that is an artificial cell has its own number, after all cells.
-    """
+    """Return the cell of each event target, (t,) int64; artificial cells get later numbers."""
     num_cells, bounds = model.forest.num_cells, model.forest.cell_offsets
     owners = num_cells + np.arange(wires.num_targets)
     for k, first in wires.first_target.items():

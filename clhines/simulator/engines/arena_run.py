@@ -62,10 +62,7 @@ def state_follows() -> Iterator[None]:
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
-    """Wait; return the entries `at` of a device array, (1, r).
-
-    Only the range from the first to the last of them is read.
-    """
+    """Wait; return the entries `at` of a device array, (1, r); read only the range around them."""
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
@@ -156,10 +153,7 @@ class ArenaKernels(ABC):
     # -- kernels -------------------------------------------------------------------------------
 
     def suit(self, variables: Variables) -> bool:
-        """Whether kernels that are compiled already can also use these variables.
-
-        The arrays of the variables have equal shapes.
-        """
+        """Whether the compiled kernels can use these variables, whose arrays have equal shapes."""
         return False
 
     @abstractmethod

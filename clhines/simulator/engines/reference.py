@@ -204,10 +204,7 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def neighbours(parents: np.ndarray) -> np.ndarray:
-    """Return the parent, first child and next sibling of each node, -1 for none, (3, n).
-
-    Children are in ascending order.
-    """
+    """Return parent, first child and next sibling of nodes, -1: none, (3, n); children ascend."""
     nodes = np.full((3, len(parents)), -1)
     nodes[0] = parents
     child = np.flatnonzero(parents >= 0)

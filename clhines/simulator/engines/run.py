@@ -187,11 +187,7 @@ class Job:
 
     @property
     def apart(self) -> Model:
-        """The model with its copies as separate cells.
-
-        InputError if there are many copies and the engine was not requested: `steps` suits them
-        better.
-        """
+        """The model with its copies as separate cells; InputError if they are too many."""
         if (
             self.model.copies > 1
             and self.model.forest.num_nodes > MOST_APART

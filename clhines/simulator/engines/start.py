@@ -84,7 +84,6 @@ class Start:
         return bool(self._copies)
 
     def copy_of(self, array: cla.Array) -> cla.Array | None:
-        """Return the copy of an array at t = 0, or None if there is none."""
         pairs = zip(self._arrays() if self._copies else (), self._copies, strict=True)
         return next((copy for changing, copy in pairs if changing is array), None)
 

@@ -386,10 +386,7 @@ class Steps(ArenaKernels):
     def _launches_of(
         self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
     ) -> tuple[list[Enqueue], list[Enqueue]]:
-        """Return the launches of a step before and after the solve.
-
-        The step reads voltages `old` and writes voltages `new`.
-        """
+        """Return a step's launches before and after the solve; it reads `old` and writes `new`."""
         spec, before = self._built[1], list[Enqueue]()
         arguments = {**shared, "v": old, "v_old": old, "v_new": new}
         if spec.layered:

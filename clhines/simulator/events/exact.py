@@ -282,7 +282,6 @@ class HostEvents:
     def _call_for_netcons(
         self, k: int, block: str, instances: np.ndarray, receive_call: BlockCall
     ) -> None:
-        """Call a FOR_NETCONS block for all connections to instances that receive an event."""
         variables, wires = self.variables, self.variables.wires
         assert receive_call.flag is not None and receive_call.weight_at is not None
         target = wires.first_target[k] + instances
@@ -369,8 +368,8 @@ class HostEvents:
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Return the WATCH conditions of a layer that have become true since the last call.
 
-        Each item has the number of a mechanism, r instances, and which of their armed conditions
-        fire, (watches, r) bool.
+        Each item: a mechanism's number, r instances, which armed conditions fire, (watches, r)
+        bool.
         """
         fired = []
         for k in self.variables.wires.kinds:

@@ -154,8 +154,8 @@ class Grid:
     def tables(self) -> dict[str, cla.Array]:
         """The tables of connections by source.
 
-        They are the first connection of each source, and the weight and the index of the sum of
-        each connection.
+        They are the first connection of each source, and each connection's weight and index of its
+        sum.
         """
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables

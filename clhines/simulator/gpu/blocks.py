@@ -204,9 +204,8 @@ class SiteBlocks(KindBlocks):
     def current_again(self, indent: int) -> str:
         """Return the statements of `current` with operands that the compiler cannot optimise.
 
-        A current may be computed twice in a step: once for the matrix and once to be recorded. The
-        compiler may fuse operations differently if it sees that both have equal operands; then the
-        last bits of a cell would depend on whether its current is recorded.
+        A current may be computed twice, for the matrix and to be recorded. If the compiler saw
+        equal operands, it might fuse both differently, and the last bits would depend on records.
         """
         space, names = " " * indent, ["v", *(f"s_{name}" for name in self.states)]
         lines = [f"volatile real again__[{len(names)}] = {{{', '.join(names)}}};"]

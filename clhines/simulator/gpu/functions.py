@@ -236,10 +236,7 @@ def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, i
 def _for_lanes(
     block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
 ) -> ListBlocks:
-    """Print a mechanism's functions for node lists.
-
-    Up to `room` subexpressions that are constant during a launch become function arguments.
-    """
+    """Print a mechanism's functions for node lists, with up to `room` constants as arguments."""
     compiled = variables.model.kinds[block.number].mechanism.compiled
     names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
     print_options = real, 1, block.alike, outputs, lanes
@@ -315,9 +312,8 @@ def constant_ions(
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
     """Return the mechanisms whose currents may follow the step of their own states at once.
 
-    Their states then stay in registers in between. The currents of such a mechanism must not read
-    anything else that changes after the states' step. No mechanism qualifies if the lanes of a cell
-    wait at a barrier in between.
+    Their states stay in registers in between. Such a current must read nothing else that changes
+    after the states' step. None qualifies if the lanes of a cell wait at a barrier in between.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}

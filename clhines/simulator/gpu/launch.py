@@ -73,9 +73,8 @@ class PlanLaunch:
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
         """Set the arguments that differ between launches.
 
-        `steps` has the first step, the number of steps, the step of the first time in
-        ``step_begin``, and the first row of records. `begins` says whether the launch is the first
-        of an epoch.
+        `steps` has the first step, the number of steps, the step of ``step_begin[0]``, and the
+        first row of records. `begins` says whether the launch is the first of an epoch.
         """
         of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
         ends = (int(not begins),) if self.spec.ends_later else ()

@@ -325,9 +325,8 @@ class LaneNodes:
     `natural`, `row` and `lane`, (k,), have its index, list and lane. `instances` has three arrays
     for each mechanism: each instance's position among these nodes, its index in the mechanism, and
     its index in the cell. For each list, `cell` has its cell, `bits` a bit for each density
-    mechanism, `counts` the number of instances of each mechanism, `nodes` and `places`, (num_lists,
-    WARP), the natural indices of its nodes and their positions in the cell's device order, -1 for
-    none.
+    mechanism, `counts` how many instances of each mechanism it has; `nodes` and `places`,
+    (num_lists, WARP), the natural indices of nodes, and their device-order indices in the cell.
     """
 
     def __init__(
@@ -515,10 +514,7 @@ class LaneNumbers:
         self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
-        """Return where parameter `name` of mechanism `k` is in `values`.
-
-        The results are the parameter's offset, and arrays with each instance's index and number.
-        """
+        """Return a parameter's offset in `values`, and each instance's index there and number."""
         return self._of_lane[k].index(name) * WARP, self._places[k]
 
 

@@ -80,7 +80,6 @@ class OnChip:
 
     @property
     def in_warp(self) -> bool:
-        """Whether all lanes of a cell are in one warp."""
         return self.spec.ptx and self.spec.lanes == self.spec.warp
 
     @property
@@ -446,10 +445,7 @@ class ListLoop:
 
     @property
     def opens(self) -> str:
-        """Expression for the first step that begins in this launch.
-
-        Before it, the launch may end a step that the last launch began.
-        """
+        """Expression for the first step that begins in this launch; it may end the step before."""
         return "first_step - pending" if self.spec.ends_later else "first_step"
 
     @property
@@ -561,10 +557,7 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return an expression for a mechanism in a list.
-
-        It says whether a density mechanism is present, or how many instances a point process has.
-        """
+        """Return how often a list has a mechanism, as an expression (density: 0 if absent)."""
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"

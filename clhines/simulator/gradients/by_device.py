@@ -272,7 +272,6 @@ class DeviceSteps:
         kernel.launch(self.queue, *self._sizes[name == "take_step"])
 
     def prepared(self, d: cla.Array, x: cla.Array, b: cla.Array | None = None) -> SlotSolve:
-        """Return a function that enqueues a solve."""
         right = self.arrays["system_b"] if b is None else b
         steps, run = self._order.prepare([d, self.u, right], x, False), self._order.enqueue
         return lambda: run(steps, x, [])
@@ -409,10 +408,7 @@ class DeviceGradient:
         return self._store[first : first + size]
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss with respect to all variables.
-
-        `cotangents` has its derivatives with respect to the rows of each record.
-        """
+        """Return a loss's derivatives for all variables from those for the rows, `cotangents`."""
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))

@@ -123,7 +123,6 @@ class RunGradient:
         return self.quantities.slopes(self._run.backward(by_rows))
 
     def of_loss(self, loss: Loss) -> Gradient:
-        """Return the gradient of a loss."""
         rows = self.forward()
         value, cotangents = evaluate(loss, rows)
         slopes = self.backward(cotangents)

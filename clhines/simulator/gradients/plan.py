@@ -61,7 +61,6 @@ def goes_forward(model: Model, records: Sequence[Record]) -> bool:
 
 
 def ions_set(kind: Kind) -> list[str]:
-    """Return the ion variables that a step of a mechanism sets."""
     arguments = kind.mechanism.program.blocks.get("advance", ())
     return [a.name for a in arguments if a.role == "ion" and a.direction != "in"]
 
@@ -281,7 +280,6 @@ class GradientPlan:
         return np.split(first, np.cumsum(counts)[:-1]), begin + int(size.sum())
 
     def entry(self, record: Record) -> tuple[np.ndarray, np.ndarray]:
-        """Return the entry and the copy of each column of a record."""
         if record.kind >= 0:
             kind = self.spec.kinds[record.kind]
             entries, state = self.first[record.kind], kind.states.index(record.name)

@@ -34,7 +34,6 @@ def check_model(model: Model, surrogate: float | None) -> None:
 
 
 def check_blocks(mechanism: Mechanism) -> None:
-    """Refuse a mechanism with a block that has no derivative."""
     for block in mechanism.program.blocks:
         if block.startswith(_NO_VALUES):
             continue

@@ -153,7 +153,6 @@ class TracedRun(Reference):
         return start_model(self.model, wires_of(self.model), wanted, make=make)
 
     def step_traced(self, step: int) -> Sequence[Entry]:
-        """Advance a step; return its trace."""
         self.trace.entries, self.trace.on = [], True
         held = self.variables.exact.held.copy()
         self.step(step)

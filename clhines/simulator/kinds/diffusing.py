@@ -67,10 +67,9 @@ def diffusing_places(
     offset: Mapping[str, int],
     instances: Callable[[Diffusion], np.ndarray],
 ) -> np.ndarray:
-    """Return the indices in ``mem`` of state, volume and coefficient, (3, n) int64.
+    """Return the indices in ``mem`` of state, volume and coefficient of `instances`, (3, n) int64.
 
-    ``instances(diffusion)`` chooses the instances of each diffusing state. The states of a
-    mechanism follow one another; `offset` has the offsets of regions.
+    The states of a mechanism follow one another; `offset` has the offsets of regions.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:

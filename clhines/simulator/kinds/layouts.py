@@ -83,8 +83,7 @@ class Layout:
     def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
         """Return the active node whose work-item records the values of each instance, (r,) int64.
 
-        The number after the last active node stands for all artificial cells, later ones for sums
-        that pointers write.
+        The next number stands for all artificial cells, later ones for sums that pointers write.
         """
         kind = self._model.kinds[k]
         if is_artificial(kind):

@@ -126,7 +126,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def regions_name(self) -> str:
-        """Name of the argument that has the offsets of regions."""
         return "regions" if self.by_cell else "at"
 
     @property

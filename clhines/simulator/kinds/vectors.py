@@ -49,7 +49,6 @@ class VectorCall:
     values: CallValues  # see `KindBlocks.call`
 
     def text(self, width: int, indent: int) -> str:
-        """Return the statements of the call, for vectors of `width` numbers."""
         return call_wide(self.kind, self.block, f"real{width}", self._value, self._keep, indent)
 
     def _value(self, a: Argument) -> str:

@@ -112,6 +112,5 @@ def library_names() -> tuple[str, ...]:
 
 @cache
 def library_text(name: str) -> str:
-    """Return the text of a mechanism of `clhines.library`."""
     folder = files("clhines.simulator.mechanisms").joinpath("library_texts")
     return folder.joinpath(f"{name}.txt").read_text("utf-8")

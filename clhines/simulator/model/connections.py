@@ -131,9 +131,8 @@ class GridConnections:
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the backward rows: a row for each target, with the connections to the target.
 
-        The first result has the bounds of the rows, (num_targets + 1,) int64. The second, (k,)
-        int64, has for each connection its position in the (forward) rows, ascending for each
-        target.
+        The first result has the bounds of rows, (num_targets + 1,) int64. The second has, for each
+        connection in them, its position in the (forward) rows, (k,) int64, ascending for a target.
         """
         position = np.argsort(self.target[self.order], kind="stable")
         return offsets_of(self.target, self.num_targets), position
@@ -164,10 +163,7 @@ class GridConnections:
     def most(
         self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None
     ) -> tuple[float, float, int]:
-        """Return the largest sum at a target, the largest weight, and that target.
-
-        The arguments are those of `scale`.
-        """
+        """Return the largest sum at a target, the largest weight, and the target; see `scale`."""
         size = each(np.abs, self.weight if largest is None else largest)
         sums = sums_of(self.target, size, self.num_targets) + external
         target = int(np.argmax(sums)) if len(sums) else 0

@@ -86,10 +86,7 @@ def all_weights(wiring: Wiring) -> np.ndarray:
 
 
 def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: float) -> bool:
-    """Return whether a delay is below `least`, or above `most` and not plastic.
-
-    Delays of connections from spike trains do not count.
-    """
+    """Return whether a delay, not of a train, is below `least` or above `most` (not plastic)."""
     train = _trains(added)
     for source, _, _, _, delay, plastic in wiring.calls:
         short, long = once(delay) < least, once(delay) > most

@@ -387,7 +387,6 @@ class ConstantSums:
         return [r[0] for r in rows] if all((r == r[0]).all() for r in rows) else None
 
     def _by_cell(self, changes: Changes) -> bool:
-        """Return whether each parameter has one value in each cell."""
         return all(
             changes.value_of(group, name).by != "instance"
             for group in self._groups

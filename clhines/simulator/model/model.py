@@ -39,10 +39,7 @@ class ModelSources:
     ring_size: np.ndarray | None = None  # (count,): pending events of each source, in a rank's part
 
     def at_nodes(self, low: int, high: int) -> ModelSources:
-        """Return the sources without detectors outside of nodes `low` to `high`.
-
-        The nodes are numbered from `low` on.
-        """
+        """Return the sources with only the detectors at nodes from `low` (now 0) to `high`."""
         here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
         return replace(
             self,
@@ -294,10 +291,7 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the GLOBAL variables that all instances read from the last instance of `k`.
-
-        For k = -1 there are none.
-        """
+        """Return GLOBAL variables that all read from the last instance of `k`; none for k = -1."""
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 

@@ -208,8 +208,7 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
     """Return the blocks that read a variable by a POINTER, and the blocks that set it.
 
     The former are blocks of the POINTER's mechanism, the latter of the variable's mechanism. If the
-    POINTER assigns the variable: the blocks that use the POINTER, and the blocks that use the
-    variable.
+    POINTER assigns the variable: blocks that use the POINTER, and blocks that use the variable.
     """
     (k, name), other = pointer, model.kinds[to.kind].mechanism
     mechanism = model.kinds[k].mechanism

@@ -142,8 +142,7 @@ class Batch:
     def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
         """Simulate sets with the parameters `values`, (size, parameters).
 
-        Return the results of the first `kept` sets; `first` is the first set's number in the
-        population.
+        Return the results of the first `kept` sets; `first` is the first set's number.
         """
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)

@@ -246,7 +246,6 @@ class TimeExchange(Exchange):
         self._taken = first, count
 
     def deliver(self) -> None:
-        """Exchange events and voltages with all ranks."""
         mine = self.guard.do(self._words)
         words = self.guard.exchange(NO_WORDS if mine is None else mine)
         source, time, v = of_words(words, self._voltages.counts)
@@ -283,10 +282,7 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unpack sources, times and voltages from all ranks' messages.
-
-    `pointed` has the number of voltages in each message.
-    """
+    """Unpack all ranks' sources, times and voltages; `pointed` counts the voltages of each rank."""
     parts = []
     for values, number in zip(words, pointed, strict=True):
         count = (len(values) - 2 * number) // 3

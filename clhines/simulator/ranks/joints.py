@@ -265,7 +265,6 @@ class JoinedExchange(Exchange):
         self._outbox.put(source, time)
 
     def exchange(self) -> None:
-        """Wait, and exchange all events with all ranks."""
         self._noted = None
         source, time, v = self.guard.call(self.run.new_events, self._voltages.here)
         self._take(source, time)

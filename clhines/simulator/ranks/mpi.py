@@ -121,11 +121,9 @@ class Ranks:
         raise InputError(f"{call} is for one process; expected a simulation without comm")
 
     def gather(self, value: _Value) -> list[_Value]:
-        """Return a list of all ranks' values, on every rank."""
         return self.comm.allgather(value)
 
     def of_first(self, value: _Value) -> _Value:
-        """Return the value of rank 0, on every rank."""
         return self.comm.bcast(value)
 
     def any(self, holds: bool) -> bool:
@@ -152,7 +150,6 @@ class Ranks:
                 time.sleep(_SLEEP)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
-        """Return the numbers of all ranks, (size, k) int64."""
         mine = np.array(numbers, np.int64)
         gathered = np.empty((self.size, len(mine)), np.int64)
         self._wait(self.comm.Iallgather(mine, gathered))

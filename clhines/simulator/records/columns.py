@@ -70,9 +70,7 @@ def columns_of(
 
 @unchangeable("another record(): a recording stays as it is")
 class Recording(int):
-    """The number of a record, as `Simulation.record` returns it.
-
-    ``result[recording]`` has the recorded values.
+    """The number of a record, from `Simulation.record`; ``result[recording]`` has its values.
 
     Attributes
     ----------

@@ -67,7 +67,6 @@ class FeatureWindows:
     def of(
         cls, features: Features, width: int, begin: int, steps: int, dt: float
     ) -> FeatureWindows:
-        """Find the windows for a run of `steps` steps from step `begin` on."""
         first = begin + 1 if begin else 0
         t = np.arange(first, begin + steps + 1) * dt
         return cls(features, *features.windows(t, width), first)

@@ -79,8 +79,7 @@ class RecordedRows:
         """Allocate rows for the values of all sources, set `arguments`, return each source's view.
 
         ``owner[k]``, (m,), numbers the work-item that writes the k-th value from ``mem``. If most
-        voltages are recorded, all for membrane currents, the rows have all voltages, in device
-        order.
+        voltages are recorded, all for membrane currents, the rows have all in device order.
         """
         index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
         columns = []

@@ -89,7 +89,6 @@ class Spread:
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
 
     def of_each(self, group: int, value: ParameterValue) -> np.ndarray:
-        """Return the value of each instance of a group."""
         if (group, value.by) not in self._sources_of_each:
             line = np.arange(len(self._model.instances[group][1]))
             self._sources_of_each[group, value.by] = self._sources(line, group, value.by)
@@ -192,7 +191,6 @@ class DeviceChanges:
         return bool(self.run.reset())
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Replace `Model.constant_d`, `constant_b` and `constant_g`."""
         return bool(self.run.set_constants(d, b, g))
 
     def set_weights(self, weight: np.ndarray) -> bool:

@@ -47,10 +47,7 @@ class Chunk:
     def of_steps(
         cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
-        """Make a chunk of events, in any order, that occur at the ends of steps.
-
-        `step` counts from 0; -1 stands for t = 0.
-        """
+        """Make a chunk of events, in any order, at the ends of steps; -1 stands for t = 0."""
         step, source, t = by_step(step, source, dt)
         return cls(step, source, failed, values, t)
 

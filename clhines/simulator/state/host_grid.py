@@ -22,10 +22,9 @@ def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Advance the plastic connections of a saved state to `step`.
+    """Advance the plastic connections of a saved state to `step`, at which no event acts.
 
-    No event acts at `step`. A saved weight with ``dw/dt`` otherwise has its value of the last
-    event.
+    A saved weight with ``dw/dt`` otherwise has its value of the last event.
     """
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:
@@ -100,7 +99,6 @@ class HostGrid:
             self._count("post", sources, step)
 
     def connections_of(self, sources: np.ndarray) -> np.ndarray:
-        """Return the connections from some sources, sorted by source."""
         connections = self.model.connections
         begin = connections.row[sources]
         return connections.order[ranges(begin, connections.row[sources + 1] - begin)]

@@ -163,8 +163,7 @@ class Variables:
     def rounds(self) -> list[list[np.ndarray]]:
         """Divide the instances of each mechanism into rounds, so that a node is once in a round.
 
-        So a round adds to each ion variable of a node only once. Mechanisms without ions have one
-        round.
+        So a round adds to a node's ion variable only once. Mechanisms without ions have one round.
         """
         return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
 
@@ -393,7 +392,6 @@ class Variables:
         self.ions[name][node] += value * per_area
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
-        """Return the ions whose concentrations a block writes."""
         program = self.model.kinds[k].mechanism.program
         names = {a.name for a in program.blocks[block] if a.role == "ion" and a.direction != "in"}
         return [ion for ion in self.model.ions if names & {*ion.variables[1:3]}]
@@ -574,7 +572,6 @@ class Copies:
         return tiled.reshape(*values.shape[:-1], self.count * values.shape[-1])
 
     def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Expand a saved state of one copy to all copies."""
         return {f.key: self.tiled(f, saved[f.key]) for f in self._once.schema}
 
 

@@ -292,7 +292,6 @@ class PinnedCopies:
 
 
 def pinned_bytes() -> int:
-    """Pinned memory of one `PinnedCopies`."""
     return threads() * PIECES * PIECE_BYTES
 
 

@@ -68,7 +68,6 @@ class ChainKernels:
         return lanes_spec(real_name(self.dtype), self._limits, self.blocks, symmetric)
 
     def matrix_buffers(self, symmetric: bool) -> list[Buffer]:
-        """List the buffers of an eliminated matrix."""
         names = ("inverse", "low") if symmetric else ("inverse", "low", "up")
         return [Buffer(name, self.blocks.size, self.dtype) for name in names]
 

@@ -108,7 +108,6 @@ class Calls:
         return call.events(arrays, self._last)
 
     def done(self, call: Call, event: cl.Event) -> cl.Event:
-        """Note the event of an enqueued call, and return it."""
         call.enqueued()
         self._last = event
         return event

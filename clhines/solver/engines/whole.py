@@ -65,7 +65,6 @@ class HostSolves:
         return self._room.rows_at_once(self.loaded.plan)
 
     def values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
-        """List the buffers of a solve."""
         return value_buffers(self.loaded.plan, self._room.dtype, operands, rows, natural)
 
     def take(self, listed: list[Buffer]) -> Buffers:

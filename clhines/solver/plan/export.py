@@ -148,7 +148,6 @@ def _buffers(
 def _launches(
     plan: ExportedPlan, specs: Sequence[KernelSpec], kernels: Sequence[int]
 ) -> Iterator[dict[str, object]]:
-    """Yield the launches of one solve, in order."""
     for k, (part, spec) in enumerate(zip(plan.parts, specs, strict=True)):
         here = f"reduced{part.source}/" if part.source else ""
         arrays = [

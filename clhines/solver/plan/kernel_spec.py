@@ -192,7 +192,6 @@ class KernelSpec(TemplateSpec):
 
     @property
     def variant(self) -> str:
-        """A description of how the kernel is specialised."""
         return ""
 
     @property

@@ -40,7 +40,6 @@ class Blocks:
 
     @property
     def slot_template(self) -> np.ndarray:
-        """Template of each slot, (num_slots,) int64."""
         return np.repeat(np.arange(len(self.slot_start) - 1), np.diff(self.slot_start))
 
 

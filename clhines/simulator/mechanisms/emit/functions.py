@@ -142,7 +142,6 @@ _GENERATED = {
 
 
 def name_of(a: Argument) -> str:
-    """Return the name of an argument in generated source."""
     if a.symbol:
         return safe(a.symbol)
     if a.role in ("v", "t", "dt"):

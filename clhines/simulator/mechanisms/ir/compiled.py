@@ -56,7 +56,6 @@ class Loop:
         return self.starts + self.values + self.decides()
 
     def mapped(self, f: Callable[[Node], Node]) -> Loop:
-        """Return the loop with `f` applied to each of `nodes`."""
         go_on, entered = (None if e is None else f(e) for e in (self.go_on, self.entered))
         starts, values = [*map(f, self.starts)], [*map(f, self.values)]
         return replace(self, starts=starts, values=values, go_on=go_on, entered=entered)
@@ -105,7 +104,6 @@ class Body:
         return free_of(self.nodes(wanted))
 
     def every(self) -> list[Node]:
-        """Return all expressions of the block."""
         nodes = [*(node for _, _, node in self.results), *self.writes.values()]
         return nodes + [node for loop in self.loops for node in loop.nodes()]
 
@@ -120,7 +118,6 @@ class Body:
         return needed[::-1]
 
     def mapped(self, f: Callable[[Node], Node]) -> Body:
-        """Return the body with `f` applied to each expression."""
         results = [(role, name, f(node)) for role, name, node in self.results]
         writes = {name: f(node) for name, node in self.writes.items()}
         return replace(
@@ -189,7 +186,6 @@ class Compiled:
 
     @cached_property
     def table_uses(self) -> frozenset[str]:
-        """Parameters on which tables depend."""
         families = "grid_", "table_"
         return self._parameters_of(b for b in self.program.blocks if b.startswith(families))
 

@@ -142,7 +142,6 @@ class Graph:
         return self._make("number", value=exact.bounded(Fraction(x)))
 
     def node(self, x: Node | Fraction | int) -> Node:
-        """Return a node unchanged, or a number as a node."""
         return x if isinstance(x, Node) else self.number(x)
 
     def symbol(self, name: str) -> Node:
@@ -279,7 +278,6 @@ class Graph:
         return self.power(x, self.number(Fraction(1, 2)))
 
     def less(self, a: Node, b: Node, or_equal: bool = False) -> Node:
-        """Return 1 if a is below b, else 0."""
         if a is b:
             return self.number(int(or_equal))
         if a.is_number and b.is_number:
@@ -287,20 +285,17 @@ class Graph:
         return self._make("lessequal" if or_equal else "less", (a, b))
 
     def both(self, a: Node, b: Node) -> Node:
-        """Return 1 if neither is 0, else 0."""
         if a.op in CONDITIONS and b.op in CONDITIONS:
             args = dict.fromkeys(self._flat("both", (a, b)))
             return self._make("both", tuple(args)) if len(args) > 1 else a
         return self.where(a, self.where(b, self.one, self.zero), self.zero)
 
     def where(self, condition: Node, a: Node, b: Node) -> Node:
-        """Return a if the condition is not 0, else b."""
         if condition.is_number:
             return a if condition.value else b
         return a if a is b else self._make("where", (condition, a, b))
 
     def negated(self, e: Node) -> Node:
-        """Return 1 if e is 0, else 0."""
         if e.op in ("less", "lessequal"):
             return self.less(e.args[1], e.args[0], or_equal=e.op == "less")
         return self.where(e, self.zero, self.one)
@@ -409,7 +404,6 @@ def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
 
 
 def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
-    """Return the derivative of ``weight(b, h) = (exp(b*h) - 1)/b`` with respect to b."""
     weight = graph.local("_weight", graph.call("weight", b, h))  # no factor that `relax` knows
     return graph.call("weight_slope", b, h, weight)
 

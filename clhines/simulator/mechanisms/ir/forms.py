@@ -70,10 +70,7 @@ def _joined(forms: Sequence[LinearForm], join: Callable[[list[Node]], Node]) -> 
 
 
 def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) -> bool:
-    """Return whether each variable in `values` only has multiples of `name` added to it.
-
-    The factors may depend on `parameters`.
-    """
+    """Return whether each variable only has multiples of `name`, by `parameters`, added to it."""
     for key, value in values.items():
         form = linear_form(value, [name])
         if form is None or form.constant.definition is not value.graph.symbol(key):

@@ -235,7 +235,6 @@ class Program:
 
     @cached_property
     def defaults(self) -> dict[str, float]:
-        """Default of each parameter, by name."""
         return {q.name: q.default for q in self.parameters}
 
     def heading(self, path: str = "") -> list[str]:

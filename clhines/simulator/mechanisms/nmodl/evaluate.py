@@ -323,7 +323,6 @@ def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int)
 
 
 def _at_time(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Call at_time: return whether a time is in this step."""
     graph, time = run.graph, run.expression(arguments[-1])
     t, dt = run.read("t"), run.read("dt")
     x = time - graph.number(Fraction(1, 10**11))

@@ -278,7 +278,6 @@ class BlockValues:
 
     @property
     def block(self) -> str:
-        """The block's name in the file."""
         names = {"receive": "NET_RECEIVE", "current": "BREAKPOINT", "advance": "BREAKPOINT"}
         return names.get(self.where, self.where.upper().replace("_", " "))
 

@@ -78,7 +78,6 @@ class _StepEquations:
         return self.graph.symbol(f"_{name}__before")
 
     def _replace(self, values: dict[Node, Node]) -> None:
-        """Replace symbols by values in all results."""
         roots = [*self.new.values(), *(e for loop in self.loops for e in loop.nodes())]
         replacements = dict(zip(roots, self.graph.replaced(roots, values), strict=True))
         self.new = {name: replacements[e] for name, e in self.new.items()}

@@ -17,7 +17,6 @@ class Scope:
         self.values: dict[str, Node] = dict(values or {})
 
     def value(self, name: str) -> Node:
-        """Return the value of a name; evaluate it if it has none yet."""
         return self.expression(self.graph.symbol(name))
 
     def expression(self, e: Node, keep: bool = True) -> Node:

@@ -80,7 +80,6 @@ class TextStatements:
 
     @property
     def parameters(self) -> tuple[Quantity, ...]:
-        """Parameters with their defaults."""
         declared = self.of_sort("parameter").values()
         return tuple(Quantity(p.name, canonical(p), p.default) for p in declared)
 
@@ -92,7 +91,6 @@ class TextStatements:
     # --------------------------------------------------------------------------- statements
 
     def fail(self, line: Line, problem: str) -> InputError:
-        """Return the error for a line."""
         where = f"{self.what} {shortened(self.name, 40)}, " if self.name else ""
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 

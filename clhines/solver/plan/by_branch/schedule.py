@@ -164,10 +164,7 @@ class BranchVectors:
         return out
 
     def exchange(self) -> np.ndarray:
-        """Index of each branch in the exchange memory, (num_branches,) int64.
-
-        The exchange memory begins with a vector of zeros.
-        """
+        """Index of each branch in the exchange memory, (num_branches,) int64; first are zeros."""
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 

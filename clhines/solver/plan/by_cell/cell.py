@@ -106,7 +106,6 @@ class CellSpec(KernelSpec):
 
     @property
     def nodes_ahead(self) -> int:
-        """Number of nodes that are read at once."""
         return max(1, self.ahead // self.rhs) if self.vector_width == 1 else 1
 
     @property

@@ -64,7 +64,6 @@ class ManySpec(TemplateSpec):
 
     @property
     def group(self) -> int:
-        """Work-items of a work-group."""
         return _GROUP if self.apart else 1
 
     @property

@@ -244,7 +244,6 @@ class ContractionSpec(KernelSpec):
 
     @property
     def chunk(self) -> int:
-        """Number of values in a chunk of 16 bytes."""
         return 16 // (8 if self.real == "double" else 4)
 
     @property
@@ -322,10 +321,7 @@ def plan_contraction(
 
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """Return the class of each cell, (num_cells,) int64: `USUAL`, `LARGER` or `ABOVE`.
-
-    Cells `ABOVE` exceed local memory.
-    """
+    """Return each cell's class, (num_cells,) int64: `USUAL`, `LARGER`, `ABOVE` local memory."""
     fits = room.fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units

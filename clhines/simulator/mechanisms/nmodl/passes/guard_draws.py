@@ -83,7 +83,6 @@ def _stays(graph: Graph, key: str, value: Node) -> bool:
 
 
 def _all(guard: Node) -> list[Node]:
-    """Return the conditions that `guard` joins by "and"."""
     plain = guard.definition
     if plain.op == "both":
         return [e for part in plain.args for e in _all(part)]

@@ -61,7 +61,6 @@ class Cursor:
             raise self.wrong()
 
     def word(self) -> str:
-        """Read a name or a keyword."""
         if self.token.sort != "name":
             raise self.wrong()
         self.place += 1

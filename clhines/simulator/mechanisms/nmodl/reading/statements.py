@@ -128,7 +128,6 @@ def _note(p: Cursor, name: str, values: list[Expression]) -> None:
 
 
 def read_index(p: Cursor) -> Expression | None:
-    """Read an index in square brackets, if there is one."""
     if not p.take("["):
         return None
     index = read_integer(p)
@@ -173,7 +172,6 @@ def read_block(p: Cursor, sort: str = "", arguments: Sequence[str] = ()) -> list
 
 
 def statement(p: Cursor) -> Statement | None:
-    """Read a statement; return None if it has no effect."""
     token = p.token
     if token.sort == "verbatim":
         p.place += 1

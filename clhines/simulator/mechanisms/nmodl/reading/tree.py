@@ -80,7 +80,6 @@ def not_neuron(what: str, line: int, way_out: str = "") -> Refused:
 
 
 def error_of(refusals: Sequence[Refused], file: str) -> NmodlError:
-    """Return the error that lists the refusals of a file, each once."""
     unique = {(r.construct, r.line): r for r in refusals}.values()
     return NmodlError([Rejection(r.construct, file, r.line, r.way_out) for r in unique])
 

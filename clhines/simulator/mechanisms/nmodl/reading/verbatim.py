@@ -51,7 +51,6 @@ def counts_crossings(text: str) -> bool:
 
 
 def is_break(text: str) -> bool:
-    """Whether a VERBATIM block is ``break;``."""
     return re.sub(r"\s+", "", _inner(text)) == "break;"
 
 
