@@ -118,12 +118,14 @@ class ColumnTable(CellTable):
         assert layers is not None
         first = layers.of_cells[cells.numbers]
         super().__init__(forest, cut, MOST, first)
-        self.cells, self.layers, self._columns = cells, layers, ranges(first, forest.sizes)
-        self.potentials = len(layers.node)
+        self.cells, self.layers = cells, layers
         self.units[:, :2] *= self.potentials
-        self._bounds = forest.cell_offsets
         begin, _ = _columns_of(network, cells.model)
         self.varying = np.append(varying_columns(network)[begin:], False)
+
+    @property
+    def potentials(self) -> int:
+        return len(self.layers.node)
 
     @cached_property
     def column(self) -> np.ndarray:
@@ -140,7 +142,8 @@ class ColumnTable(CellTable):
     def _of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Column (index among planned columns) and layer of each planned node."""
         result = np.zeros((2, self.cells.model.forest.num_nodes), np.int32)
-        for row, nodes in enumerate(self.layers.node[:, self._columns]):
+        columns = ranges(self._first, self._forest.sizes)
+        for row, nodes in enumerate(self.layers.node[:, columns]):
             has = nodes >= 0
             result[:, nodes[has]] = np.flatnonzero(has), np.full(has.sum(), row)
         column, layer = result[:, self.cells.nodes]
@@ -154,7 +157,8 @@ class ColumnTable(CellTable):
         """Return each node's lane and index in its cell, packed as `RECORDED`."""
         column, layer = (each[nodes] for each in self._of_nodes)
         lane = RECORDED.unpack("lane", super().lane_and_row(column))
-        begin = self.rows.block_start[self.unit_of_cell[stretch_of(self._bounds, column)]]
+        cell = stretch_of(self._forest.cell_offsets, column)
+        begin = self.rows.block_start[self.unit_of_cell[cell]]
         place = (self.places(column) - begin) * self.potentials + layer
         return RECORDED.pack(lane=lane, node=place)
 

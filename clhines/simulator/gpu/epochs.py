@@ -118,9 +118,9 @@ class CellEpochs(ArenaKernels):
         by_node: bool | None = None,
     ) -> None:
         super().__init__(run)
-        self._limits = limits or run.limits
         by_node = True if self.network.exact or self.model.layers is not None else by_node
-        self._options: dict[str, Any] = {"segment": segment, "units": units, "by_node": by_node}
+        options = {"segment": segment, "units": units, "by_node": by_node}
+        self._options: dict[str, Any] = {"limits": limits or run.limits, **options}
 
     @property
     def in_steps(self) -> bool:  # type: ignore[override]
@@ -148,7 +148,7 @@ class CellEpochs(ArenaKernels):
             tables = put_tables(plan, base, model, self.queue, self.dtype)
             each.append(PlanLaunch(plan, tables, plan.spec))
         self._cells = CellLaunches(self.queue, each, first)
-        self._others = _Others(model, plans, self._limits, self.epoch)
+        self._others = _Others(model, plans, self._options["limits"], self.epoch)
         self.place = self._places.of_node
         self.v = [cla.zeros(self.queue, max(self._places.count, 1), self.dtype)]
         self._nodes = PlacedValues(model, self._cells, self._places, self.dtype)
@@ -160,8 +160,8 @@ class CellEpochs(ArenaKernels):
             decisions = replace(decisions, constant_factors=False)
         if self.network.exact:
             decisions = replace(decisions, inflow=layouts.has_constants(self.network))
-        planned = self.model, self.dtype, self._limits
-        plans = plan_epochs(*planned, decisions=decisions, leading=leading, **self._options)
+        options = {"decisions": decisions, "leading": leading, **self._options}
+        plans = plan_epochs(self.model, self.dtype, **options)
         if not self.network.exact:
             return plans
         first = int(leading is not None)
