@@ -3,8 +3,10 @@
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// inner[i] counts the rows that are not the first of their system; it is -1 for first rows. With
-// low_inner or up_inner, dl or du only has values for inner rows. Shorter arrays are repeated.
+// A work-item converts row i of all n rows: from dl, d, du to low, main, up, and its sign, -1 or 1.
+// inner[i] is the number of rows before i that are not the first of their system, -1 for first rows.
+// With low_inner or up_inner, dl or du only has values for inner rows. num_low, num_main and num_up
+// are the lengths of dl, d and du; shorter arrays are repeated.
 __kernel void matrix(${signature(spec, "matrix")})
 {
     const int i = get_global_id(0);
@@ -24,8 +26,8 @@ __kernel void matrix(${signature(spec, "matrix")})
     up[i] = above;
 }
 
-// Multiply right-hand sides or solutions by the signs, with any strides; get_global_id(1) is the
-// right-hand side.
+// Multiply right-hand sides or solutions b by the signs, to out; a work-item does one value. Index
+// get_global_id(1) is the right-hand side; to_row, to_value, next_row and next_value are strides.
 __kernel void rows(${signature(spec, "rows")})
 {
     const long i = get_global_id(0), row = get_global_id(1);

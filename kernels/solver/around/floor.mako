@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// The memory floor: read three arrays and write one, the least that a solver has to do.
+// The memory floor: read the arrays d, u, b of n reals and write x, the least that a solver has to do.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 % if spec.vector_width > 1:

@@ -3,7 +3,8 @@
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// get_global_id(1) is the row.
+// Copy values to device order, 0 for padding. A work-item copies one of num_packed values of one
+// row, get_global_id(1); a row of `natural` has num_nodes values.
 __kernel void pack(${signature(spec, "pack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);
@@ -26,6 +27,7 @@ __kernel void pack_three(${signature(spec, "pack_three")})
     packed_b[i] = none ? (real)0 : one_b;
 }
 
+// Copy values back to natural order.
 __kernel void unpack(${signature(spec, "unpack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);

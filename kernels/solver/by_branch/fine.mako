@@ -158,7 +158,24 @@ ${part("solver/common/branch_rows", 16)}\
 //
 % endif
 // A branch adds its children's contributions in the order of the child list, so there are no atomics,
-// and every run rounds in the same way. The status of a cell is 0, or see STATUS in kernel_spec.py.
+// and every run rounds in the same way.
+//
+// Arguments; arrays of values are in device order and have num_values values:
+${part("solver/common/arguments")}\
+//   factor           l / pivot of each node, between the sweeps
+//   block_template   template of each block: blocks of one template have the same trees
+//   block_start      index of the first value of each block
+//   block_cells      first entry of each block in cell_number, and the end
+//   cell_number      cells, block after block
+//   template_levels  first level of each template, and the end
+//   level_branches   first branch of each level, and the end
+//   level_offset     index of the first value of each level in its block
+//   branch_length    nodes of each branch
+//   branch_parent    index in the block of the branch's parent node, -1 at roots
+//   branch_children  first entry of each branch in child_first, and the end
+//   child_first      index in the block of the first node of each child branch
+//   branch_slot      number of the branch's cell in the block
+//   branch_rank      position in its cell of the branch's first node, see status
 ${part("solver/common/precision")}\
 
 #define RHS ${spec.rhs}

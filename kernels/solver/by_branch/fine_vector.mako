@@ -131,6 +131,25 @@ ${indent(capture(back, stored), "    ")}\
 // branch puts its contribution to the parent there, and later the solution of its last node. Slots 0 to
 // W - 1 are zeros, for branches without children or parent. Sums follow the child list, so there are
 // no atomics, and every run and batch rounds in the same way.
+//
+// Arguments; a row of b or x has num_values values:
+${part("solver/common/arguments")}\
+//   factor             l / pivot of each node in device order, between the sweeps
+//   block_template     template of each block: blocks of one template have the same vectors
+//   block_start        index of the first value of each block
+//   block_cells        first entry of each block in cell_number, and the end
+//   cell_number        cells, block after block
+//   template_vectors   first vector of each template, and the end
+//   vector_place       index of the first value of each vector in its block
+//   vector_rows        nodes of the longest branch of each vector; vector_even: of the shortest
+//   vector_parent      the vector that has the parents of all lanes in order, else -1
+//   vector_rounds      first round of each vector, and the end; a round adds a child to each lane
+//   round_vector       the vector that has a round's children in order, else -1
+//   round_child        slot in `lost` of each lane's child in each round, 0: none
+//   lane_parent        slot in `lost` of each lane's parent, 0: none
+//   lane_length        nodes of each lane's branch
+//   lane_slot          number of the branch's cell in the block
+//   lane_rank          position in its cell of the branch's first node, see status
 ${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -215,7 +234,7 @@ static void put(__global real *a, long place, value v)
 
 // The hint keeps Intel's CPU runtime from vectorising over work-items: its compiler crashes.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(float4)))
-void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel_spec.py
+void solve(${signature(spec)})
 {
 % if local:
     __local value kept[${spec.capacity // W * 2}];   // f and g of a row side by side

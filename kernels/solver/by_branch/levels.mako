@@ -33,8 +33,7 @@
 % if backward:
 // Backward sweep, deepest level first; at level 0 the forward sweep follows at once. A branch
 // adds its children's contributions, and their bad pivots, in the order of the child list, so there
-// are no atomics, and every run rounds in the same way. The status of a cell is 0, or see STATUS in
-// kernel_spec.py.
+// are no atomics, and every run rounds in the same way.
 % if padded:
 // Branches are padded to the longest one of their level by identity rows, d = 1 and u = b = 0.
 % endif
@@ -43,6 +42,24 @@
 % if padded:
 // Branches are padded to the longest one of their level by zeros.
 % endif
+% endif
+//
+// Arguments; arrays of values are in device order and have num_values values:
+${part("solver/common/arguments")}\
+//   factor           l / pivot of each node, from the backward to the forward sweep
+//   level_branches   first branch of each level, and the end
+//   level_offset     index of the first value of each level
+//   level_longest    nodes of the longest branch of each level
+//   level_depth      number of branches above each level's branches: a long level may be cut into several
+//   branch_length    nodes of each branch
+% if backward:
+//   branch_children  first entry of each branch in child and child_first, and the end
+//   child            each child branch;  child_first: index of its first node
+//   branch_rank      position in its cell of the branch's first node, see status
+//   branch_bad       scratch: status of each branch and the branches below
+//   cell_number      the cell of each root's branch
+% else:
+//   branch_parent    index of the branch's parent node, -1 at roots
 % endif
 ${part("solver/common/precision")}\
 

@@ -61,6 +61,15 @@ ${part(f"solver/common/cell_{name}")}\
 // A work-group has a block, whose x stays in local memory, where children read it (section 3.1,
 // Block-Shared). A work-item only uses its own column, so there are no barriers.
 % endif
+//
+// Arguments; arrays of values are in device order and have num_values values:
+${part("solver/common/arguments")}\
+//   factor        l / pivot of each node, between the sweeps
+//   cell_start    index of the first value of the cell in each lane
+//   cell_stride   distance between successive values of the cell
+//   cell_size     nodes of the cell, 0 for an idle lane
+//   cell_number   the cell in each lane, -1 for an idle lane
+//   code_start    first entry of the cell in codes; codes: the step code of each node
 ${part("solver/common/precision")}\
 typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
 % if vector > 1:

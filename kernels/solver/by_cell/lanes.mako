@@ -23,8 +23,15 @@
 //     up        u / pivot              backward sweep:  g[i] = b[i] - up[i + 1] g[i + 1]
 //     low       l / pivot              forward sweep:   x[i] = g[i] inverse[i] - low[i] x[i - 1]
 //
-// So a row only waits for a multiplication and a subtraction of the row before. `lane_first` has the
-// first row of each lane's chain; a lane without a chain repeats the first lane of its block.
+// So a row only waits for a multiplication and a subtraction of the row before.
+//
+// Arguments, besides these three; arrays of values are in natural order:
+${part("solver/common/arguments")}\
+//   block_first   first row of each block in the eliminated matrix, and the end
+//   lane_first    first row of each lane's chain; a lane without a chain repeats its block's first lane
+//   lane_rows     rows of each lane's chain;  lane_chain: its number, -1 without a chain
+//   values        scratch for one block per work-item, of `room` rows
+//   not_finite    set to 1 if a value of x is not finite
 ${part("solver/common/precision")}\
 typedef ${spec.real}${suffix} wide;
 typedef ${mask} mask;

@@ -10,6 +10,14 @@
 // A step is a node of a cell, parents first, cell after cell: `node` is its natural index, `parent`
 // the step of its parent, -1 at roots. A contribution to the step before stays in registers; others
 // go through memory.
+//
+// Arguments; b and x have `rows` rows of `size` values in natural order:
+${part("solver/common/arguments")}\
+//   cell_first             first step of each cell, and the end
+//   inverse, up, factor    of each step: 1 / pivot, u, and l / pivot
+//   branches               whether a step has children other than the next step
+//   values                 scratch for one task per work-item, of `room` steps
+// `substitute` sets the sign bit of a cell's status if a value of x is not finite.
 ${part("solver/common/precision")}\
 typedef ${wide} wide;
 ${part("solver/common/bad_pivots", growth=True)}\

@@ -24,6 +24,15 @@
 // Chains that exceed local memory: CR in scratch arrays of the even nodes until the remaining
 // unknowns fit into local memory, and back.
 % endif
+//
+// Arguments; arrays of values are in device order and have num_values values:
+${part("solver/common/arguments")}\
+//   cell_start     index of the first value of each chain
+//   cell_size      rows of each chain
+//   cell_number    number of the chain in the batch, its index in status
+% if far:
+//   scratch_start  index of each chain's first row in far_low, far_mid, far_up, far_right
+% endif
 ${part("solver/common/precision")}\
 typedef ${spec.real}4 row;   // low, mid, up, right
 

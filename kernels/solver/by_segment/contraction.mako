@@ -42,6 +42,26 @@
 //
 // d has the inverse pivots of an earlier launch.
 % endif
+//
+// Arguments; a row of b or x has num_values values:
+${part("solver/common/arguments")}\
+//             The bit CLEAN says that no other bad pivot has caused this one.
+//   blocks       eight numbers per block, see the kernel
+//   cell_number  cells, block after block
+//   rows         start in the block of each row of inner segments, then of each row of leaves
+//   links        two words per lane: its segment, and its node in the contracted tree
+//   children     mailboxes of the child segments of each inner lane, packed
+//   lane_slot    number of the lane's cell in the block
+//   lane_rank    position in its cell of the segment's first node, see status
+% if spec.shared:
+//   node_rank    position of each node in its cell, for pieces of cells
+% endif
+% if spec.of_pieces:
+//   kept_start   first entry of each block in kept; kept: index of each kept node in the reduced system
+% endif
+% if spec.natural:
+//   gather       the node at each device index;  order, ...: see `natural_order` in solver/plan/layout.py
+% endif
 ${part("solver/common/precision")}\
 % if not spec.fused:
 #pragma OPENCL FP_CONTRACT OFF   // Intel's CPU runtime fuses across barriers, with stale values
@@ -89,7 +109,7 @@ static int find_bad(__global const real *d, __global const real *u, __global con
 % endif
 // The hint keeps Intel's CPU runtime from vectorising over work-items: its code would be wrong.
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1), vec_type_hint(float4)))
-void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel_spec.py
+void solve(${signature(spec)})
 {
 % if spec.solves:
     b += (long)first_row * num_values;

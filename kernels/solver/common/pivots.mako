@@ -6,7 +6,7 @@
 % else:
 ${part("solver/common/pivot_bounds")}\
 % endif
-#define BAD (${spec.status.write(bad="1")})     // see STATUS in kernel_spec.py
+#define BAD (${spec.status.write(bad="1")})     // in the status: a bad pivot
 #define CLEAN (${spec.status.write(clean="1")})   // no other bad pivot has caused this one
 #define GOOD ${"0x7e000000u" if spec.real == "float" else "0x7fc00000u"}   // see `measure`
 
