@@ -1,7 +1,14 @@
 <%page args="spec"/>\
-// Advance artificial cells over all steps of a launch. The other cells advance afterwards, and find all due
-// events of artificial cells.
+// Advance artificial cells (instances without a node) over all steps of a launch. The other cells advance
+// afterwards, and find all due events of artificial cells.
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms${", in one work-group" if spec.together else ""}
+//
+// Arguments:
+${part("simulator/common/run_arguments")}\
+//   first_time        index in step_begin of the launch's first step; record_row: the step's row of records
+//   loose_targets     artificial cells that receive events, layer after layer
+//   first_of_layer    first entry of each layer in loose_targets, and the end
+//   loose_sources     sources of artificial cells
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 typedef ${spec.real} real;

@@ -95,6 +95,21 @@ ${kind.call_group("events", {**here, "sum": "weights"}, always, 16)}\
 //
 // A step: events, currents (begin_block), solve, states, thresholds, records (finish_block).
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
+//
+// Arguments:
+${part("simulator/common/run_arguments")}\
+//   first_block       first of num_blocks blocks to advance, from step first_step on
+//   first_time        index in step_begin of first_step;  first_row: its row of records
+//   keeps_ions        whether to sum all ions' currents in each step: records need them
+//   keeps_states      whether records need states at the end of each step
+//   u, base           coupling, and constant part of the pivot, at each place. If the pivot is constant, `base` has
+//                     its inverse, and `d` the factor.
+//   constant_g, _b    conductance and current of constant mechanisms at each place
+//   v                 voltages, mV; d, b, x: scratch for the system and its solution, the change of v
+//   v_first           first recorded voltage of each block; v_index: its place; v_column: its column in v_rows
+//   mem_block         the block that records each value of artificial cells
+//   first_of, offset, weight_of   with one block, connections in whole steps: first of each source, and of each
+//                     connection the index of its sum in `incoming`, and its weight
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif

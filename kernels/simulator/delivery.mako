@@ -19,6 +19,22 @@
 // Algorithm: vpo. A work-item has a connection of a source that has spiked.
 % endif
 // Connections are sorted by source, delay and target.
+//
+// Arguments, besides:
+//   spike_count   number of entries in the list; at most `capacity` were stored
+//   turn          which of the two words of marks this launch reads
+//   last_step     the step in which the list may have overflowed; -1 if later launches deliver the same entries
+//   weight        of each connection${", at position[i] for connection i" if spec.indexed else ""}
+% if pulled:
+//   first         first connection of each target; source, delay: of each connection
+//   fired         for each source a bit per step in which it has spiked
+% elif staged:
+//   first         first connection of each chunk: source, delay, range of ${spec.columns} targets
+//   delays        the different delays, steps; target: of each connection
+% else:
+//   first         first connection of each source
+//   offset        of each connection: delay * num_targets + target
+% endif
 % if not pulled:
 // marks: two words for the number of entries that earlier launches have delivered: a launch reads one and
 // writes the other. Then 1 + the step in which the list overflowed.
@@ -60,10 +76,6 @@ __kernel void clear(${signature(spec, "clear")})
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0)) fired[k] = 0;
 }
 % else:
-// last_step: the step in which the list may have overflowed; -1 if later launches deliver the same entries
-% if not staged:
-// offset: delay * num_targets + target
-% endif
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void deliver(${signature(spec, "deliver")})
 {

@@ -7,7 +7,7 @@ ${part("solver/common/precision")}\
 // A work-item per row, in the solver's order. `value`, `volume` and `diffusion` have the index in mem of the
 // row's state, its volume, and its coefficient times cross section; -1 for padding. `above`, `below` and
 // `beside` are the rows of parent, first child and next sibling. `up` and `down` are geometry factors of the
-// link with the parent.
+// link with the parent. d, u, l and b get the system.
 __kernel void assemble(${signature(spec, "assemble")})
 {
     const int i = get_global_id(0);

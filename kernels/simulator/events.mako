@@ -1,6 +1,7 @@
 <%page args="spec"/>\
 // Add events that the user sends to the ring of incoming events, before the steps in which they are due.
-// No two entries of a launch have the same target and step.
+// A work-item adds entry k, one of `count` from `first` on: weight[k] to target[k], due in step[k]. `incoming`
+// has num_targets sums for each of `slots` steps. No two entries of a launch have the same target and step.
 
 __kernel void add_events(${signature(spec, "add_events")})
 {

@@ -7,7 +7,8 @@
 ${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
-// Window w of column j has the samples from its first bound up to its second. Entry (w * 4 + k) * width + j
+// A work-item updates window w of column j, one of `width`, by `rows` rows. The window has the samples from its
+// first bound up to its second, bounds[(2 * w + 0 or 1) * width + j]. Entry (w * 4 + k) * width + j
 // of `kept` is a sum for k = 0, Neumaier's compensation of this sum for k = 1, the smallest value for k = 2 and
 // the largest for k = 3.
 __kernel void windows(${signature(spec, "windows")})

@@ -78,14 +78,30 @@ ${caller.body()}\
 //
 // A launch ends the step from t_0 to t_1 and begins the step from t_1 to t_3, with the middle t_2; `step` is
 // the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run writes its
-// records and spikes. ``by_x`` is the derivative of the loss by x; `slopes` has the derivatives by voltages and states,
-// from launch to launch. A detector sends a spike if its `held` is 0. Then `held` counts down from `hold`, and stays
+// records and spikes. ``by_x`` is the derivative of the loss with respect to x; `slopes` has the derivatives with
+// respect to voltages and states, from launch to launch. A detector sends a spike if its `held` is 0. Then `held` counts down from `hold`, and stays
 // at least 1 while the voltage is above the threshold.
 % if spec.tile > 1:
 //
 // In forward steps ${spec.tile} nodes that are neighbours in the solver's order have neighbouring work-items, so that
 // both orders are read and written in whole sectors. Back, more copies side by side are faster.
 % endif
+//
+// Arguments:
+//   order, of_node, place   node of each work-item; first instance and end of each mechanism, and its entries, at a
+//                        node; index of each node and copy in the solver's order
+//   parent, child, sibling  neighbours of each node, -1 for none
+//   times                t_0 to t_3 of each step;  turn: bits of the launch's tasks, ${spec.turn}
+//   now, next            slots of the states;  slot: length of a slot
+//   numbers, values      constants that all copies share, and that differ between copies;  tables: rate tables
+//   changes              changes of v in the step that ends;  system_d, system_b: the system to solve next
+//   column               column of each recorded entry in `rows`, else -1
+//   incoming, source, delay, weight   first connection of each target; source, delay in steps and weight of each
+//   spikes               events of each source in each step, packed: ${spec.spike}
+//   detector             first detector of each node, next_detector: the next one; detected: its source; level: mV
+//   outside              sums of external events, by step and target
+//   by_values            derivatives with respect to parameters; by_weight: to weights; by_sum: to sums of events
+//   seeds, tangents      for tangents: which instances a number sets, and derivatives of all entries
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
 ${part("solver/common/precision")}\
 % if w > 1:
@@ -104,7 +120,7 @@ ${part("simulator/common/rates")}\
     first, *others = [f"{float(c)!r}{end}" for c in weight_slope_coefficients(spec.real)[::-1]]
     far = f"dt * fma(b, weight, 1.0{end}) - weight"
 %>\
-// derivative by b of (exp(b*dt) - 1) / b, the weight
+// derivative with respect to b of (exp(b*dt) - 1) / b, the weight
 static real node_weight_slope_(const node_series_ series__, const real b, const real dt, const real weight)
 {
     const real z = b * dt;
@@ -119,6 +135,7 @@ static real node_weight_slope_(const node_series_ series__, const real b, const 
 % endif
 ${spec.functions}
 % if spec.kernel in ("", "take_step"):
+// End a step and begin the next one: a work-item does so for a node, and sets up the system to solve in between.
 __kernel void take_step(${signature(spec, "take_step")})
 {
 ${begin(spec.tile)}\

@@ -32,7 +32,7 @@ ${part("solver/common/precision")}\
 // parent `waits` for them, and the child that is eliminated `first` sets them, to which others add. After its
 // elimination potential x of a column is
 //     x = y + s01 * x1 + ... (potentials further out) + t00 * x0 + ... (potentials of the parent)
-// The array `x` gets the changes of v.
+// The array `x` gets the changes of v, `v` has the voltages as the step begins.
 
 __kernel void solve_layers(${signature(spec, "solve_layers")})
 {

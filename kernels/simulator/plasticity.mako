@@ -5,7 +5,7 @@
 // step of that event; n steps later trace k is multiplied by decay[first_decay[k] + n].
 // Weights are sorted by source, or connection j has its weight at place[j]. They are stored in float64 and, for
 // delivery, as integers in a common unit. A step lists each source at most once, so no two work-items change the
-// same connection.
+// same connection. A work-item takes some connections of a row: the connections from a source, or to a postsynaptic cell.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
 
@@ -142,7 +142,7 @@ ${cells_apart("post")}\
 % endif
 % if "reward" in spec.about.actions:
 
-// A reward changes all connections.
+// A reward changes all connections in step `step`; a work-item takes every n-th of n work-items.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void reward(${signature(spec, "reward")})
 {

@@ -2,7 +2,8 @@
 // Reduce rows of recorded values to selected rows, membrane currents, linear combinations, extremes, sums
 // or crossings. A work-item has a column and a row, or a column and goes through its rows in order. Results
 // do not depend on the division of a run into launches.
-// Row r of `values` begins at r * stride + column. Rows first, first + every, ... are used.
+// Row r of `values` begins at r * stride + column. Rows first, first + every, ... are used. A row has `width`
+// results, in `kept`.
 // spec: ${spec}
 % if "double" in (spec.real, spec.wide):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -20,6 +21,7 @@ static void add(real *sum, real *lost, const real value)
     *sum = total;
 }
 
+// Copy the rows that are used. A work-item copies one value.
 __kernel void some_rows(${signature(spec, "some_rows")})
 {
     const int j = get_global_id(0), r = get_global_id(1);
@@ -27,7 +29,9 @@ __kernel void some_rows(${signature(spec, "some_rows")})
 }
 
 // Membrane current of node j: the sum over neighbours of g * (v of the neighbour - v of j), plus the
-// currents of its electrodes; a row of `clamps` has num_clamps. A work-item computes ${spec.tile} rows.
+// currents of its electrodes. Its neighbours are entries begin[j] to begin[j + 1] of `other` and `own`, columns of
+// voltages, and of `g`, uS; its electrodes are entries clamp_begin[j] to clamp_begin[j + 1] of `clamp`, columns of
+// `clamps`, which has num_clamps in a row, nA. A work-item computes ${spec.tile} rows.
 __kernel void membrane(${signature(spec, "membrane")})
 {
     const int j = get_global_id(0), row = get_global_id(1) * ${spec.tile};
@@ -97,7 +101,7 @@ __kernel void combine(${signature(spec, "combine")})
 % endfor
 }
 
-// Add up the parts of each combination.
+// Add up the num_parts parts of each combination. A work-item adds up one combination of one row.
 __kernel void add_parts(${signature(spec, "add_parts")})
 {
     const int j = get_global_id(0), r = get_global_id(1);

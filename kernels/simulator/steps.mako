@@ -1,9 +1,20 @@
 <%page args="spec"/>\
 // A step of a network: the kernels events, begin_step, the solver's, advance, finish_step, add_up.
-// Values are in three arenas, arrays with named regions: mem (reals), clock (times) and ints. `at` has the
-// regions' offsets. Active nodes, numbered a, have mechanisms, ions or detectors. The place of a node is its
-// index in the solver's order.
+// Active nodes, numbered a, have mechanisms, ions or detectors. The place of a node is its index in the
+// solver's order.
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
+//
+// Arguments:
+${part("simulator/common/run_arguments")}\
+//   step_state        first step on the device, its row of records, and the index in step_begin of the present
+//                     step, twice: kernels before the solve read the first one, finish_step the second one
+//   active            number of the active node at each place, else -1
+//   above             place of each node's parent; below: of its first child; beside: of its next sibling; or -1
+//   u                 couplings of neighbours, minus the axial conductances, uS
+//   constant_g, _b    conductance and current of constant mechanisms at each place
+//   d, b              diagonal and right-hand side of the system for the change of v; x: its solution
+//   v, v_old, v_new   voltages, mV: as the step begins, and as it ends
+//   v_index           places of recorded voltages, which go to rows of v_rows
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -30,9 +41,7 @@ ${kind.call(block, values, 12)}\
 </%def>\
 % if spec.width == 1:
 // Deliver events until the middle of the step, then compute currents there: d and b of the system for the
-// change of v. A work-item per place, then one per artificial cell. `active` has the number of the active
-// node at each place, else -1; `above`, `below` and `beside` have the places of a node's parent, first child
-// and next sibling, -1 for none.
+// change of v. A work-item per place, then one per artificial cell.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);

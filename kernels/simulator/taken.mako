@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// Put events of other ranks, sorted by source and time, into the rings of their sources; targets look
+// Append events of other ranks, sorted by source and time, into the rings of their sources; targets look
 // for them in the next step. A work-group has a source; its work-items share the targets. The buffer
 // `time` has the times, then the sources, then the first event of each source. Other arguments are offsets
 // of regions in the arenas `clock` and `ints`.

@@ -1,8 +1,10 @@
 <%page args="spec"/>\
 // Repeat arrays of one copy of a network for all copies, and find nodes in the solver's order.
 // spec: ${spec}
+// n: values or nodes of one copy; gather: the node, among all copies, at each of num_places indices, -1 for padding.
 ${part("solver/common/precision")}\
 
+// Repeat each row of `values` for all copies, in `whole` from `begin` on. A work-group fills one row of one copy.
 __kernel void tile_values(${signature(spec, "tile_values")})
 {
     const long row = get_global_id(1), once = row / copies * n;
@@ -31,13 +33,15 @@ __kernel void tile_numbers(${signature(spec, "tile_numbers")})
     }
 }
 
+// Set place[node] to the node's index in the solver's order. A work-item per index.
 __kernel void invert_places(${signature(spec, "invert_places")})
 {
     const int i = get_global_id(0);
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
-// Find for each index in the solver's order the index of another node, other[node], or -1 for none.
+// Find for each index in the solver's order the index of another node, other[node], or -1 for none; a work-item
+// per index.
 __kernel void place_others(${signature(spec, "place_others")})
 {
     const int i = get_global_id(0);
@@ -48,7 +52,7 @@ __kernel void place_others(${signature(spec, "place_others")})
 }
 
 // Find the active node (with mechanisms) at each index in the solver's order, -1 for none; and the index of each
-// active node.
+// active node, in `ints` from `begin` on. number: the active node of each node of a copy, or -1. A work-item per index.
 __kernel void find_places(${signature(spec, "find_places")})
 {
     const int i = get_global_id(0);

@@ -160,10 +160,10 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
-        // lists of nodes: end the step before, then begin this one; after the last step there is only an end
+        // lists of nodes: end the step before, then begin this step; after the last step only end it
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % if spec.turns:
-        // where GLOBAL variables of this step and of the step before are: the last instance has set them, all read them
+        // indices of GLOBAL variables, which the last instance sets for all, of this step and of the step before
         const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
 % endif
 % for sections in spec.loop.passes:
