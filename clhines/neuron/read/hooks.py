@@ -8,6 +8,7 @@ steps and threads.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,7 +24,8 @@ from clhines.simulator.refusals import refusal
 
 _MOST = 1 << 20  # entries of a list, at most
 _ENTRY_WORDS = 10  # in a readable entry
-_addresses: dict[str, int] = {}  # addresses of the lists, and offsets in their entries
+_lists: dict[str, ctypes.c_uint64] = {}  # words that hold the addresses of the lists
+_places: dict[str, int] = {}  # offsets in the entries of lists
 STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls per step
 _PIECES = (  # split cells, by the variable that is set then
     (
@@ -75,7 +77,7 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 def _entries(name: str) -> list[int] | None:
     """Return the entries of NEURON's list `name`, ``random`` or ``scatter``; None if not found."""
-    return vector_at(_addresses[name]) if name in _addresses else None
+    return vector_at(_lists[name].value) if name in _lists else None
 
 
 def _find(name: str, is_last: Callable[[int], bool]) -> None:
@@ -83,13 +85,19 @@ def _find(name: str, is_last: Callable[[int], bool]) -> None:
     readable = Readable(8 * _ENTRY_WORDS)
     addresses = {at for at, last in _vectors(readable) if last in readable and is_last(last)}
     if len(addresses) == 1:
-        _addresses[name] = addresses.pop()
+        _lists[name] = WORD(addresses.pop())
+
+
+def _variables(readable: Readable) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the ranges of NEURON's variables: the first address, and a copy of the words."""
+    for begin, end in readable.of_file(library_path() or ""):
+        words = (WORD * ((end - begin) // 8)).from_address(begin)
+        yield begin, np.ctypeslib.as_array(words).copy()
 
 
 def _vectors(readable: Readable) -> Iterator[tuple[int, int]]:
     """Yield address and last entry of each std::vector to which NEURON's variables point."""
-    for begin, end in readable.of_file(library_path() or ""):
-        words = np.ctypeslib.as_array((WORD * ((end - begin) // 8)).from_address(begin)).copy()
+    for _, words in _variables(readable):
         for at in np.unique(words[readable.among(words)]).tolist():
             first, after, room = words_at(at, 3)
             if first < after <= room and after - first < 8 * _MOST and first in readable:
@@ -128,7 +136,7 @@ def _find_random(h: Hoc, memory: NeuronMemory) -> None:
         words = words_at(at, count)
         at_place = words.index(generator) + 1 if generator in words[: count - 4] else 0
         if at_place and memory.place_of(words[at_place:]) == place:
-            _addresses["place"] = at_place
+            _places["place"] = at_place
             return True
         return False
 
@@ -141,7 +149,7 @@ def random_plays(h: Hoc, memory: NeuronMemory) -> list[tuple[int, Place]]:
         _find_random(h, memory)
     plays = []
     for at in _entries("random") or ():
-        words, at_place = words_at(at, _ENTRY_WORDS), _addresses["place"]
+        words, at_place = words_at(at, _ENTRY_WORDS), _places["place"]
         plays.append((words[at_place - 1], memory.place_of(words[at_place:])))
     return plays
 
@@ -153,13 +161,16 @@ def _find_scatter(h: Hoc) -> None:
         pass
 
     readable = Readable(8 * 3)
+    if not readable:  # without memory maps no list is found
+        return
+    before = [*_variables(readable)]
 
     def is_example(at: int) -> bool:
         for place, item in enumerate([at, *words_at(at, 4)]):
             inside = words_at(item, 2)[1] if item in readable else 0
             words = words_at(inside, 3) if inside in readable else []
             if id(example) in words:
-                _addresses["object"], _addresses["function"] = place - 1, words.index(id(example))
+                _places["object"], _places["function"] = place - 1, words.index(id(example))
                 return True
         return False
 
@@ -168,6 +179,25 @@ def _find_scatter(h: Hoc) -> None:
         _find("scatter", is_example)
     finally:
         cvode.extra_scatter_gather_remove(example)
+    if "scatter" in _lists:
+        _remove_list(before, [*_variables(readable)])
+
+
+def _remove_list(before: list[tuple[int, np.ndarray]], after: list[tuple[int, np.ndarray]]) -> None:
+    """Take the empty list from NEURON if it made the list for the example.
+
+    With a list, even an empty one, NEURON refuses all steps with several threads. A word that held
+    the same address before is no pointer to the list, but to an object that is gone.
+    """
+    at = _lists["scatter"].value
+    variables = [
+        begin + 8 * k
+        for (begin, words), (_, now) in zip(before, after, strict=True)
+        for k in np.flatnonzero((now == at) & (words != at)).tolist()
+    ]
+    if len(variables) == 1:
+        _lists["scatter"] = WORD.from_address(variables[0])
+        _lists["scatter"].value = 0
 
 
 def gathering() -> np.ndarray:
@@ -176,10 +206,10 @@ def gathering() -> np.ndarray:
     (n,) int64. The functions are Python objects: functions, or tuples of a function and its
     arguments. `acting` must have located NEURON's list.
     """
-    entries, place = _entries("scatter") or (), _addresses.get("object", -1)
+    entries, place = _entries("scatter") or (), _places.get("object", -1)
     # entries are hoc objects; since NEURON 9.1 they point to hoc objects
     objects = entries if place < 0 else [words_at(at, place + 1)[place] for at in entries]
-    addresses = [words_at(item, 2)[1] + 8 * _addresses["function"] for item in objects]
+    addresses = [words_at(item, 2)[1] + 8 * _places["function"] for item in objects]
     return np.array(addresses, np.int64)
 
 

@@ -1,7 +1,12 @@
 """What acts in each step of NEURON and is no part of a model is rejected by name."""
 
+import ctypes
+
+import numpy as np
 import pytest
 from forked import printed_by
+
+from clhines.neuron.read import hooks
 
 pytestmark = pytest.mark.neuron
 STEPPING = """
@@ -148,6 +153,47 @@ def test_what_acts_in_each_step_is_rejected_by_name():
         assert differs or name == "StateTransitionEvent", name
 
 
+THREADS = """
+pc, cvode = h.ParallelContext(), h.CVode()
+cells = [make_section(name, "hh") for name in "ab"]
+found = []
+for count in (1, 2, 1):
+    pc.nthread(count)
+    h.finitialize(-65)
+    lines, called = listed(), []
+    h.continuerun(0.1)
+    found.append([[line.split(";")[0] for line in lines], h.t > 0.09])
+
+def call():
+    called.append(h.t)
+
+cvode.extra_scatter_gather(0, call)
+h.finitialize(-65)
+clhines.neuron.run(1, engine="reference")
+found.append(len(called))
+print(json.dumps(found))
+"""
+
+
+def test_neuron_steps_several_threads_of_a_model_that_was_read():
+    """NEURON refuses steps of several threads if any list of functions to call in steps exists."""
+    one, several = [[], True], [["threads of NEURON"], True]
+    assert printed_by(THREADS) == [one, several, one, 40]
+
+
+def test_a_word_that_held_the_lists_address_before_does_not_point_to_the_list(monkeypatch):
+    """NEURON may make its list where an object was to which an old word still points."""
+    now = (ctypes.c_uint64 * 4)(7, 64, 64, 9)
+    variables = ctypes.addressof(now), np.array(now)
+    before = [(variables[0], np.array([7, 64, 0, 9], np.uint64))]
+    monkeypatch.setitem(hooks._lists, "scatter", ctypes.c_uint64(64))
+    hooks._remove_list(before, [variables])
+    assert now[:] == [7, 64, 0, 9]
+    assert hooks._lists["scatter"].value == 0
+    hooks._remove_list(before, [(variables[0], before[0][1])])  # the list is not there: unchanged
+    assert now[:] == [7, 64, 0, 9]
+
+
 RXD = """
 from neuron import rxd
 soma = h.Section(name="soma")
@@ -274,8 +320,6 @@ print(json.dumps(found))
 
 def test_pieces_joined_by_multisplit_are_rejected():
     """NEURON joins the sections into one cell; without, the second of them stays at rest."""
-    import numpy as np
-
     (lines, message, _, joined), *others = printed_by(PIECES)
     assert [line.split(";")[0] for line in lines] == ["ParallelContext.multisplit"]
     assert "ParallelContext.multisplit" in message and np.ptp(joined[1]) > 50
@@ -312,8 +356,6 @@ print(json.dumps(found))
 
 
 def test_orders_of_nodes_run():
-    import numpy as np
-
     found = printed_by(ORDER)
     assert len(found) == 12 and not any(lines for lines, _ in found)
     truth, *others = (np.array(v) for _, v in found)
