@@ -99,7 +99,7 @@ def find_thresholds(
     """
     _check_arguments(network, group, name, missing)
     nodes = _node_of_each_cell(network, at)
-    below, most = _bounds(low, high, network.num_cells)
+    below, most = _bounds(low, high, network.num_cells, group.mechanism.units.get(name))
     tolerance = _relative(tolerance)
     with with_memory_for(group.mechanism.name, name):
         simulation = Simulation(network, **options)
@@ -122,9 +122,13 @@ class _Trial:
         limits: tuple[float, float, float],
     ) -> None:
         level, after, duration = limits
-        if not 0 <= as_number("after", after, "ms") < as_number("duration", duration, "ms"):
+        after, duration = (
+            as_number(name, value, "ms")
+            for name, value in (("after", after), ("duration", duration))
+        )
+        if not 0 <= after < duration:
             raise InputError(
-                f"after is {after} ms; expected 0 or more, and less than {duration} ms"
+                f"after is {after:g} ms; expected 0 or more, and less than {duration:g} ms"
             )
         self._after, self._duration = after, duration
         self._simulation, self._group, self._name = simulation, group, name
@@ -161,7 +165,7 @@ class _Trial:
             if not (climbs | halves).any():
                 return above, below
             tried = np.where(climbs, np.minimum(below * _STEP, most), below)
-            tried[halves] = np.sqrt(below[halves] * above[halves])
+            tried[halves] = np.sqrt(below[halves]) * np.sqrt(above[halves])
             fired = self.fires(tried) & (climbs | halves)
             above = np.where(fired, tried, above)
             below = np.where(fired, below, tried)
@@ -201,11 +205,13 @@ def _node_of_each_cell(network: Network, at: ArrayLike) -> np.ndarray:
     return nodes
 
 
-def _bounds(low: ArrayLike, high: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(
+    low: ArrayLike, high: ArrayLike, count: int, unit: str | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of each cell's amplitude, (count,) float64 each."""
     both = []
     for name, values in (("low", low), ("high", high)):
-        bounds = as_real(name, values)
+        bounds = as_real(name, values, unit)
         if bounds.shape not in ((), (count,)) or (bounds <= 0).any():
             got = f"{name} has shape {bounds.shape}"
             raise InputError(f"{got}; expected ({count},) numbers above 0")

@@ -21,6 +21,7 @@ from clhines import (
     Simulation,
     Solver,
     discretise,
+    find_thresholds,
     sample_cells,
     solve_tridiagonal,
 )
@@ -196,6 +197,15 @@ def extracted(v=V, t=T, stim_start=10.0, stim_end=60.0, **given):
     return tuple(found.values())
 
 
+def fired(**given):
+    net = network()
+    net.insert("hh", "soma")
+    clamp = net.add("iclamp", at=net.soma, dur=1.0)
+    options = {"low": 0.01, "high": 50.0, "duration": 4.0, "tolerance": 0.1, **given}
+    found = find_thresholds(net, clamp, net.soma, name="amp", engine="reference", **options)
+    return found.amplitude, found.below
+
+
 def stimulated(stop=1.0, **given):
     stimulus = {"amp": 0.1, **given}
     return by_step(network(), {"one": {"stop": stop, "stimuli": [stimulus]}}, 0.025)
@@ -284,6 +294,11 @@ CONVERTED = {
     "Cable.system.e_pas": (lambda x: CABLE.system(0.025, e_pas=x).constant, *MV),
     "System.rhs.v": (lambda x: CABLE.system(0.025).rhs(x), np.full(CABLE.num_nodes, -70.0), "mV"),
     "System.rhs.current": (lambda x: CABLE.system(0.025).rhs(np.zeros(CABLE.num_nodes), x), *NA),
+    "find_thresholds.low": (lambda x: fired(low=x), *NA),
+    "find_thresholds.high": (lambda x: fired(high=x), [40.0, 50.0], "nA"),
+    "find_thresholds.duration": (lambda x: fired(duration=x), 3.0, "ms"),
+    "find_thresholds.after": (lambda x: fired(after=x), *MS),
+    "find_thresholds.level": (lambda x: fired(level=x), -10.0, "mV"),
     "Population.protocols.stop": (lambda x: of_protocol(stop=x), *MS),
     "Population.protocols.amp": (lambda x: of_protocol(amp=x), *NA),
     "Population.protocols.delay": (lambda x: of_protocol(delay=x), *MS),
@@ -341,6 +356,7 @@ REJECTED = {
     "set_arrays.step": lambda x: simulated(lambda sim: sim.set_arrays(x, sim.arrays())),
     "record.at": lambda x: recorded(at=x),
     "record.matrix": lambda x: recorded(matrix=np.ones((1, 2)) * x),
+    "find_thresholds.tolerance": lambda x: fired(tolerance=0.1 * x),
     "discretise.nseg": lambda x: discretise(CELL, nseg=x),
     "discretise.d_lambda": lambda x: discretise(CELL, d_lambda=0.1 * x),
     "Cable.node.section": lambda x: CABLE.node(x, 0.5),
@@ -417,14 +433,21 @@ def test_every_argument_is_tried():
         dtype device queue method engine mode network comm options values path reduce to morphology
         names changes arrays state saved unit nodes value out overwrite copied groups added wiring
         paths label check forest tune devices profile packed ax wait_for sections xyz spikes of
-        loss medium geometry
+        loss medium geometry missing
     """.split()
     }
     indices = {"count", "source_index", "to", "ids", "index", "a"}  # of `as_array` and integers
     owners = [Network, Simulation, Cable]
     functions = [f for o in owners for n, f in inspect.getmembers(o, callable)
                  if n == "__init__" or not n.startswith("_")]  # fmt: skip
-    functions += [discretise, extract, Solver.__init__, Solver.solve, Solver.to_device_order]
+    functions += [
+        discretise,
+        extract,
+        find_thresholds,
+        Solver.__init__,
+        Solver.solve,
+        Solver.to_device_order,
+    ]
     missing = {
         f"{f.__qualname__}: {p}"
         for f in functions

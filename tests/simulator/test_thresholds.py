@@ -98,7 +98,7 @@ def test_strength_and_duration(double_queue):
         ({"high": 0.5}, "high of cell 0 is 0.5; expected at least low, 1"),
         ({"high": np.nan}, "high is nan; expected a finite number"),
         ({"tolerance": 0.0}, "tolerance is 0; expected 1e-12 or more, below 1"),
-        ({"after": 9.0}, "after is 9.0 ms; expected 0 or more, and less than 4.0 ms"),
+        ({"after": 9.0}, "after is 9 ms; expected 0 or more, and less than 4 ms"),
         ({"name": "power"}, "power"),
         ({"missing": "zero"}, "missing='zero'; expected raise, nan"),
     ],

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_real, as_whole_number
+from clhines.core.checks import as_number, as_real, as_whole_number, check_room
 from clhines.core.errors import InputError, shown
 from clhines.simulator.fields.geometry import Geometry
 
@@ -34,6 +34,7 @@ TABLE = np.array([
     (15.0, 11.5, 5.0, 1450, 58, 145),
     (16.0, 12.7, 5.5, 1500, 60, 150),
 ])  # fmt: skip
+_BYTES = 100  # or more, of each compartment, of a layer too
 INTERNODE = "MFSSSSSSFM"  # MYSA, FLUT, six STIN, and back
 _RHO = 70.0  # Ω·cm, of axoplasm and periaxonal space
 _NODE_LENGTH, _MYSA_LENGTH = 1.0, 3.0  # µm
@@ -161,11 +162,17 @@ def _moved(begin: np.ndarray, end: np.ndarray, at: ArrayLike | None) -> np.ndarr
     return ends + shift[:, None]
 
 
-def _diameters(diameters: ArrayLike) -> np.ndarray:
+def _diameters_and_nodes(
+    diameters: ArrayLike, nodes: int, compartments: int = 1
+) -> tuple[np.ndarray, int]:
+    """Check arguments, also that the memory of `compartments` for each node of Ranvier is free."""
     values = np.atleast_1d(as_real("diameters", diameters, "um"))
     if values.ndim != 1 or not len(values) or (values <= 0).any():
         raise InputError(f"diameters is {shown(diameters)}; expected numbers above 0 um")
-    return values
+    nodes = as_whole_number("nodes", nodes, 3)
+    count = len(values) * nodes
+    check_room(_BYTES * compartments * count, f"fibres of {count} nodes")
+    return values, nodes
 
 
 def _chain(count: int, each: int) -> np.ndarray:
@@ -188,7 +195,7 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
     at : (fibres, 3) float, µm, optional
         The middle of each axon.
     """
-    fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
+    fibre, nodes = _diameters_and_nodes(diameters, nodes, 3 * (1 + len(INTERNODE)))
     row = np.abs(TABLE[:, 0] - fibre[:, None]).argmin(axis=1)
     other = np.flatnonzero(TABLE[row, 0] != fibre)
     if len(other):
@@ -282,7 +289,7 @@ def senn(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = None) -> 
     nodes, at
         As in `myelinated`.
     """
-    fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
+    fibre, nodes = _diameters_and_nodes(diameters, nodes)
     axon, apart, gap = 0.7 * fibre, 100 * fibre, 2.5  # µm
     area = np.repeat(np.pi * axon * gap, nodes)
     g = np.pi * axon**2 / 4 / (0.01 * 110.0 * apart)  # µS, with 110 Ω·cm
@@ -307,8 +314,8 @@ def unmyelinated(
     at
         As in `myelinated`.
     """
-    fibre, nodes = _diameters(diameters), as_whole_number("nodes", nodes, 3)
-    piece = float(as_real("length", length, "um")) / nodes
+    fibre, nodes = _diameters_and_nodes(diameters, nodes)
+    piece = as_number("length", length, "um") / nodes
     if not piece > 0:
         raise InputError(f"length is {length} um; expected more than 0")
     area = np.repeat(np.pi * fibre * piece, nodes)

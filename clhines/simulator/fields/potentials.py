@@ -132,7 +132,7 @@ def disk_potential(
     -------
     (n,) float64, mV
     """
-    medium, places = medium or Medium(), _centres(at)
+    medium, places = _as_medium(medium), _centres(at)
     centres = medium.below("disk", _position("centre", centre))
     radius = as_number("radius", radius, "um")
     axis = _position("normal", normal)[0]
@@ -187,6 +187,7 @@ def grid_potential(
         Trilinear between grid points.
     """
     places, grid = _centres(at), as_real("values", values, "mV")
+    axes = list(axes) if np.iterable(axes) else [axes]
     if len(axes) != 3:
         raise InputError(f"axes has {len(axes)} arrays; expected 3")
     low, share = np.zeros(places.shape, np.int64), np.zeros(places.shape)
@@ -271,9 +272,7 @@ def _matrix(
 
     `mean` returns the mean of 1/distance between electrodes and the points of segments.
     """
-    medium, places = medium or Medium(), _centres(at)
-    if not isinstance(medium, Medium):
-        raise InputError(f"medium is {type(medium).__name__}; expected a Medium")
+    medium, places = _as_medium(medium), _centres(at)
     begin, end = (at.begin, at.end) if isinstance(at, Geometry) else (places, places)
     radius = at.radius if isinstance(at, Geometry) else np.zeros(len(places))
     where = medium.below("electrode", _positions("electrodes", electrodes))
@@ -311,6 +310,12 @@ def _check_apart(what: str, distance: np.ndarray, radius: np.ndarray, first: int
             f"{what} {first + k} is {distance[k, j]:.4g} um from the axis of node {j}, which has a "
             f"radius of {radius[j]:.4g} um; expected it outside"
         )
+
+
+def _as_medium(medium: object) -> Medium:
+    if medium is not None and not isinstance(medium, Medium):
+        raise InputError(f"medium is {type(medium).__name__}; expected a Medium")
+    return medium or Medium()
 
 
 def _centres(at: Geometry | ArrayLike) -> np.ndarray:

@@ -183,8 +183,8 @@ class Network:
             its own enclosing node, or ground if it is the outermost. All enclosed nodes have the
             same number of layers, two or more. `g_axial` may connect nodes of one layer around
             neighbours. An electrode at a node brings its current from ground; other point processes
-            may not be at enclosing nodes. Only the engines ``steps`` and ``reference`` support such
-            cells, with ``secondorder=False``.
+            may not be at enclosing nodes. The engine ``epochs-cpu`` does not support such cells;
+            all others do, with ``secondorder=False``.
         g_around : (n,) float, µS, optional
             From an enclosing node to its own enclosing node, or ground; 0 elsewhere.
         """
@@ -617,6 +617,8 @@ class Network:
             For the m nodes with membrane, as in ``nodes()``.
         """
         where = self.geometry() if geometry is None else geometry
+        if not isinstance(where, Geometry):
+            raise InputError(f"geometry is {type(where).__name__}; expected a Geometry")
         if len(where) != self.forest.num_nodes:
             raise InputError(f"geometry has {len(where)} nodes; expected {self.forest.num_nodes}")
         return line_matrix(where.of(self.nodes()), electrodes, medium)

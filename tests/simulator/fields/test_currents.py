@@ -224,3 +224,5 @@ def test_the_potential_of_a_network(double_queue):
     assert np.abs(result[dipole]).max() > 1.0 and result[dipole].shape[1] == 3
     with pytest.raises(InputError, match="geometry has 5 nodes; expected"):
         net.lfp(electrodes, geometry=where.of(np.arange(5)))
+    with pytest.raises(InputError, match="geometry is int; expected a Geometry"):
+        net.lfp(electrodes, geometry=5)

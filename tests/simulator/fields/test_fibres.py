@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clhines import Network, Simulation
+from clhines import HostMemoryError, InputError, Network, Simulation
 from clhines.simulator.fields import fibres, point_potential
 
 DT, STOP = 0.005, 2.0  # ms
@@ -74,3 +74,18 @@ def test_the_double_cable_in_a_field_is_neurons(double_queue, engine):
     ours, theirs = sim.run(STOP)[number][1:], in_neuron(potential)
     assert theirs.max() > 10 and np.ptp(theirs[30]) > 5
     assert np.abs(ours - theirs).max() < CLOSE
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("kind", ["myelinated", "senn", "unmyelinated"])
+def test_refusals(kind):
+    def make(nodes=3, length=900.0):
+        options = {"length": length} if kind == "unmyelinated" else {}
+        return getattr(fibres, kind)([10.0], nodes=nodes, **options)
+
+    assert make().ranvier.shape == (1, 3)
+    with pytest.raises(HostMemoryError, match="fibres of 10000000000 nodes take .* of the host"):
+        make(10**10)
+    if kind == "unmyelinated":
+        with pytest.raises(InputError, match=r"length is \[1.0, 2.0\]; expected a finite number"):
+            make(length=[1.0, 2.0])
