@@ -115,7 +115,7 @@ def is_electrode(mechanism: Mechanism) -> bool:
 
 def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
     """Return groups whose electrodes are moved to the extracellular node around their node."""
-    if around is None or len(around.rows) == 1:
+    if around is None:
         return [*groups]
     inner, layers, moved_groups = around.rows[0], around.rows[1:-1], list[Group]()
     for group in groups:

@@ -150,7 +150,7 @@ class Layers:
 
 def layers_of(structure: Structure, second_order: bool) -> Layers | None:
     around, forest = structure.around, structure.forest
-    if around is None or len(around.rows) == 1:
+    if around is None:
         return None
     if second_order:
         raise InputError("secondorder, in a network with nodes around others; expected 0")

@@ -156,8 +156,9 @@ def of_arrays(
     forest = original if np.array_equal(moved, original.parent) else Forest(moved, starts)
     layers = None
     if around is not None:
-        layers = as_around(forest, arrays["area"], g, around, g_around)
-        total = 0 * total
+        enclosing = as_around(forest, arrays["area"], g, around, g_around)
+        if len(enclosing.rows) > 1:
+            layers, total = enclosing, 0 * total
     elif g_around is not None:
         raise InputError("got g_around without around; expected both")
     columns_of_nodes = [arrays["area"]], [arrays["capacitance"]], [g], [total], [in_soma]

@@ -327,6 +327,19 @@ def test_nodes_around_others_are_checked(changed, said):
     assert said in str(found.value) and "\n" not in str(found.value)
 
 
+def test_cells_without_enclosing_nodes_are_plain_cells():
+    plain = {name: each[:2] for name, each in arrays(cell_offsets=[0, 2]).items()}
+    potentials = []
+    for around, g_around in ((None, None), ([-1, -1], None), ([-1, -1], [0, 0])):
+        net = Network.from_arrays(**{**plain, "around": around, "g_around": g_around})
+        net.insert("pas", g=1e-3, e=[-60.0, -80.0])
+        sim = Simulation(net, DT, engine="reference")
+        sim.run(1.0)
+        potentials.append(sim.voltages())
+    assert np.ptp(potentials[0]) < 1  # current flows between the nodes
+    np.testing.assert_array_equal(potentials[1:], potentials[:1] * 2)
+
+
 V_CLAMP = """
 NEURON { POINT_PROCESS holds ELECTRODE_CURRENT i }
 ASSIGNED { v (mV) i (nA) }
