@@ -327,7 +327,7 @@ class KeptModel:
 
     @property
     def can_stay(self) -> bool:
-        """Whether the model may stay between calls: the fingerprint detects all changes of it."""
+        """Whether the model may stay between calls: the fingerprint detects all its changes."""
         return self._is_free and self.fingerprint is not None and self.fingerprint.covers_all
 
 

@@ -135,7 +135,7 @@ static real node_weight_slope_(const node_series_ series__, const real b, const 
 % endif
 ${spec.functions}
 % if spec.kernel in ("", "take_step"):
-// End a step and begin the next one: a work-item does so for a node, and sets up the system to solve in between.
+// End a step and begin the next one, each work-item for a node; set up the system to solve before the next launch.
 __kernel void take_step(${signature(spec, "take_step")})
 {
 ${begin(spec.tile)}\

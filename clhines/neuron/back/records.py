@@ -345,7 +345,7 @@ class Records:
     def _unrecorded(
         self, vector: int, identifiers: int, events: list[tuple[float, int]], after: float
     ) -> list[tuple[float, int]]:
-        """Return the events (time, number) that NEURON has not recorded; `after` is its time.
+        """Return the events (time, number) that NEURON, which is at time `after`, has not recorded.
 
         `vector` and `identifiers` are addresses of the Vectors of times and numbers, 0 for none.
         """

@@ -162,7 +162,7 @@ class _Writer:
         return [f"{name} = {int(k in firsts)}" for k, name in states]
 
     def _hh_lines(self) -> tuple[list[str], list[str]]:
-        """Return the statements that initialise the hh states, and the ones that advance them."""
+        """Return statements that initialise the hh states, and statements that advance them."""
         p, start, step = self._p, list[str](), list[str]()
         for name, t in zip(self._names, self._of_hh, strict=False):
             a, b = self._function(t, 0), self._function(t, 1)

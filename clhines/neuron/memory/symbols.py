@@ -105,7 +105,7 @@ class HocSymbols(Library):
         return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
-        """Return the code of a hoc procedure without addresses that differ for equal texts."""
+        """Return the code of a hoc procedure; procedures with equal texts have equal codes."""
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
         meaning = dict[int, object]()

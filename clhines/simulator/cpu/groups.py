@@ -48,7 +48,7 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """Return a number for the set of mechanisms at each node of all shapes, int64."""
+    """Return a number for each node of each shape: equal numbers mean equal sets of mechanisms."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":
@@ -68,7 +68,7 @@ def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
 
 
 def nodes_in_part(model: Model, network: Model) -> np.ndarray:
-    """Return which nodes of the whole network's shapes belong to a rank's shapes, int64."""
+    """Return the numbers of a rank's nodes, of all its shapes, among the whole network's nodes."""
     whole, shapes = network.forest, model.forest.shape_of_cell
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
@@ -76,10 +76,10 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
 
 
 def constant_pivots(model: Model, variable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eliminate the nodes with constant pivots, the ones that are not `variable`.
+    """Eliminate the nodes with constant pivots, all those that are not `variable`.
 
-    Return two arrays by node, in natural order. The first has the inverse pivots of constant nodes,
-    the second their factors; both have the reduced diagonal of the other nodes.
+    Return two arrays by node, in natural order. At constant nodes they have the inverse pivot and
+    the factor; at variable nodes both have the diagonal, less the contributions of constant nodes.
     """
     forest = model.forest
     diagonal = model.capacitance_over_dt + model.constant_d
@@ -128,10 +128,10 @@ def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
 def order_slots(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Sort the nodes of some trees into slots; return each slot's node, tree and parent's slot.
+    """Sort the nodes of several trees into one list; return each node, its tree, its parent.
 
-    Trees are numbered in `shapes`; -1 stands for no parent. The last of the sort `keys` counts
-    most.
+    `shapes` has the trees, whose numbers are indices in this list. Parents are positions in the
+    sorted list, -1 for none. The last of the sort `keys` counts most.
     """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)

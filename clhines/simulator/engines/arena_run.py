@@ -494,7 +494,7 @@ class ArenaRun:
         return values_of(self.kernels.v[0], self.queue)[places]
 
     def weights(self) -> np.ndarray:
-        """Return weights, (w,): of connections in whole steps, then of those at exact times."""
+        """Return the weights, (w,): first of connections in whole steps, then of exact ones."""
         self.ready()
         on_grid = np.zeros(0) if self.grid is None else self.grid.weights()
         return np.append(on_grid, self.state.arenas["mem"].get("weight").astype(np.float64))

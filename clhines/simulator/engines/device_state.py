@@ -135,6 +135,6 @@ class DeviceState:
 
 
 def shape_of(variables: Variables, arenas: dict[str, Arena]) -> tuple[object, ...]:
-    """Return a key that is equal if the same compiled kernels and arrays can be used."""
+    """Return a key: variables with equal keys can use the same compiled kernels and arrays."""
     regions = {name: arena.offset for name, arena in arenas.items()}
     return regions, variables.singles, variables.wanted, has_constants(variables.once)

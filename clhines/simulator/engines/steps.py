@@ -188,9 +188,9 @@ class LayersSpec(TemplateSpec):
 
 
 def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return for each column its parent and its use of waiting sums, packed as `LayersSpec.column`.
+    """Return each column's parent and its part in adding up children, packed as `column`.
 
-    `numbers` are the indices of the columns in their cells.
+    `numbers` are the indices of the columns in their cells. See ``layers.mako`` for the bits.
     """
     number = np.arange(len(parent))
     above = np.where(parent < 0, -1, parent - number + numbers)

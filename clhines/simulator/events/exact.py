@@ -368,8 +368,7 @@ class HostEvents:
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Return the WATCH conditions of a layer that have become true since the last call.
 
-        Each item: a mechanism's number, r instances, which armed conditions fire, (watches, r)
-        bool.
+        Each item: number of a mechanism, r instances, which armed conditions fire, (watches, r).
         """
         fired = []
         for k in self.variables.wires.kinds:

@@ -188,20 +188,20 @@ _TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 class Delivery:
     """Add the weights of connections whose source has spiked to the sums of their targets.
 
-    `enqueue` reads a list of spikes on the device, to which the kernels of a step append:
-    `spike_source` and `spike_step`, (capacity,) int32, and `spike_count`, (1,) int32, in any order.
-    It delivers the spikes that are new since its last call, and leaves the list for the host to
-    read; `reset` empties the list. Neither waits for the device. The queue is in order.
+    The kernels of a step append spikes in any order to a list on the device: `spike_source` and
+    `spike_step`, (capacity,) int32; `spike_count`, (1,) int32. `enqueue` delivers those that are
+    new since its last call, and leaves the list for the host to read; `reset` empties it. Neither
+    waits for the device. The queue is in order.
 
-    `slots`, the length of the ring buffer of sums, exceeds the largest delay in steps. `algorithm`
-    is one of `ALGORITHMS`, or ``auto``, which measures them on random spikes and uses the fastest
-    (see `tune`); devices without 64-bit atomics support ``pull`` only. `external` and `largest` are
-    arguments of `GridConnections.scale`; `scale` replaces the unit that it returns. `columns` and
-    `work_group` replace the defaults of `DeliverSpec`. `place`, (k,), has the index in memory of
-    the weight at each position of the rows (`bench/weight_order.py` has orders).
-
-    A sum times `incoming_scale`, a power of two, is a weight. `seconds` has the measured time of
-    each candidate by name.
+    - `slots`: length of the ring buffer of sums, more than the largest delay in steps
+    - `algorithm`: one of `ALGORITHMS`, or ``auto``, which uses the fastest on random spikes (see
+      `tune`); devices without 64-bit atomics support ``pull`` only
+    - `external`, `largest`: arguments of `GridConnections.scale`; `scale` replaces its result
+    - `columns`, `work_group`: replace the defaults of `DeliverSpec`
+    - `place`, (k,): index in memory of the weight at each position of the rows
+      (`bench/weight_order.py` has orders)
+    - `incoming_scale`: a power of two, by which a sum is multiplied to get a weight
+    - `seconds`: the measured time of each candidate by name
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class SpikeList:
 
 
 class Received:
-    """Two lists of spikes: of this rank, which kernels detect, and of all ranks, to deliver."""
+    """The spikes that this rank's kernels detect, and a list of all ranks' spikes to deliver."""
 
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
         self.spikes, self.queue = spikes, queue

@@ -224,7 +224,7 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return the columns of rate tables that short series approximate well: time constants."""
+    """Return the columns of rate tables with time constants, for which short series suffice."""
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
         for table, values in variables.tables[kind].items()
@@ -285,7 +285,7 @@ def _read(kinds: Sequence[KindBlocks]) -> set[str]:
 
 
 def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
-    """Return the ion variables that blocks set, except currents that are only added to."""
+    """Return the ion variables that blocks set, without currents to which blocks only add."""
     currents = {f"i{ion}" for ion in ions}
     results = _of_ions(kinds, ("out", "inout"))
     return {name for block, name in results if block != "current" or name not in currents}

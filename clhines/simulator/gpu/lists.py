@@ -321,12 +321,15 @@ _MOST = 2**31 - 1  # largest index on the device
 class LaneNodes:
     """Put the nodes of cells into lists of `WARP` nodes; equal cells share their lists.
 
-    There are `num_cells` different cells. For each node that is `listed` (by default all are),
-    `natural`, `row` and `lane`, (k,), have its index, list and lane. `instances` has three arrays
-    for each mechanism: each instance's position among these nodes, its index in the mechanism, and
-    its index in the cell. For each list, `cell` has its cell, `bits` a bit for each density
-    mechanism, `counts` how many instances of each mechanism it has; `nodes` and `places`,
-    (num_lists, WARP), the natural indices of nodes, and their device-order indices in the cell.
+    There are `num_cells` different cells. Only nodes that are `listed`, by default all, count.
+
+    - `natural`, `row`, `lane`, (k,): index, list and lane of each node
+    - `instances`: for each mechanism, three numbers of each instance: its position among these
+      nodes, its index in the mechanism, and its index in the cell
+    - `cell`: the cell of each list
+    - `bits`: for each list, a bit for each density mechanism
+    - `counts`: how many instances of each mechanism each list has
+    - `nodes`, `places`, (num_lists, WARP): natural indices, and device-order indices in the cell
     """
 
     def __init__(
@@ -458,11 +461,13 @@ def _weight_of(
 class LaneNumbers:
     """Parameters of instances and constants of nodes, in the order in which lanes read them.
 
-    A parameter that varies between lists only is in `scalars`; `uniform` has, by mechanism, the
-    names of these parameters. `values` has all other numbers and `members` the instances, both
-    (lines, WARP); a list begins at its `value_line` and `member_line`. `places_of_nodes` has the
-    index of each node's factor in `values`, and the node. The diagonal is `WARP` entries behind the
-    factor, constant conductance and current are ``2 * WARP`` and ``3 * WARP`` behind.
+    - `scalars`: values of parameters that are equal in a list; `uniform`: their names, by mechanism
+    - `values`, (lines, WARP): all other numbers; those of a list begin at its `value_line`
+    - `members`, (lines, WARP): instances; those of a list begin at its `member_line`
+    - `places_of_nodes`: index of each node's factor in `values`, and the node
+
+    The diagonal is `WARP` entries behind the factor, constant conductance and current are ``2 *
+    WARP`` and ``3 * WARP`` behind.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -525,12 +530,12 @@ class NodeLists:
     `alike`, arrays by natural node. With `natural`, lists follow the order of the nodes: neighbours
     have close voltages and look up the same rows of tables. Mechanisms `apart` are in no list.
 
-    `rows` has a row for each list: bits of density mechanisms; the first line of values; the first
-    lines of states (in the cell) in global and in local memory; the first line of members; the
-    count of each point mechanism. `homes` has a row for each unit: first device index and first
-    lane of a unit with the same couplings; first and end of its lists; its first line of states.
-    `instances` has each unit's first instance of each mechanism. `state_lines` is the number of
-    lines of states in global memory in all, `local_lines` the number per unit in local memory.
+    - `rows`: for each list: bits of density mechanisms; first lines of its values, of its states in
+      global and in local memory (in the cell), and of its members; counts of point mechanisms
+    - `homes`: for each unit: first device index and first lane of the unit whose couplings it uses;
+      first and end of its lists; first line of its states
+    - `instances`: each unit's first instance of each mechanism
+    - `state_lines`, `local_lines`: lines of states in global memory, and in local memory per unit
     """
 
     def __init__(

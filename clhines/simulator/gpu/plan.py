@@ -391,11 +391,11 @@ def kind_plan(kind: Kind) -> KindPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which lane records which of the `nodes`.
+    """Return which lane records which of the `nodes`, cell by cell.
 
-    The first result, (num_cells + 1,), has the first entry of each cell. An entry, (r, 2), is a
-    packed `RECORDED` (lane, and node in the lane's segment) and an index in `nodes`. The entries of
-    a cell are in the order of lanes.
+    Entries of a cell, sorted by lane, begin at the cell's number in the first result, (num_cells +
+    1,). The second result, (r, 2), has for each entry the lane and the node in the lane's segment,
+    packed as `RECORDED`, and the index in `nodes`.
     """
     cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():

@@ -74,7 +74,7 @@ class OnChip:
 
     @property
     def tree_rounds(self) -> int:
-        """The most rounds that eliminate the last nodes of all segments, which form a tree."""
+        """The number of rounds, at most, that eliminate the tree of segments' last nodes."""
         all_of_them = self.spec.makes_factors or not self.spec.dense
         return self.spec.rounds if all_of_them else self.spec.before
 
@@ -109,7 +109,7 @@ class OnChip:
 
     @property
     def apart(self) -> int:
-        """Number of work-items, after those of the cells, that only advance mechanisms."""
+        """Number of work-items that only advance mechanisms; they come after all others."""
         return self.spec.extra if self.spec.constant else 0
 
     @property
@@ -609,7 +609,7 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return the pointers, each with its number of lines per instance of a mechanism."""
+        """Return the pointers to a list's numbers, each with its lines per instance."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

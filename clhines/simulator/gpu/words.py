@@ -18,15 +18,18 @@ MECHANISMS = ~HAS_SPECIAL  # the other bits
 
 
 class ColumnRow:
-    """Offsets of numbers in the row of factors of a column with `rows` potentials.
+    """Offsets of numbers in a column's row of factors; the column has `rows` potentials.
 
-    The row of an eliminated column has the reciprocals of its pivots, and factors to its `inner`
-    potentials, to the next column (`next`), and to the last column of the parent segment (`top`).
-    The row of a last column has conductances to ground, between its potentials (`inner`) and to the
-    `top`. Both have conductances between layers (`g`), conductances along the cell (`axial`), 1 if
-    the column has layers (`has`), and the `constant` conductance and current of its membrane.
-    `axial` leads to the next column, or in the row of a last column from the first column of its
-    segment to the top.
+    The last column of a segment is not eliminated with the others, so its row differs:
+
+    - 0: reciprocals of pivots; in a last column, conductances to ground
+    - `inner`: factors between the column's potentials; in a last column, conductances
+    - `top`: factors to the last column of the parent segment; in a last column, conductances
+    - `next`: factors to the next column
+    - `g`: conductances between layers
+    - `axial`: conductances to the next column; in a last column, from the segment's first to `top`
+    - `has`: 1 if the column has layers
+    - `constant`: constant conductance and current of the membrane
     """
 
     def __init__(self, rows: int) -> None:

@@ -124,7 +124,7 @@ class DeviceSteps:
         self._kernels: dict[str, launches.BoundKernel] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
-        """For each number of which tangents advance: mechanism, parameter, and its first seed."""
+        """For each number with a tangent: its mechanism, parameter, and first seed."""
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)

@@ -225,7 +225,7 @@ class GradientKind:
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
-        """Return the seeds of a block, except of states, each with the expression for its value."""
+        """Return (name, expression) for each seed of a block, except for seeds of states."""
         share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":

@@ -93,7 +93,7 @@ def _has_simple_events(kind: Kind, is_target: bool) -> bool:
 
 
 def _has_simple_ions(model: Model, kind: Kind) -> bool:
-    """Whether a mechanism sets only ion currents, or is the only one that sets ions at a node."""
+    """Whether a mechanism sets no ion variables but currents, or is alone at its nodes."""
     currents, ions = {ion.variables[3] for ion in model.ions}, ions_set(kind)
     uses = [a for a in kind.mechanism.program.blocks.get("current", ()) if a.role == "ion"]
     return (

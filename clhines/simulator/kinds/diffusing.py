@@ -22,11 +22,12 @@ class DiffusingRows:
         0-1-2-3-4       rounds of a tree: the leaves 4 and 6, then 1 and 3, 5, 2, and the root 0
             +-5-6
 
-    `entry` is the index of each row among all states: mechanism after mechanism, then state after
-    state, of all instances. `above` is the parent's row, -1 for roots. `links`, (n, 2), are the
-    row's parent and child when it is eliminated, -1 for none. The children of a row are
-    ``child[a:b]`` with ``a, b = first_child[row : row + 2]``. Round k of cell c begins at ``first[c
-    * rounds + k]``.
+    - `entry`: the index of each row among all states: mechanism after mechanism, then state after
+      state, of all instances
+    - `above`: the parent's row, -1 for roots
+    - `child`: the children of a row are ``child[a:b]`` with ``a, b = first_child[row : row + 2]``
+    - `links`, (n, 2): a row's parent and child when it is eliminated, -1 for none
+    - `first`: round k of cell c begins at ``first[c * rounds + k]``
     """
 
     def __init__(

@@ -133,10 +133,11 @@ def is_artificial(kind: Kind) -> bool:
 def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the states that pointers write ("sums"), and the instances that write them.
 
-    First the sums, (3, s): mechanism, index of the state, instance. Then all additions, in NEURON's
-    order, (3, m): the sum, index of mechanism and pointer in `Model.written`, instance. Last, (2,
-    s), the instance that sets the sum before others add: index in `Model.written` and instance, or
-    -1.
+    1. The sums, (3, s): mechanism, index of the state, instance.
+    2. All additions, in NEURON's order, (3, m): the sum, index of mechanism and pointer in
+       `Model.written`, instance.
+    3. The instance that sets each sum before others add, (2, s): index in `Model.written` and
+       instance, or -1.
     """
     targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for number, ((k, name), to) in enumerate(model.written.items()):

@@ -13,7 +13,7 @@ from clhines.simulator.state.variables import Variables
 
 
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
-    """Add regions for played values, sorted by active node, with those of artificial cells last."""
+    """Add regions for played values by active node; values of artificial cells come last."""
     kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
     played = [variables.model.played[k] for k in order]

@@ -112,7 +112,7 @@ class Batch:
     def gradient(
         self, values: np.ndarray, kept: int, loss: PopulationLoss
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss of each of the first `kept` sets, and its derivatives by parameter."""
+        """Return the loss of each of the first `kept` sets, and its slope in each parameter."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()

@@ -117,7 +117,7 @@ class Ranks:
                 )
 
     def check_alone(self, call: str) -> None:
-        """Raise InputError, for a user's `call` that only a single process supports, on ranks."""
+        """Raise InputError on several ranks, for a user's `call` that only one process supports."""
         raise InputError(f"{call} is for one process; expected a simulation without comm")
 
     def gather(self, value: _Value) -> list[_Value]:

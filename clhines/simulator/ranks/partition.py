@@ -349,7 +349,7 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The rank's entries of each axis `Field.per`; it has all entries of axes not listed."""
+        """The rank's entries of the axes `Field.per` that ranks divide; other axes it has whole."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,

@@ -302,9 +302,9 @@ class DeviceReducer(Reducer):
         """Reduce a chunk's rows; wait for the device.
 
         The first row is the end of step `first`; `outputs` are rows of electrodes' currents. Return
-        (rows, width); for a reduction (1, width), the extreme, sum (float64) or count (int64) so
-        far; for ``crossings`` (k, width) int64, the steps at which each column crosses in these
-        rows, filled up with -1; for features what `DeviceFeatures.take` returns.
+        (rows, width) values. A reduction returns the extreme, sum (float64) or count (int64) so
+        far, (1, width). ``crossings`` returns the steps at which each column crosses in these rows,
+        filled up with -1, (k, width) int64. Features return the result of `DeviceFeatures.take`.
         """
         begin, kept = self.recorded_rows(first, rows)
         reduce = self.record.reduce

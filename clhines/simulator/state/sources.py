@@ -31,29 +31,22 @@ MOST_STEPS = 2**13  # of delay for which a ring has room; a longer one may overf
 class Wires:
     """Tables of sources, connections and targets for events at exact times.
 
-    Targets are the instances of all `kinds` (indices of mechanisms) with NET_RECEIVE; the targets
-    of mechanism k begin at ``first_target[k]``. `target`, (m,), is the target of each connection.
-    `order` sorts connections by target, stably; the connections to target i are
-    ``order[first[i]:first[i + 1]]``. Source s has ``ring_size[s]`` entries of `ring`, from
-    ``ring_first[s]`` on; at the start they hold the times of spike trains, ms, and `count` is the
-    number of these times. Within a step, targets of a layer in `layers` depend only on earlier
-    layers. `apart`: all events of a step precede the currents of all nodes. `tight`: a ring is
-    shorter than its longest delay needs.
+    A target is an instance with NET_RECEIVE. The ring of a source has the times of its last spikes.
     """
 
-    kinds: tuple[int, ...]
-    first_target: dict[int, int]
+    kinds: tuple[int, ...]  # indices of mechanisms with NET_RECEIVE
+    first_target: dict[int, int]  # the first target of each of these mechanisms
     num_targets: int
-    target: np.ndarray
-    order: np.ndarray
-    first: np.ndarray
-    ring_first: np.ndarray
-    ring_size: np.ndarray
-    ring: np.ndarray
-    count: np.ndarray
-    layers: list[np.ndarray]
-    apart: bool
-    tight: bool
+    target: np.ndarray  # (m,): the target of each connection
+    order: np.ndarray  # connections sorted by target, stably
+    first: np.ndarray  # connections to target i: ``order[first[i]:first[i + 1]]``
+    ring_first: np.ndarray  # where the ring of each source begins in `ring`
+    ring_size: np.ndarray  # entries in the ring of each source
+    ring: np.ndarray  # all rings; at the start they hold the times of spike trains, ms
+    count: np.ndarray  # number of these times for each source
+    layers: list[np.ndarray]  # targets: in a step they depend only on earlier layers
+    apart: bool  # all events of a step precede the currents of all nodes
+    tight: bool  # a ring is shorter than its longest delay needs
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
         """Return the sizes of ring buffers, (num_sources,) int64, with room for `steps` more steps.

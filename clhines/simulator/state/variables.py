@@ -95,12 +95,15 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 class Variables:
     """All values that change in a network, or in one rank's part of it.
 
-    A part needs the `decisions` of the whole network. `once` is the model whose nodes and instances
-    have values here: `model`, or one of its equal copies. `remote_v`, mV: voltages of nodes on
-    other ranks. `failed`: see `Chunk.failed`. `wanted`: names of recorded outputs, by mechanism.
-    `parameters`, `states` and `outputs` have a dict for each mechanism: (count,) float64 by name.
-    `ions`: (n,) by variable, such as ``cai``, and ``dica`` for the slope of a current. `drawn`: how
-    many numbers each Random123 stream has given, by (mechanism, name).
+    A part needs the `decisions` of the whole network.
+
+    - `once`: the model whose nodes and instances have values here: `model`, or one of equal copies
+    - `parameters`, `states`, `outputs`: for each mechanism a dict, (count,) float64 by name
+    - `ions`: (n,) by variable, such as ``cai``, and ``dica`` for the slope of a current
+    - `remote_v`: voltages, mV, of nodes on other ranks
+    - `failed`: see `Chunk.failed`
+    - `wanted`: names of recorded outputs, by mechanism
+    - `drawn`: how many numbers each Random123 stream has given, by (mechanism, name)
     """
 
     starts_currents = True  # False: nothing that lasts depends on the first currents
@@ -205,7 +208,7 @@ class Variables:
 
     @cached_property
     def singles(self) -> list[list[tuple[str, bool]]]:
-        """For each mechanism, (name, whether all instances share a single number) by parameter."""
+        """For each mechanism its parameters: (name, whether one number is for all instances)."""
         played = {(p.kind, p.parameter) for p in self.model.played}
         return [
             [(n, n in kind.singles and (k, n) not in played) for n in kind.mechanism.parameters]

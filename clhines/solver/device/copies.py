@@ -82,7 +82,7 @@ def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buff
 
 
 def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
-    """Wait until a lent array holds the values that enqueued commands write to its `buffer`."""
+    """Wait until a host array, whose memory `buffer` uses, has what commands write to it."""
     place = 0, a.shape, a.dtype
     mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, *place, is_blocking=True)
     mapped.base.release(queue)

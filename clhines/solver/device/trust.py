@@ -211,7 +211,7 @@ def say(text: str) -> None:
 
 
 def limit_process(seconds: int, memory: bool) -> None:
-    """Limit this process to `seconds` of processor time, and with `memory` to some GiB more."""
+    """Limit this process to some processor time, and if `memory` to some GiB more than it has."""
     try:
         import resource
     except ImportError:  # Windows

@@ -98,7 +98,7 @@ class ChainKernels:
         return kept
 
     def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
-        """Wait until a host array has the values that kernels write to the buffer that it lent."""
+        """Wait until a host array, whose memory is `buffer` or not, has the values of `buffer`."""
         if copies.lends(self.queue.device, a):
             copies.returned(self.queue, buffer, a)
         else:

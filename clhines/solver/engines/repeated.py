@@ -114,5 +114,5 @@ class Calls:
 
 
 def _state(a: LowerArray) -> tuple[object, ...] | None:
-    """Return everything of an array that can change, except its values and events."""
+    """Return what makes prepared arguments wrong if it changes: an array's memory and layout."""
     return None if a is None else (a.base_data, a.shape, a.dtype, a.offset, a.strides)

@@ -233,9 +233,9 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
 
 
 def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
-    """Return, by shape, the number of branches on each level and all deeper levels.
+    """Return, for each shape, the number of branches at or below each level.
 
-    On the root's level only the root's branch counts.
+    Level 0 has only the root's branch, as no other can move there.
     """
     below = [np.cumsum(w[::-1])[::-1] for w in widths]
     return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]

@@ -91,7 +91,7 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return the begin of the names of vector helpers, which all mechanisms share."""
+    """Return the first part of the names of vector helpers, which all mechanisms share."""
     return f"groups__v{width}"
 
 

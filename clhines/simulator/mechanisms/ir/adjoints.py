@@ -1,8 +1,9 @@
 """Adjoints: for each block of a mechanism, a block that computes its derivatives backwards.
 
 ``NAME__back`` takes the inputs of block ``NAME``, as they were before ``NAME``, and a ``seed`` for
-each result: the derivative of a loss by the result. It returns an ``adjoint`` for each argument on
-which a result depends: the derivative of the loss by the argument, through this block alone.
+each result: the derivative of a loss with respect to it. It returns an ``adjoint`` for each
+argument on which a result depends: the derivative of the loss with respect to the argument, through
+this block alone.
 
     current: v, gbar, m -> i, g          current__back: v, gbar, m, seeds of i, g
                                                         -> adjoints of v, gbar, m

@@ -92,7 +92,7 @@ class Body:
     suffix: str = ""  # end of the function's name, if it is not the block's name
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
-        """Return the expressions of results, of variables in `wanted`, and of the loops of both."""
+        """Return the expressions of results, of variables in `wanted`, and of loops for these."""
         nodes = [node for _, _, node in self.results]
         nodes += [self.writes[name] for name in wanted if name in self.writes]
         for loop in self.needed_loops(nodes):
@@ -191,7 +191,7 @@ class Compiled:
 
     @cached_property
     def current_uses(self) -> frozenset[str]:
-        """Parameters on which `current` depends, if it sets more than `i` and `g`."""
+        """Parameters that the expressions of `current` use; none if it only sets `i` and `g`."""
         arguments = self.program.blocks.get("current", ())
         if all(a.direction == "in" or a.role in ("i", "g") for a in arguments):
             return frozenset()

@@ -242,7 +242,10 @@ class Evaluation(BlockValues):
 
 
 def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Call a function of `DRAWS` or hoc_execerror; if unsupported, parameters must rule it out."""
+    """Call a function of `DRAWS` or hoc_execerror.
+
+    If clhines does not support it, parameters must have values with which it is never called.
+    """
     if run.shared.draws and (DRAWS.get(name) or name == "set_seed"):
         return _of_generator(run, name, run.in_any_order(arguments, line), line)
     if run.guard is run.graph.one or not (name == "hoc_execerror" or DRAWS[name]):

@@ -95,7 +95,7 @@ class CellSpec(KernelSpec):
 
     @property
     def lanes(self) -> int:
-        """Number of cells that a work-item solves side by side without a vector."""
+        """Number of cells that a work-item solves side by side, each value in a scalar variable."""
         return 1 if self.vector > 1 else self.vector_width
 
     @property

@@ -321,7 +321,7 @@ def plan_contraction(
 
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """Return each cell's class, (num_cells,) int64: `USUAL`, `LARGER`, `ABOVE` local memory."""
+    """Class each cell: `USUAL`, `LARGER`, or `ABOVE` for cells that exceed local memory."""
     fits = room.fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units

@@ -35,7 +35,7 @@ class SegmentRows:
         self._lanes, self._blocks = lanes, blocks
 
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return, for all templates' nodes: index in the block, slot, index in `Trees.order`."""
+        """Return, for each node, its index in the block, slot, and index in `Trees.order`."""
         lanes = self._lanes
         k, step = expand(lanes.length)
         row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)

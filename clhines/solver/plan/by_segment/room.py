@@ -139,7 +139,7 @@ _OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)  # if no number leaves all values in r
 
 
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return nodes per segment such that registers hold all values of each cell.
+    """Return the nodes of a segment with which registers hold all values of each cell.
 
     If no number does that, return one with which each cell has enough lanes.
     """

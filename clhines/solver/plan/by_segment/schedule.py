@@ -44,7 +44,7 @@ class Segments:
 
 
 def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
-    """Cut branches, and at `ends`, into as few segments of up to `most` nodes as possible."""
+    """Cut branches into the fewest segments of up to `most` nodes; some end at nodes in `ends`."""
     start, branch = trees.branch_start, np.arange(len(trees.branch_start))
     if ends is not None:  # cut the branches at `ends`, too
         place = np.flatnonzero(ends) + 1

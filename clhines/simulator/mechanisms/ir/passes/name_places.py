@@ -12,7 +12,7 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
 
 def name_places(roots: Sequence[Node]) -> list[Node]:
-    """Name each place ``TABLE__row`` after the first table that is looked up there."""
+    """Name each index into a table ``TABLE__row``, after the first table looked up there."""
     if not roots:
         return []
     graph, named, replaced = roots[0].graph, dict[Node, Node](), dict[Node, Node]()

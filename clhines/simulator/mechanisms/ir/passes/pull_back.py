@@ -1,4 +1,4 @@
-"""Pull back: compute the derivatives of a weighted sum of expressions by symbols.
+"""Pull back: differentiate a weighted sum of expressions with respect to symbols.
 
 One sweep goes from the results to the symbols and visits each node once (reverse accumulation)::
 

@@ -1,6 +1,6 @@
 """KINETIC blocks by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
 
-The matrix has the derivatives of fluxes by the reacting states; rates count as constant. A CONSERVE
+The matrix has the derivatives of fluxes with respect to states; rates count as constant. A CONSERVE
 replaces the row of its last state that no later CONSERVE has replaced. Linear reactions need one
 solve; other reactions iterate until the changes add up to 1e-6, and states below 0 are set to 0.
 LONGITUDINAL_DIFFUSION is separate: NEURON solves it after all mechanisms have advanced, with the
@@ -128,7 +128,7 @@ class _Reactions:
             self.run.values[self.run.key(name, None, 0)] = value
 
     def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
-        """Return the flux from a side of a reaction, and its derivatives for the side's states."""
+        """Return the flux from a side of a reaction, and its derivative in each state there."""
         graph = self.graph
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:

@@ -39,7 +39,7 @@ class FileChanges:
 
 
 def changed(file: File, changes: FileChanges) -> File:
-    """Apply changes to a file, and return it; InputError if one of `pointing` is in no RANGE."""
+    """Apply changes to a file, and return it; InputError if a new pointer is in no RANGE."""
     for name in changes.unpointed:
         file.pointers.pop(name, None)
     ranged = [*changes.ranged]
