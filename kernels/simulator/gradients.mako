@@ -77,10 +77,10 @@ ${caller.body()}\
 // solver's order.
 //
 // A launch ends the step from t_0 to t_1 and begins the step from t_1 to t_3, with the middle t_2; `step` is
-// the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run writes its
-// records and spikes. ``by_x`` is the derivative of the loss with respect to x; `slopes` has the derivatives with
-// respect to voltages and states, from launch to launch. A detector sends a spike if its `held` is 0. Then `held` counts down from `hold`, and stays
-// at least 1 while the voltage is above the threshold.
+// the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run writes
+// its records and spikes. ``by_x`` is the derivative of the loss with respect to x; `slopes` has the derivatives
+// with respect to voltages and states, from launch to launch. A detector sends a spike if its `held` is 0. Then
+// `held` counts down from `hold`, and stays at least 1 while the voltage is above the threshold.
 % if spec.tile > 1:
 //
 // In forward steps ${spec.tile} nodes that are neighbours in the solver's order have neighbouring work-items, so that
