@@ -203,7 +203,6 @@ class KeptModel:
         self._run = None
 
     def advance(self, steps: int, progress: bool) -> None:
-        """Take steps with the present simulation."""
         if self._run is None:
             raise RuntimeError("advance() before start()")
         self.run_seconds += self._run.advance(steps, progress, self.calls, self.gathering)

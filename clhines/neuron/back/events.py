@@ -78,7 +78,7 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Clear each instance's slot for net_move; return the slots' addresses, 0: none, by name."""
+    """Clear the net_move slots of all instances; return their addresses by mechanism, 0: none."""
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net

@@ -100,7 +100,7 @@ class Records:
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
     ) -> Variable | None:
-        """Return the variable, or the voltage that `target_var` copies into the variable.
+        """Return `variable`, but if `target_var` copies a voltage into it, return the voltage.
 
         `gaps` has the voltage's node by owner, name and instance of the variable.
         """
@@ -114,7 +114,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Return the variable; for vext of a layer return the voltage of the layer's node."""
+        """Return `variable`; for vext of a layer return the voltage of the layer's node."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable

@@ -147,7 +147,7 @@ def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
 
 
 def _take_played(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    """Read the parameters that Vectors play, as events may use them before the next value."""
+    """Read the present values of parameters that Vectors play: events may use them."""
     instances, group = imported.model.every[name], imported.groups[name]
     k, place = compiled.instances[group.number]
     played = compiled.schema.named(arrays, "played", k)

@@ -30,7 +30,7 @@ _HALF = 0.5e-4  # half of 1 µm, in cm
 
 
 def are_own(instances: Instances) -> bool:
-    """Whether any layer has parameters other than NEURON's defaults."""
+    """Whether there are several layers, and any parameter differs from NEURON's default."""
     layers = _layers(instances)
     parameters = (
         (instances.values(name, k), default) for name, default in OWN.items() for k in range(layers)

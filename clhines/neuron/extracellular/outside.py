@@ -43,7 +43,10 @@ _NONE = 1e-6  # mV: rounding of a potential of 0
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """Currents into nodes, nA: `g`, µS, times the potential outside of instance `of`, mV."""
+    """Currents into nodes, nA: conductance `g`, µS, times a potential outside, mV.
+
+    `of` is the instance of extracellular that has this potential.
+    """
 
     node: np.ndarray
     of: np.ndarray
@@ -69,7 +72,7 @@ def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
 def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return outside potentials of nodes as weighted sums over instances of extracellular.
 
-    Three arrays (k,): node, ascending; instance; its weight in the node's sum.
+    Each term of a sum has an entry in three arrays, (k,): node, ascending; instance; weight.
     """
     count, owner = tree.num_nodes, tree.owner
     section, instance = np.full(count, -1), np.full(count, -1)

@@ -91,7 +91,7 @@ class NeuronMemory(Objects):
         return {}
 
     def columns_in(self, segment: Segment, type_: int) -> dict[str, int]:
-        """Return the columns of mechanism `type_` in a segment, even if hoc shows no variable."""
+        """Return the columns of mechanism `type_` in a segment, even if hoc cannot show them."""
         word = ctypes.c_void_p
         node_at = self.function("_Z10node_exactP7Sectiond", word, word, ctypes.c_double)
         data_at = self.function("_Z13nrn_mechanismiP4Node", word, ctypes.c_int, word)

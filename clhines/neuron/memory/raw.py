@@ -81,7 +81,7 @@ class QueueEvent(NamedTuple):
 
     @property
     def is_between_steps(self) -> bool:
-        """Whether an event's code runs at the end of a step: it belongs to no point process."""
+        """Whether this is code that NEURON runs between steps, not in a point process."""
         return self.what == "HocEvent" and not words_at(self.address, 3)[2]
 
 

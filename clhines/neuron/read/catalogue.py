@@ -140,7 +140,6 @@ def _text(h: Hoc) -> Hoc:
 
 
 def digest_of_texts(h: Hoc) -> str:
-    """Return a digest of all NMODL texts that NEURON has."""
     sha256 = hashlib.sha256()
     for types in (h.MechanismType(0), h.MechanismType(1)):
         for number in range(int(types.count())):

@@ -286,7 +286,7 @@ def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
 
 
 def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
-    """Reject pending NetCon events that are in no bin."""
+    """Reject pending NetCon events that are in none of NEURON's bins."""
     loose = Counter(pending.netcons) - Counter(pending.binned)
     names = sorted({wires.target_of(k)[0] for k, _ in loose})
     return [reject(name, "neuron.pending-event-in-no-bin") for name in names]

@@ -162,7 +162,6 @@ def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list
 
 
 def read_tree(memory: NeuronMemory, fields: Fields) -> tuple[Tree, Data]:
-    """Read the compartments and their mechanism data."""
     sections, order, is_root = _in_order(memory, fields)
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))
     nseg, first_node = count - 1, starts(count)
@@ -233,7 +232,7 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
 
 
 def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return the segments that have a variable, and its values; `at` is its address in one."""
+    """Return the segments that have the variable at address `at`, and its values in them."""
     of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
     rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
     return of_mechanism.node, column_at(at.column, rows)[rows]

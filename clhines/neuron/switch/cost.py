@@ -166,7 +166,7 @@ class Times:
     pauses: float = 0  # per step on the device, in the script's last run
 
     def fall(self, name: str, seconds: float) -> None:
-        """Replace a time if `seconds` is below half of it, or if there is none."""
+        """Store the time `name` if it is new, or less than half of the stored one."""
         old = getattr(self, name)
         if old is None or seconds < _FALL * old:
             setattr(self, name, seconds)

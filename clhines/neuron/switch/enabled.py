@@ -160,7 +160,7 @@ def _report(is_quiet: bool) -> None:
 
 @contextmanager
 def skipping(ends: bool = False) -> Iterator[SwitchState]:
-    """Skip all runs in the block: each only sets NEURON's clock, or the first `ends` the script."""
+    """Let runs in the block only set NEURON's clock; with `ends`, the first run ends the script."""
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False

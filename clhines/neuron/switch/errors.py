@@ -33,7 +33,7 @@ class ErrorRelay:
         self._in_python = integer(library.address("nrn_is_python_extension"))
 
     def install(self) -> None:
-        """Make each of Python's calls of hoc raise the exception at its end."""
+        """Let each of Python's calls of hoc raise the stored exception when hoc returns."""
         self._hoc_class.__call__ = self._wrapper()
 
     def remove(self) -> None:

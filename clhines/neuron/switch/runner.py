@@ -51,7 +51,7 @@ class SwitchOptions:
         as_switch("progress", self.progress)
 
     def within(self, before: SwitchOptions | None) -> SwitchOptions:
-        """Return these options with `skips` and `ends` of the options `before`, if any."""
+        """Return these options, with `skips` and `ends` as they were in the options `before`."""
         if before is None:
             return self
         return replace(self, skips=before.skips, ends=before.ends)

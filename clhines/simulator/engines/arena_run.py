@@ -70,7 +70,6 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
 
 
 def _usual_spikes(model: Model, chunk: int) -> int:
-    """Return the default capacity for the events of a chunk."""
     detectors = len(model.sources.detector_node)
     often = min(detectors * (chunk // 2 + 1) * model.on_grid, MOST_SPIKES)
     usual = max(_SPIKES, often)

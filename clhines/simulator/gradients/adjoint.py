@@ -82,7 +82,7 @@ class Adjoint:
         self.start = {"v": self.v.copy(), "states": copies}
 
     def finish(self) -> None:
-        """Go back over what the start sets without a block: weights, and capacitances of nodes."""
+        """Take derivatives back over what the start sets itself: weights and capacitances."""
         model = self.model
         for k in self.run.variables.wires.kinds:
             program = model.kinds[k].mechanism.program

@@ -131,7 +131,7 @@ class DeviceSteps:
         return tuple((k, name, int(begin)) for (k, name, _), begin in directions)
 
     def _launched(self, tile: int) -> tuple[int, int, None, int]:
-        """Return the arguments of a launch: work-items, group size, no events, rows of items."""
+        """Return launch arguments: work-items, group size, no events to wait for, rows of items."""
         width, rows = self.layout.rows * tile, -(-self.layout.nodes // tile)
         most = min(_GROUP, self.queue.device.max_work_group_size)
         group = min(most, 1 << (width - 1).bit_length())
@@ -358,7 +358,6 @@ class DeviceGradient:
         return stretch
 
     def forward(self) -> list[np.ndarray]:
-        """Advance all steps; return the rows of each record."""
         of = self._steps
         self._rows = of.new_rows()
         self._bind("take_step")
@@ -408,7 +407,10 @@ class DeviceGradient:
         return self._store[first : first + size]
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return a loss's derivatives for all variables from those for the rows, `cotangents`."""
+        """Return the derivatives of a loss with respect to all variables.
+
+        `cotangents` has its derivatives with respect to the rows of each record.
+        """
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))

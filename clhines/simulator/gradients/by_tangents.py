@@ -23,7 +23,6 @@ class TangentGradient:
         self._steps = steps
 
     def forward(self) -> list[np.ndarray]:
-        """Advance all steps; return the rows of each record."""
         run, count, end = self._steps, len(self._steps.directions), self._steps.steps
         start, rows = run.start, run.new_rows()
         store = run.to_device(np.concatenate([start, start]))

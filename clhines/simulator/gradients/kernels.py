@@ -349,7 +349,7 @@ class GradientSpec(TemplateSpec):
         return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
-        """Return (index, parameter, first seed) for a mechanism's entries of `directions`."""
+        """Return a mechanism's entries of `directions`: (index there, parameter, first seed)."""
         return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
 
     @property

@@ -203,9 +203,10 @@ class CopyColumns:
 class GradientPlan:
     """Number the entries of states and derivatives, collect constants, and make the spec.
 
-    A slot has `entries` for voltages, ions and states; the states of an instance begin at the entry
-    in `first`, by mechanism. There are `num_values` derivatives with respect to the `wanted`
-    parameters; those of an instance begin at the entry in `first_value`.
+    - `entries`: the number of voltages, ions and states in a slot
+    - `first`: for each mechanism, the entry at which the states of each instance begin
+    - `num_values`: the number of derivatives with respect to the `wanted` parameters
+    - `first_value`: for each mechanism, the entry at which each instance's derivatives begin
     """
 
     def __init__(

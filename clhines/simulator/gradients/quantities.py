@@ -109,7 +109,7 @@ class Quantities:
         return names
 
     def directions(self, copies: int) -> list[Direction]:
-        """Return mechanism, parameter and instances of each number to differentiate by.
+        """Return mechanism, parameter and instances of each number with its own derivative.
 
         A value that all instances share is one number; otherwise each instance of a copy has one.
         The list is empty if a quantity is not a parameter, or if not only steps read it.

@@ -103,7 +103,7 @@ class GridConnections:
         )
 
     def _by_delay(self) -> np.ndarray:
-        """Return `order` for `_grouped` arguments: sort by delay, a few sources at a time."""
+        """Return `order` for `_grouped`: sources, each with its connections sorted by delay."""
         order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):

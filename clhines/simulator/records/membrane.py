@@ -31,11 +31,14 @@ class Clamps:
 class Membrane:
     """Compute membrane currents, nA and outward, from rows of voltages.
 
-    A row has the voltages of the `sampled` nodes. The axial connections of recorded node j are
-    entries ``begin[j]:begin[j + 1]`` of three arrays: `node_column` and `neighbour_column` are the
-    columns of the voltages at both ends, `g` is the conductance, µS. Electrodes are numbered
-    through all `clamps`; the electrodes at node j are ``clamp[clamp_begin[j]:clamp_begin[j + 1]]``.
     InputError if an electrode's current depends on voltage, or is not available.
+
+    - `sampled`: the nodes whose voltages are in a row
+    - `begin`: recorded node j has the axial connections ``begin[j]:begin[j + 1]``
+    - `node_column`, `neighbour_column`: the columns of the voltages at both ends of a connection
+    - `g`: its conductance, µS
+    - `clamp_begin`, `clamp`: the electrodes at node j, as numbers among all `clamps`, are
+      ``clamp[clamp_begin[j]:clamp_begin[j + 1]]``
     """
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
