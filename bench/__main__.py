@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"there is no measure {name!r}; expected {', '.join(MEASURES)}", file=sys.stderr)
         return 2
     module = import_module(f"bench.{MEASURES.get(name, name)}")
-    if "." in name:  # the process that started this one reports what is wrong
+    if "." in name:  # the parent process reports its errors
         return int(module.main(rest) or 0)
     from bench import MissingError
     from clhines.core.errors import ClhinesError

@@ -30,13 +30,14 @@ def mpiexec(ranks: int, python: str = sys.executable) -> list[str]:
 def run(
     module: str, arguments: Sequence[str], most: float, launcher: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return what the module wrote, or the ``reason`` why it wrote nothing.
+    """Run a module in a process; return its result, or the ``reason`` for a missing result.
 
     Parameters
     ----------
     module : str
-        Below `bench`; its `main` gets the arguments, and the file to write as the last one.
+        Name below `bench`; its `main` gets the arguments and, as the last one, the output file.
     most : float, s
+        Time limit.
     launcher : sequence of str
         Command that starts the interpreter, such as ``mpiexec -n 2``.
     """

@@ -1,7 +1,7 @@
 """Trees of chosen shapes, and random connections, for benchmarks and tests.
 
-Functions of trees return the parent of each node, int32, -1 at the root, which is node 0; parents
-before children. They raise InputError for a number that is out of range.
+Tree functions return each node's parent, int32. Node 0 is the root, with parent -1, and parents
+come before children. Numbers out of range raise InputError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def star(n: int) -> np.ndarray:
 def caterpillar(n: int) -> np.ndarray:
     """Give the parents of a caterpillar: a spine with one leaf at each spine node.
 
-    Even nodes are the spine, odd ones the leaves: the last spine node has none where `n` is odd.
+    Even nodes form the spine, odd nodes are leaves. If `n` is odd, the last spine node has no leaf.
     """
     node = np.arange(as_whole_number("n", n, 1, MAX_NODES), dtype=np.int32)
     parent = np.where(node % 2 == 1, node - 1, node - 2).astype(np.int32)
@@ -46,11 +46,11 @@ def random_binary_tree(num_nodes: int, num_branches: int, seed: Seed, stems: int
     """Give the parents of a random neuron-like tree of a given size, for benchmarks.
 
     Node 0 is the soma, with up to `stems` stems. Random tips split in two until there are enough
-    branches, and the nodes are shared out to the branches at random: at least one each, at
-    least two where there are enough. 512 nodes in 50 branches is the usual case.
+    branches. Each branch gets a random number of nodes: at least one, and at least two if there are
+    enough nodes. The usual case is 512 nodes in 50 branches.
 
-    A branch is a maximal unbranched chain, and the soma is one of its own when it has several
-    stems. So k > 1 stems and s splits make ``1 + k + 2 * s`` branches, one stem ``1 + 2 * s``.
+    A branch is a maximal unbranched chain; a soma with several stems is a branch by itself. So k >
+    1 stems and s splits make ``1 + k + 2 * s`` branches, one stem ``1 + 2 * s``.
     """
     n = as_whole_number("num_nodes", num_nodes, 1, MAX_NODES)
     stems = as_whole_number("stems", stems, 1, MAX_NODES)
@@ -85,7 +85,7 @@ def _stems_and_splits(branches: int, stems: int) -> tuple[int, int]:
 
 
 def _share_out(rng: np.random.Generator, nodes: int, branches: int) -> np.ndarray:
-    """Cut `nodes` into random lengths of at least one, at least two where there are enough."""
+    """Cut `nodes` into random lengths of at least one, at least two if there are enough nodes."""
     least = 2 if nodes >= 2 * branches else 1
     cuts = np.empty(branches + 1, dtype=np.int64)
     cuts[0], cuts[-1] = 0, nodes - least * branches

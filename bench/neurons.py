@@ -1,11 +1,11 @@
 """Neurons for the measure `cells`: channels, densities by region, made-up morphologies.
 
 `l5pc` resembles the layer 5 pyramidal cell of Hay et al. (2011): the published equations of nine
-channels, without calcium dynamics, and ``pas``, at 34 degC. `l5pc-table` is the same from the files
-in ``mods``, whose rates are in tables (TABLE); `l5pc-firing`, for the measure `variants`, has other
-densities and no current of its own. `granule` is small and has most of the channels in
-its soma and axon. `purkinje` is large, from files as well: kinetic schemes for sodium, for a
-calcium-gated current and for calcium itself, which two currents read and one provides.
+channels, without calcium dynamics, and ``pas``, at 34 degC. `l5pc-table` is the same cell with
+mechanisms from ``mods``, which tabulate their rates (TABLE). `l5pc-firing`, for the measure
+`variants`, has other densities and no current clamp. `granule` is small and has most of its
+channels in soma and axon. `purkinje` is large and also uses mechanisms from files: kinetic schemes
+for sodium, for a calcium-gated current and for calcium, which one current provides and two read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CELSIUS = 34.0
 CI, CO = 1e-4, 2.0  # mM, calcium at the start, inside and outside
 DT, V_INIT = 0.025, -80.0  # ms, mV
 START, THRESHOLD, E_PAS = 2.0, -20.0, -90.0  # ms, mV, mV
-E_NA, E_K, E_CA = 50.0, -85.0, 132.0  # mV; calcium stays as it is
+E_NA, E_K, E_CA = 50.0, -85.0, 132.0  # mV; calcium is constant
 SOMA, AXON, BASAL, APICAL = 1, 2, 3, 4  # as in SWC
 
 _HEAD = """
@@ -193,7 +193,7 @@ _GRANULE: Densities = {
     "cahva": {SOMA: 5e-4},
     "calva": {SOMA: 2e-3, BASAL: 1e-3},
 }
-_PURKINJE: Densities = {  # calcium first, as in NEURON: its states advance before those of others
+_PURKINJE: Densities = {  # calcium first, as in NEURON: its states advance before other states
     "cadyn": {SOMA: 0.2, BASAL: 0.2},
     "pas": {SOMA: 1e-4, BASAL: 3e-5},
     "bk": {SOMA: 5e-3, BASAL: 2e-3},
@@ -321,7 +321,7 @@ def cable_of(name: str, cell: Morphology | None = None) -> Cable:
 
 
 def regions(cable: Cable) -> np.ndarray:
-    """(n,) int64: region of each node; what is no soma of a soma's section counts as dendrite."""
+    """Return each node's region, (n,) int64; a soma section's other nodes are dendrite."""
     region = cable.sections.type[cable.section]
     return np.where(cable.in_soma, SOMA, np.where(region == SOMA, BASAL, region))
 

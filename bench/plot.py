@@ -61,12 +61,12 @@ def picture(path: Path, font_size: float = 10) -> Iterator[Any]:
 def grid(
     figure: Any, count: int, width: tuple[float, float], height: tuple[float, float], **shared: Any
 ) -> list[Any]:
-    """Return the axes of so many panels, two in a row.
+    """Return `count` axes, two panels in a row.
 
     Parameters
     ----------
     width, height : (float, float), inches
-        Of a panel, and of everything around the panels.
+        Size of one panel, and of the margins around all panels.
     """
     columns = min(2, count)
     rows = -(-count // columns)

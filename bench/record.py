@@ -47,12 +47,12 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
     Parameters
     ----------
     queue : pyopencl.CommandQueue or None
-        None where no device takes part.
+        None if the measure uses no device.
     name : str
-        Of the measure.
+        Name of the measure.
     arguments : sequence of str
-        Of its command line; without ``--out``, and of absolute paths, which differ between
-        machines, the last part stays.
+        Its command line. ``--out`` is dropped, and absolute paths, which differ between machines,
+        are cut to their last part.
     """
     words = [Path(word).name if os.path.isabs(word) else word for word in _without_out(arguments)]
     found = {"command": f"python -m bench {shlex.join([name, *words])}"}
@@ -123,9 +123,9 @@ def write(
     Parameters
     ----------
     queue : pyopencl.CommandQueue or None
-        Names the files, and stands above the text.
+        Its device names the files and heads the text.
     draw : callable, optional
-        ``draw(result, path)`` writes a picture, where there is matplotlib.
+        ``draw(result, path)`` writes a picture, if matplotlib is installed.
     """
     head = f"commit {result['record']['commit']}"
     if queue is not None:

@@ -79,7 +79,7 @@ def system(forest: clhines.Forest, seed: int = SEED) -> System:
 def rooted(
     forest: clhines.Forest, options: dict[str, Any]
 ) -> tuple[clhines.Forest, dict[str, Any], Callable[[np.ndarray], np.ndarray]]:
-    """Take ``reroot`` from what a row of a benchmark asks for, the rest of which a method takes."""
+    """Reroot a forest if a row asks for it; return it, the other options and a map of `u`."""
     others = {name: value for name, value in options.items() if name != "reroot"}
     if not options.get("reroot"):
         return forest, others, lambda u: u
@@ -88,12 +88,12 @@ def rooted(
 
 
 def values(forest: clhines.Forest, dtype: str, part: clhines.Forest | None = None) -> list[System]:
-    """Return two sets of d, u, b that take turns, or one where it is far above any cache.
+    """Return two sets of d, u, b to use in turn, or one set if it is far larger than any cache.
 
     Parameters
     ----------
     part : Forest, optional
-        First cells of the forest: values of these alone, which repeat over all.
+        First cells of the forest: only they get random values, which repeat over all cells.
     """
     size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
     part, found = part or forest, []
@@ -105,7 +105,7 @@ def values(forest: clhines.Forest, dtype: str, part: clhines.Forest | None = Non
 
 
 def check_shapes(parser: argparse.ArgumentParser, shapes: Sequence[str]) -> None:
-    """End the program where numbers of different trees are neither whole numbers nor `all`."""
+    """End the program if a number of different trees is neither a whole number nor `all`."""
     for text in shapes:
         if text != "all" and not (text.isdigit() and int(text)):
             parser.error(f"--shapes {text}: expected a whole number of 1 or more, or all")
@@ -119,7 +119,7 @@ def in_device_order(
     Returns
     -------
     launch : callable
-        ``launch(k)`` enqueues set k, modulo the number of sets; the events of its kernels.
+        ``launch(k)`` enqueues set k, modulo the number of sets, and returns its kernels' events.
     result : callable
         ``result(k)`` is the solution of set k in natural order.
     """
@@ -203,14 +203,14 @@ class Case:
             yield [timing.repeated(self.queue, a, self.forest.num_nodes) for a in values]
 
     def first(self, cells: int) -> Case:
-        """Return the case of the first cells alone, at least those of `part`."""
+        """Return the case of the first cells alone, at least the cells of `part`."""
         shapes, trees = self.forest.trees.used(self.forest.shape_of_cell[:cells])
         forest = clhines.Forest.from_trees(trees, shapes)
         part = None if self.part is not None and cells <= self.part.num_cells else self.part
         return Case(self.queue, forest, self.kind, self.dtype, self.values, part)
 
     def solution(self, x: np.ndarray | cla.Array) -> np.ndarray | Repeats:
-        """Bring a solution of all cells to the host; where values repeat, only that of `part`."""
+        """Copy a solution of all cells to the host; if values repeat, only that of `part`."""
         if self.part is None:
             return x.get() if isinstance(x, cla.Array) else x
         period = self.part.num_nodes
@@ -250,14 +250,14 @@ class Candidate:
     name: str
     # solves set k and waits; seconds by a clock of the device, or None for wall time
     launch: Callable[[int], float | None]
-    # (n,) solution of set k in natural order, or what `Case.solution` makes of it
+    # (n,) solution of set k in natural order, or the `Repeats` of it
     result: Callable[[int], np.ndarray | Repeats] | None = None
-    # brings back, outside the clock, what solving set k destroys
+    # restores, outside the clock, the arrays that solving set k destroys
     restore: Callable[[int], object] = lambda k: None
     clock: str = "wall"  # ``device`` or ``wall``
     most: int = 25  # timed runs
-    stands_for: float = 1.0  # factor of the times: the batch over what `launch` solves
-    facts: Callable[[], dict[str, Any]] = dict  # what else its row says, once it has run
+    stands_for: float = 1.0  # factor of the times: the batch over the part that it solves
+    facts: Callable[[], dict[str, Any]] = dict  # further entries of its row, once it has run
     solver: clhines.Solver | None = None  # of a method of clhines, for `facts`
     seconds: list[float] = field(default_factory=list)  # of the timed runs
     error: float | None = None  # of the worst set, once checked

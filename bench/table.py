@@ -24,7 +24,7 @@ def narrow(value: float, width: int, digits: int) -> str:
 
 
 def wrapped(texts: Iterable[str], first: str = "", others: str = "  ") -> list[str]:
-    """Return texts as lines: what the first one and the others of each text begin with."""
+    """Return texts as lines; `first` begins a text's first line, `others` its further lines."""
     return [
         line
         for text in texts
@@ -33,7 +33,7 @@ def wrapped(texts: Iterable[str], first: str = "", others: str = "  ") -> list[s
 
 
 def missing(found: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return lines for what is missing, one entry for each name and reason."""
+    """Return lines about missing rows, one entry for each name and reason."""
     where: dict[tuple[str, str], list[str]] = {}
     for name, reason, case in found:
         where.setdefault((name, reason), []).append(case)

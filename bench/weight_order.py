@@ -23,7 +23,7 @@ def group_numbers(*keys: np.ndarray) -> np.ndarray:
 
 
 def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
-    """Return the number of chunks of memory that each group touches, summed over the groups.
+    """Return the number of memory chunks that each group touches, summed over the groups.
 
     `place` and `group` have the memory index and the group of each synapse, (k,).
     """
@@ -38,8 +38,9 @@ def sorted_places(*keys: np.ndarray) -> np.ndarray:
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
     """Return the memory index of each synapse's weight by the graph cut, (k,) int64.
 
-    `forward` and `backward` have the number of each synapse's group: the synapses of a group are
-    read together by a spike of the source or of the target. Chunks have `chunk` weights.
+    `forward` and `backward` have the number of each synapse's group. A spike of the source
+    (forward) or of the target (backward) reads the synapses of a group together. Chunks have
+    `chunk` weights.
     """
     ends = np.stack([forward, backward + int(forward.max(initial=-1)) + 1]).astype(np.int64)
     count, vertices = len(forward), int(ends.max(initial=-1)) + 1

@@ -1,7 +1,7 @@
-"""What is measured; each module has `main(arguments)` and is a name of `python -m bench`.
+"""The measures; each module has `main(arguments)` and is a name of `python -m bench`.
 
-`checks`, `random` and `fuzz` compare with other programs and measure no time: they are tests, in
-`tests/slow`, and found here as well.
+`checks`, `random` and `fuzz` compare with other programs and measure no time. They are tests in
+`tests/slow`, and the runner finds them here, too.
 """
 
 from pathlib import Path

@@ -3,11 +3,11 @@
     python -m bench adi [--device SPEC] [--size 512] [--steps 100]
 
 Each half step solves a tridiagonal system for each row of the plate, and then for each column. Each
-line of the plate has its own conductivity, and so a matrix of its own, which stays the same in all
-steps; `one matrix` is the plate with the same conductivity everywhere. Seconds are of
-all steps, with the explicit half steps in NumPy, which are the same for all; `explicit` is their
-time alone. The ways take turns step by step, so that other load slows them alike; `least` is the
-number of steps times the shortest one. Every plate is compared with that of LAPACK.
+line of the plate has its own conductivity, and so its own matrix, which is constant. In `one
+matrix` the conductivity is the same everywhere. Seconds are for all steps and include the explicit
+half steps in NumPy, which are the same for all methods; `explicit` is their time alone. The methods
+take turns step by step, so that other load slows them alike; `least` is the number of steps times
+the shortest step. Every plate is compared with LAPACK's.
 """
 
 from __future__ import annotations

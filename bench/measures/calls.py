@@ -2,10 +2,10 @@
 
     python -m bench calls [--device SPEC] [--cells 1 256 2560] [--nodes 512] [--out FOLDER]
 
-Trees of 64 shapes and chains. All calls of a row take turns, so that other load slows them alike;
-times are the least of wall time in microseconds, medians are beside them in the JSON file. The aim
-is 1.5 times `+ wait` on a CPU, which can read the host's arrays in place, and 1.5 times (`+ wait` +
-bus) + 20 us elsewhere. Every solution that is timed is checked.
+Systems are trees with 64 shapes, and chains. All calls of a row take turns, so that other load
+slows them alike. Times are the least wall time in microseconds; the JSON file also has medians. The
+aim is 1.5 times `+ wait` on a CPU, which can read the host's arrays in place, and 1.5 times (`+
+wait` + bus) + 20 us elsewhere. Every timed solution is checked.
 """
 
 from __future__ import annotations

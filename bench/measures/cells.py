@@ -2,12 +2,12 @@
 
     python -m bench cells [--device SPEC] [--cells l5pc granule ...] [--copies 1 100 1000 10000] ...
 
-The neurons are those of `bench.neurons`, on made-up morphologies or, for those like ``l5pc``, on
-one of an SWC file. All copies are equal and nothing connects them. Each case first runs some ms
-from the start, whose voltages at the somas are compared with those of one cell by the engine
-``reference``; then pieces of equal numbers of steps are timed by the wall clock. Other simulators
-run in processes of their own; NEURON and CoreNEURON take the same mechanisms from .mod files.
-Writes ``cells-<device>.json`` and ``.txt`` and, with matplotlib, the picture ``.svg``.
+The neurons of `bench.neurons` have made-up morphologies; those like ``l5pc`` can have the
+morphology of an SWC file. All copies are equal and unconnected. Each case first runs some ms from
+the start; the somas' voltages are compared with one cell in the engine ``reference``. Then pieces
+of equal numbers of steps are timed by the wall clock. Each other simulator runs in its own process;
+NEURON and CoreNEURON use the same mechanisms from .mod files. Writes ``cells-<device>.json`` and
+``.txt`` and, with matplotlib, the picture ``.svg``.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def row(
 
 
 def agreement(v: np.ndarray, due: np.ndarray, which: str) -> dict[str, Any]:
-    """Return how far voltages and spikes are from those expected, and whether that is near.
+    """Return the distances of voltages and spikes from the expected ones, and whether they agree.
 
-    Where there are spikes, on whose flanks voltages say little, it is enough that these are near.
+    If the cell spikes, only the spike times must agree: voltages on the flanks say little.
     """
     apart, shift = float(np.nanmax(np.abs(v - due))), spikes_apart(v, due)
     near = len(crossings(due)) > 0 and shift <= SHIFT[which]
@@ -181,7 +181,7 @@ def library_of(folder: Path, tables: bool) -> Path:
 
 
 def spikes_apart(v: np.ndarray, expected: np.ndarray) -> float:
-    """Return how far the times of spikes are from those expected, ms; infinite where one lacks."""
+    """Return the largest distance of spike times from expected ones, ms; infinite if one lacks."""
     wanted = crossings(expected)
     found = [crossings(values) for values in v]
     if any(len(times) != len(wanted) for times in found):
@@ -208,7 +208,7 @@ def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
                 continue
             here = {"cell": cell, "copies": copies}
             files = neurons.NEURONS[cell].from_files
-            of_blocks = files and not gpu  # where `auto` has epochs of another kind
+            of_blocks = files and not gpu  # here `auto` uses another kind of epochs
             engines = ["auto" if of_blocks and e == "epochs" else e for e in args.engines]
             own = [(t, e) for t in args.dtype for e in engines]
             found += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in own]

@@ -2,10 +2,10 @@
 
     python -m bench features [--device SPEC] [--traces 1000]
 
-Needs eFEL. Cells of a soma and two dendrites with `hh` get steps of current, some noise, too; their
-sodium conductances differ. dt is a power of 2 and eFEL interpolates at dt, so that it takes the
-samples as they are. Times: of a run that computes all features; of one that records the traces; of
-`clhines.simulator.analysis.extract` and of eFEL on these, on one core.
+Needs eFEL. Cells of a soma and two dendrites with `hh` get current steps, some with noise; their
+sodium conductances differ. dt is a power of 2 and eFEL interpolates at dt, so eFEL uses the samples
+unchanged. Timed are a run that computes all features, a run that records the traces, and, on these
+traces, `clhines.simulator.analysis.extract` and eFEL on one core.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench import MissingError, record, table
 from clhines.simulator.analysis import FEATURES, Features, RaggedArray, extract
 
 DT, START, END, STOP = 2.0**-5, 50.0, 250.0, 300.0  # ms
-NEEDED = 1e-9  # relative, of values that are not ratios of what cancels
+NEEDED = 1e-9  # relative, except for ratios whose terms cancel
 INDICES = ("spike_count", "spike_count_stimint", "peak_indices", "min_AHP_indices")
 
 
@@ -49,7 +49,7 @@ def second_run(sim: clhines.Simulation) -> tuple[Any, list[float]]:
 
 
 def compared(name: str, mine: np.ndarray | RaggedArray, theirs: Sequence[Any]) -> dict[str, Any]:
-    """Return how many traces have a value, how far they differ, and where not in kind."""
+    """Return how many traces have a value, how far they differ, and how many differ in kind."""
     worst, values, wrong = 0.0, 0, 0
     for one, other in zip(mine, theirs, strict=True):
         own = np.atleast_1d(one)
@@ -67,7 +67,7 @@ def compared(name: str, mine: np.ndarray | RaggedArray, theirs: Sequence[Any]) -
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the measure; 1 where a feature is not eFEL's."""
+    """Run the measure; return 1 if a feature differs from eFEL's."""
     parser = record.parser("features", __doc__ or "")
     parser.add_argument("--traces", type=int, default=1000)
     given = parser.parse_args(arguments)

@@ -2,15 +2,15 @@
 
     python -m bench fibres [--device SPEC] [--fibres 10000] [--double 100000] [--cells 1000]
 
-Fibres are `clhines.fields.fibres`: ``mrg``, a double cable whose layers ``steps`` solves, and
-``senn``, each with 21 nodes of Ranvier, for 5 ms of 1,000 steps. Up to 1,000 have diameters and
-distances from a point electrode of their own; more are copies of these. `us` are microseconds for a
-step of all fibres; `x 1 core` is the time of a fibre in NEURON, and of one of many on all cores,
-times the number of fibres, over that of clhines. On CPUs, and in NEURON, time is processor time
-over the number of cores. `apart` is the largest difference of voltages of one fibre. Thresholds of
-all ``senn`` to 0.1 % are counted in runs of 5 ms. The LFP is that of pyramidal cells of
-`bench.neurons` at 100 electrodes: a step with the record of every step, or of every 0.1 ms, over
-one without.
+`clhines.fields.fibres` makes the fibres: ``mrg``, a double cable whose layers ``steps`` solves, and
+``senn``. Each has 21 nodes of Ranvier and runs for 5 ms, 1,000 steps. Up to 1,000 fibres have
+different diameters and distances from a point electrode; further ones are copies. `us` is the time
+of a step of all fibres in microseconds. `x 1 core` is the time of one fibre in NEURON times the
+number of fibres, over the time of clhines; the next column uses the time per fibre of many fibres
+on all cores. On CPUs, and in NEURON, time is processor time over the number of cores. `apart` is
+the largest voltage difference of one fibre. Thresholds of all ``senn``, to 0.1 %, are counted in
+runs of 5 ms. The LFP of pyramidal cells of `bench.neurons` is computed at 100 electrodes: its row
+compares steps that record it at every step, or every 0.1 ms, with steps that do not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from clhines.fields import Geometry, fibres, point_potential
 from clhines.solver.device import devices
 
 STOP, ELECTRODES, DISTINCT = 5.0, 100, 1000  # ms
-# mV: NEURON takes the slope of currents that are not ohmic, of senn, from a difference of 0.001 mV
+# mV: for the currents of senn, which are not ohmic, NEURON takes the slope over 0.001 mV
 APART = {"mrg": 1e-8, "senn": 1e-2}
 LONGEST = 600.0  # s, of NEURON
 
@@ -78,7 +78,7 @@ def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) ->
 
 
 def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
-    """Return the times of thresholds of SENN fibres, of a run of all of them, and of its set-up."""
+    """Return the times of all SENN thresholds, of one run of all fibres, and of the set-up."""
     made, net, group = made_fibres("senn", count)
     options = {"queue": queue, "dt": DT, "v_init": made.v_init}
     clhines.Simulation(net, **options).run(STOP)  # kernels are compiled
@@ -106,7 +106,7 @@ def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
 
 
 def measured_lfp(cells: int, queue: cl.CommandQueue) -> list[dict[str, Any]]:
-    """Return a row of steps without a record, with one of every step, and of every 0.1 ms."""
+    """Return a row: steps without a record, with one at every step, and with one every 0.1 ms."""
     rng, name = np.random.default_rng(1), "l5pc"
     cable = neurons.cable_of(name)
     net = neurons.neurons(name, cable, cells)
@@ -136,7 +136,7 @@ def measured_lfp(cells: int, queue: cl.CommandQueue) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the measure; 1 where a fibre is not NEURON's."""
+    """Run the measure; return 1 if a fibre differs from NEURON's."""
     parser = record.parser("fibres", __doc__ or "")
     parser.add_argument("--fibres", type=int, default=10_000, help="of senn")
     parser.add_argument("--double", type=int, default=100_000, help="of mrg")

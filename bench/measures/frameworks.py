@@ -5,28 +5,33 @@
 
 FOLDER has the public repositories ``netpyne``, ``LFPy``, ``BluePyOpt``, ``bmtk``, ``hnn-core``,
 ``eFEL`` and ``M1`` (``suny-downstate-medical-center/M1_NetPyNE_CellReports_2023``). PROGRAM is a
-Python that has these, NEURON and this package (default: this one). A script runs in processes of
-its own, with ``CLHINES_NEURON=always`` and without; spikes and voltages are those that the
-framework has afterwards; ``same step`` counts spikes that come in the same step in both, and
-``steps`` those that were not NEURON's. Seconds are of the whole script with its imports: the first
-run here compiles, as its caches are empty; then NEURON and runs here take turns, and the least of
-each counts. A second table has seconds from the start of the script, imports included, until the
-last run ends and all spikes are known, without what the script does with them. NetPyNE's are also
-run by CoreNEURON, which is an option of its, where that takes their mechanisms, and NetPyNE's and
-BMTK's on as many MPI ranks as there are cores, by NEURON and here, where all share the device.
-Where spikes differ a second run in NEURON moves a voltage of each section by the least amount once
-a ms, and the row says how many of NEURON's spikes stay in their steps. ``apart`` is of voltages,
-mV, of hnn-core of dipoles, nAm, and of potentials at electrodes, µV. BluePyOpt's simulator takes
-fixed steps of 0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that
-it has tried, and those of eFEL the traces that it looks at. NetPyNE's and hnn-core's are cells with
-sections, without artificial ones, and so are their spikes. Of notebooks the cells of code run,
-without lines for IPython. hnn-core sees a NEURON 7 while it is imported, as the legacy units that
-it asks of newer ones are not in NEURON 9.
-The files of `GIVEN`, which stand beside the script of M1, run a part of it. More than a hundredth
-of M1 runs where its whole name is given, by ``--ranks``.
-WORD makes a result of its own, ``frameworks-WORD``; of long scripts ``--short`` runs each way once:
-here with empty caches, in NEURON, and on ranks. ``--ranks`` runs ranks alone: NEURON's, and here
-with empty caches and again.
+Python with these frameworks, NEURON and this package (default: this one). A script runs in its own
+processes, with ``CLHINES_NEURON=always`` and without. Spikes and voltages are read from the
+framework after the run. ``same step`` counts spikes in the same step in both, and ``steps`` the
+steps that this package computed.
+
+Seconds are for the whole script with its imports. The first run here has empty caches and compiles;
+then NEURON and runs here take turns, and the least time of each counts. A second table has seconds
+from the start of the script, imports included, until the last run ends and all spikes are known;
+the script's later work is not counted. CoreNEURON also runs NetPyNE's scripts, through NetPyNE's
+option, if it supports their mechanisms. Scripts of NetPyNE and BMTK also run on as many MPI ranks
+as there are cores, by NEURON and here; all ranks share the device.
+
+If spikes differ, a second run in NEURON moves a voltage of each section by the least amount once a
+ms, and the row says how many of NEURON's spikes stay in their steps. ``apart`` is the difference of
+voltages, mV, for hnn-core of dipoles, nAm, and of potentials at electrodes, µV. If a script of
+BluePyOpt does not set the step, its simulator takes fixed steps of 0.025 ms both ways. Its
+``cells`` are the models that it has tried; eFEL's are its traces. Cells of NetPyNE and hnn-core are
+cells with sections, without artificial cells; their spikes are counted likewise. The code cells of
+notebooks run, without lines for IPython. hnn-core sees a NEURON 7 during its import, because NEURON
+9 lacks the legacy units that it asks of newer versions.
+
+The files of `GIVEN`, beside the script of M1, run a part of M1. More than a hundredth of M1 runs
+only if its whole name is given, and with ``--ranks``.
+
+``--result WORD`` writes ``frameworks-WORD``. For long scripts, ``--short`` runs each way once: here
+with empty caches, in NEURON, and on ranks. ``--ranks`` runs on ranks only: in NEURON, and here
+first with empty caches and then again.
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ TIMEOUT = 900.0  # s
 TURNS = 2  # runs of each whose least seconds count
 COUNTS = "neuron_spikes", "spikes", "same_step"
 WITH_RANKS = "netpyne", "BMTK"  # whose scripts run on several MPI ranks as they are
-WITHOUT = {  # what has no CoreNEURON, or no ranks, and why
+WITHOUT = {  # scripts without CoreNEURON, or without ranks, and the reason
     "LFPy": "has no option for CoreNEURON or several ranks of one cell",
     "BluePyOpt": "has no option for CoreNEURON, and shares models out, not cells",
     "hnn-core": "has no option for CoreNEURON; its MPIBackend starts processes that call "
@@ -131,7 +136,7 @@ for pop in netParams.popParams.values():
     }
     for name, share in SHARES.items()
 }
-# In a process of its own: runs a script, and writes what it finds of spikes and voltages.
+# For a process of its own: runs a script, and writes the framework's spikes and voltages.
 CHILD = """
 import json, os, runpy, sys, time
 import numpy as np
@@ -297,7 +302,7 @@ class FailedError(Exception):
 def run(
     name: str, copy: Path, is_on: bool, device: str, python: str, word: str = ""
 ) -> dict[str, Any]:
-    """Run a script in its folder, NUDGED, by CORE or RANKS; return what was found. FailedError."""
+    """Run a script in its folder, NUDGED, by CORE or RANKS; return its results."""
     out = copy / f"found-{int(is_on)}{word}.npz"
     out.unlink(missing_ok=True)
     env = {**os.environ, "MPLBACKEND": "agg", "NEURON_MODULE_OPTIONS": "-nogui"}
@@ -311,7 +316,7 @@ def run(
     env |= {"MPI_LIB_NRN_PATH": str(libraries[-1])} if word == "RANKS" and libraries else {}
     try:
         if word == "RANKS":
-            # where one rank fails, `mpi4py` ends the others
+            # if one rank fails, `mpi4py` ends the others
             command = [
                 *child.mpiexec(record.cores(), python),
                 python,
@@ -395,13 +400,13 @@ def row_of(
     Parameters
     ----------
     turns : int
-        Runs of each whose least seconds count, after the first here; CoreNEURON runs
-        where these are more than one.
+        Runs of each way whose least seconds count, after the first run here. CoreNEURON runs
+        if there is more than one.
     nudge : bool
-        Whether NEURON also runs it nudged where all spikes are in their steps; ``nudged_dv`` is
-        how far that moves a voltage.
+        Run NEURON nudged even if all spikes are in their steps; ``nudged_dv`` is the largest
+        voltage change by the nudge.
     ranks : bool, optional
-        Whether it runs on MPI ranks too; default: with more turns than one.
+        Also run on MPI ranks; default: with more turns than one.
     """
     with tempfile.TemporaryDirectory() as where:
         copy = Path(where) / Path(SCRIPTS[name][0]).name

@@ -3,17 +3,17 @@
     python -m bench gradients [--device SPEC] [--copies 1000] [--duration 100] [--neurons NAME ...]
                               [--jaxley-steps 200]
 
-Neurons are those of `bench.neurons`. The loss is the mean square of the soma's voltages, the
-derivatives are those by the density of each channel in each node of each copy. `first s` is the
-time of the first gradient, of 4 steps, compilation included; `gradient` and `run` are microseconds
-per step of later calls, the host's work included. `apart` is the largest difference from the
+The neurons are in `bench.neurons`. The loss is the mean square of the soma's voltages; its
+derivatives are by the density of each channel in each node of each copy. `first s` is the time of
+the first gradient, over 4 steps, compilation included. `gradient` and `run` are microseconds per
+step of later calls, the host's work included. `apart` is the largest difference from the
 reference's gradient of two copies, relative to the largest derivative by the same channel.
-`forward` is a gradient by two numbers for all copies, forward. `network` is the gradient by the
-weights of 4,000 connections between 200 point neurons, by NumPy and on the device.
+`forward` is a gradient in forward mode by two numbers for all copies. `network` is the gradient by
+the weights of 4,000 connections between 200 point neurons, by NumPy and on the device.
 
-Where Jaxley is installed, it computes the same gradient in a process of its own (`jaxley`,
-microseconds per step, over fewer steps as it is slow), and derivatives of a small cable, which are
-compared relative to the largest one by the same channel.
+If Jaxley is installed, it computes the same gradient in its own process (`jaxley`, microseconds per
+step, over fewer steps as it is slow), and derivatives of a small cable, which are compared relative
+to the largest one by the same channel.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Subject:
 
 
 def apart(name: str, queue: cl.CommandQueue) -> float:
-    """Return how far the gradient of two copies is from that of the reference."""
+    """Return how far the gradient of two copies differs from the reference's."""
     found = Subject(name, 2, queue=queue).gradient(COMPARED)[0]
     expected = Subject(name, 2, engine="reference").gradient(COMPARED)[0]
     pairs = zip(found, expected, strict=True)
@@ -145,7 +145,7 @@ def small(queue: cl.CommandQueue) -> dict[str, list[float]]:
 def beside_jaxley(
     name: str, queue: cl.CommandQueue, copies: int, steps: int, most: float
 ) -> dict[str, Any]:
-    """Return what Jaxley took, and how far its derivatives for the small cable are away."""
+    """Return the time of Jaxley, and how far its derivatives of the small cable differ."""
     given = json.dumps({"cell": name, "copies": copies, "steps": steps})
     row = child.run("peers.gradients_jaxley", [given], most)
     if "small" in row:

@@ -2,12 +2,13 @@
 
     python -m bench guard [--device SPEC] [--rows NAME ...] [--record]
 
-Each time is divided by that of a yardstick that runs just before it: the memory floor, a kernel of
-exponentials, copies of the same arrays, or NEURON's own building of the model; by events on GPUs,
-by processor time on CPUs, which other work on the machine changes least. Rows take turns in rounds;
-the lower quartile of a round is its time, and the ratio that of the best rounds of both. A row more
-than 5 % above the record is measured again, up to three times; the best rounds of all count. The
-record, ``guard-<device>.json``, changes with ``--record`` only, so that small losses do not add up.
+Each time is divided by the time of a yardstick that runs just before it: the memory floor, a kernel
+of exponentials, copies of the same arrays, or NEURON's building of the model. GPUs are timed by
+events, CPUs by processor time, which other work on the machine changes least. Rows take turns in
+rounds. The lower quartile of a round is its time, and the ratio is between the best rounds of row
+and yardstick. A row more than 5 % above the record is measured again, up to three times, and the
+best rounds of all count. Only ``--record`` changes the record, ``guard-<device>.json``, so that
+small losses do not add up.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Timed:
 
 @dataclass
 class Row(Timed):
-    """A row of the table: what is timed, and its yardstick, which several rows may share."""
+    """A row of the table: its timed run, and its yardstick, which several rows may share."""
 
     beside: Timed = field(kw_only=True)
 
@@ -101,11 +102,11 @@ class Row(Timed):
         self.seconds.append(own)
 
 
-# -- what is measured --------------------------------------------------------------------------
+# -- the rows --------------------------------------------------------------------------------
 
 
 def timed(queue: cl.CommandQueue, launch: timing.TimedRun) -> Callable[[], float]:
-    """Return what times one launch: by events of a GPU, by processor time on a CPU."""
+    """Return a function that times one launch: by events of a GPU, by processor time of a CPU."""
     count = itertools.count()
 
     def wait() -> None:
@@ -203,7 +204,7 @@ def imported(name: str, sizes: Sizes) -> Row:
     from clhines.neuron.importer import network_of
     from clhines.neuron.reading import read_model
 
-    kept: list[Any] = []  # what keeps the model in NEURON's memory
+    kept: list[Any] = []  # keeps the model alive in NEURON's memory
 
     def build() -> None:
         kept.clear()
@@ -247,7 +248,7 @@ def made(measured: Measured, names: Sequence[str]) -> Iterator[Row | tuple[str, 
             yield name, str(error).splitlines()[0]
 
 
-# -- what it says ------------------------------------------------------------------------------
+# -- the report ------------------------------------------------------------------------------
 
 
 def losses(rows: Iterable[Row], before: dict[str, float], bound: float) -> list[Row]:
@@ -255,7 +256,7 @@ def losses(rows: Iterable[Row], before: dict[str, float], bound: float) -> list[
 
 
 def measure(rows: Sequence[Row], before: dict[str, float], bound: float) -> list[Row]:
-    """Measure all rows in turns, those above the bound again; those that stay above it."""
+    """Measure all rows in turns, slow ones again; return the rows that stay above the bound."""
     slow = list(rows)
     for _ in range(1 + AGAIN):
         for _ in range(ROUNDS):
@@ -286,7 +287,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def recorded(path: Path) -> tuple[dict[str, float], str]:
-    """Return the ratios of a record by row, and its commit; nothing where there is none."""
+    """Return the ratios of a record by row, and its commit; nothing if there is no record."""
     if not path.is_file():
         return {}, ""
     result = json.loads(path.read_text("utf-8"))
@@ -305,7 +306,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; 1 where a row is slower than the record, or is in the record and missing."""
+    """Measure; return 1 if a row is slower than the record, or is in the record and missing."""
     args = parsed(arguments)
     queue = record.queue(args.device)
     path = args.before or record.RESULTS / f"guard-{record.slug(queue.device)}.json"
