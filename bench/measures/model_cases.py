@@ -1,7 +1,7 @@
 """Models of public repositories that `bench models` runs: where their parts are, how one is built.
 
-Each function takes NEURON's h, in a process whose folder is the model's, and returns sections whose
-spikes and voltages are compared, the initial voltage, and what must live on.
+Each function gets NEURON's h in a process whose folder is the model's. It returns the sections
+whose spikes and voltages are compared, the initial voltage, and objects to keep alive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.ring import ring_cables
 
-NEEDS = Path(__file__).parents[1] / "mods/needs"  # of what goes by steps
+NEEDS = Path(__file__).parents[1] / "mods/needs"  # of models that a step count drives
 DENTATE_CELLS = 10  # of each kind
 RING, RING_LEVELS, EXP2SYN = 20, 2, {"tau1": 0.5, "tau2": 2.0, "e": 0.0}  # cells; ms, mV
 STIM, THRESHOLD, WEIGHT, DELAY = (1.0, 31.0, 61.0), -20.0, 0.05, 1.0  # ms, mV, µS, ms
@@ -35,16 +35,16 @@ Built = tuple[list[Any], float, object]
 
 @dataclass(frozen=True)
 class Case:
-    """A model: where its parts are, and how it is built."""
+    """A model: the places of its parts, and the function that builds it."""
 
     constructs: str
     mechanisms: str  # folder of its .mod files; empty for none
     here: str  # folder that it is built from; empty if it needs no repository
-    # h -> sections to record, the initial voltage, and what must live on
+    # h -> sections to record, the initial voltage, and objects to keep alive
     build: Callable[[Any], Built]
     stop: float  # ms
     without: tuple[str, ...] = ()  # files that do not compile and that nothing uses
-    # file, text and what it becomes, where a file does not compile with NEURON 9
+    # file, text and replacement, for a file that NEURON 9 does not compile
     edits: tuple[tuple[str, str, str], ...] = ()
     without_core: tuple[str, ...] = ()  # the same for CoreNEURON
     variables: dict[str, str] = field(default_factory=dict)  # of the process's environment
@@ -139,9 +139,9 @@ def bmtk_cells(h: Any) -> Built:
 
 
 def loaded(file: str, *statements: str, current: float = 0.0) -> Callable[[Any], Built]:
-    """Return what loads a file of hoc and executes statements; `current`, nA, from 5 ms on.
+    """Return a function that loads a hoc file and executes statements.
 
-    The section that is accessed then gets the current and is recorded.
+    A `current`, nA, from 5 ms on enters the accessed section, which is recorded.
     """
 
     def build(h: Any) -> Built:

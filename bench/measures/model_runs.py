@@ -21,7 +21,7 @@ EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
 MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
 THREADS = 2
 DT, LATER = 0.025, 1e-10  # ms; NEURON's spikes are so much later than their step
-ROUNDS, WARM, PIECES = 3, 200, 3  # of a warm run; steps of one of copies; pieces of one step
+ROUNDS, WARM, PIECES = 3, 200, 3  # rounds of a warm run; steps of a run of copies; one-step pieces
 INSTRUCTIONS = {  # in float64, about: pattern -> number
     r"[-+*] |\bfma\(": 1, r" / ": 9, r"\bexp\w*\(": 16, r"\blog\w*\(": 22, r"\bpow\w*\(": 45,
 }  # fmt: skip
@@ -79,9 +79,9 @@ WAYS = ("neuron", "clhines", "reordered", "nudged")
 
 
 def by_texts(case: Case, device: str | None, dtype: str) -> Callable[[float], tuple[float, Taken]]:
-    """Return what runs the network of a case from the begin, as `Measured.run` does.
+    """Return a function that runs a case's network from the start, as `Measured.run` does.
 
-    Spikes are at the times that NEURON gives to those of a step.
+    Spikes get the time that NEURON assigns to spikes of their step.
     """
     from clhines import Simulation
     from clhines.neuron.calls import clock
@@ -113,10 +113,10 @@ def mechanisms(h: Any) -> int:
 
 
 def operations(model: Any) -> float:
-    """Return the float64 instructions of a step, about, counted in the texts of its functions.
+    """Estimate the float64 instructions of a step from the texts of its functions.
 
-    An operator is one; what takes several is in `INSTRUCTIONS`. Loops count once. A node is
-    eliminated and substituted by ten, and a division.
+    An operator counts as one, except for the operations in `INSTRUCTIONS`. Loops count once. A node
+    is eliminated and substituted by ten instructions and a division.
     """
     found = model.forest.num_nodes * (10.0 + INSTRUCTIONS[r" / "])
     for kind in model.kinds:
@@ -131,10 +131,10 @@ def one_way(
     case: Case, way: str, stop: float, device: str | None, dtype: str = "float64",
     rounds: int = ROUNDS,
 ) -> tuple[dict[str, Any], Taken]:  # fmt: skip
-    """Run a model that lies here in one of `WAYS`; return what is said of it, and its records.
+    """Run a model of this folder in one of `WAYS`; return its row and its records.
 
-    After two steps NEURON runs `rounds` times, this package `ROUNDS` times, the others once; the
-    seconds are those of the first run, and microseconds per step those of the fastest.
+    After two steps NEURON runs `rounds` times, this package `ROUNDS` times, the others once.
+    Seconds are for the first run, microseconds per step for the fastest.
     """
     import clhines
 
@@ -149,7 +149,7 @@ def one_way(
         "reordered": model.reordered,
     }
     run = by_texts(case, device, dtype) if way == "clhines" and case.network else runs[way]
-    run(2 * h.dt)  # builds kernels; in NEURON, too, as some models begin anew with what is left
+    run(2 * h.dt)  # builds kernels; in NEURON some models start from the state of the last run
     if way == "clhines":
         said["first_step_s"] = time.perf_counter() - begin
     many = {"neuron": rounds, "clhines": ROUNDS}.get(way, 1)
@@ -210,10 +210,10 @@ def first_steps(
 def whole_run(
     case: Case, stop: float, device: str | None
 ) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
-    """Return what a whole model takes: NEURON's own begin, the first run, pieces, and one run.
+    """Time a whole model: NEURON's building and initialisation, the first run, pieces, and one run.
 
-    It runs two steps, `PIECES` times one step, and on until `stop`; NEURON as many single steps.
-    The second is times and gids of all spikes.
+    It runs two steps, then `PIECES` times one step, and then until `stop`. NEURON runs as many
+    single steps. Return the row, and times and gids of all spikes.
     """
     from neuron import h as neuron
 
@@ -238,7 +238,7 @@ def whole_run(
             begin = time.perf_counter()
             step()
             spent.append(time.perf_counter() - begin)
-    run(h.t + 2 * h.dt)  # what NEURON's steps have changed is on the device again
+    run(h.t + 2 * h.dt)  # copies the results of NEURON's steps to the device again
     begin, from_ms = time.perf_counter(), h.t
     run(stop)
     times.append(time.perf_counter())
@@ -312,10 +312,10 @@ def ranked(
 def spread(
     case: Case, stop: float, device: str | None
 ) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]] | None:
-    """Return what a whole model takes on the MPI ranks of which this is one, with a device each.
+    """Time a whole model on this process's MPI ranks, with one device per rank.
 
-    It runs two steps, and then from the begin until `stop`. Only rank 0 returns something, and
-    all spikes; `exchange_s` and `message_s` are means of all ranks.
+    It runs two steps, and then from the start until `stop`. Only rank 0 returns the row and all
+    spikes; `exchange_s` and `message_s` are means over all ranks.
     """
     import clhines
 
@@ -372,7 +372,7 @@ def exchanging() -> Iterator[dict[str, float]]:
 
 
 def leave_ranks() -> NoReturn:
-    """End the process as NEURON does, by which its ranks leave MPI; some launchers insist."""
+    """End the process by NEURON's quit: its ranks leave MPI, as some launchers require."""
     from neuron import h
 
     h.ParallelContext().barrier()

@@ -5,22 +5,23 @@
                                                  [--dtype DTYPE] [--copies N ...]
                                                  [--whole [--ranks N]] [--spread N ...]
 
-Models are looked for in the folder by the number or name of their public repository; they carry no
-licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
-they are not), and it runs in processes of its own: by `h.continuerun`, by `clhines.neuron.run`, and
-by NEURON twice more: with its nodes in another order, and with voltages moved by an ulp. That is
-what rounding does to a model. With ``--core`` CoreNEURON runs it too. A model that is not named
-keeps its row. ``--processes``: how many of these run at once. ``--keep``: a folder for what each
-way records; a way that has run there until the same time is not run again. ``--dtype float32``: how
-many spikes stay, and how far voltages are off, in single precision; NEURON computes in double, and
-the exit code is 0. ``--copies``: nothing of this, but the time that so many copies of each model
-take from NEURON's memory, by `clhines.from_neuron`, to the end of the first step, and a warm step.
-``--whole``: what models that are cut above take with all their cells, in seconds and memory; with
-``--ranks`` also how many spikes are in the steps of NEURON on so many MPI ranks, which may be of
-another machine with ``--keep``; if not all, how many of NEURON's own are where the voltage of each
-soma begins an ulp off. ``--spread``: whole models on so many MPI ranks with a device each, and how
-many of the spikes are those of the first number. Where NEURON does not find the library of MPI:
-``MPI_LIB_NRN_PATH``.
+The folder has models by the number or name of their public repository; they carry no licence, and
+none is part of this one. Each model is copied, nrnivmodl compiles its mechanisms (if they are not),
+and it runs in its own processes: by `h.continuerun`, by `clhines.neuron.run`, and by NEURON twice
+more: with its nodes in another order, and with voltages moved by an ulp. The last two show the
+effect of rounding on a model. A model that is not named keeps its row.
+
+``--core``: CoreNEURON runs it, too. ``--processes``: number of processes at the same time.
+``--keep``: a folder for the records of each way; a way with a record until the same time does not
+run again. ``--dtype float32``: how many spikes stay, and how far voltages are off, in single
+precision; NEURON computes in double, and the exit code is 0. ``--copies``: only the time of so many
+copies of each model from NEURON's memory, by `clhines.from_neuron`, to the end of the first step,
+and a warm step. ``--whole``: seconds and memory of whole models, which the other measures cut; with
+``--ranks`` also how many spikes are in the steps of NEURON on so many MPI ranks, which may run on
+another machine with ``--keep``. If not all are, the row also counts NEURON's own spikes that stay
+if the voltage of each soma starts an ulp off. ``--spread``: whole models on so many MPI ranks with
+a device each, and how many spikes equal those of the first number of ranks. If NEURON does not find
+the MPI library, set ``MPI_LIB_NRN_PATH``.
 """
 
 from __future__ import annotations
@@ -115,9 +116,9 @@ def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any)
 
 
 def run_in(copy: Path, case: Case, words: Sequence[str], launcher: Sequence[str] = ()) -> str:
-    """Run ``python -m bench WORDS`` where a model is built from; InputError, with its line.
+    """Run ``python -m bench WORDS`` in the model's folder; return its output.
 
-    What it prints is returned. `launcher` starts the interpreter.
+    `launcher` starts the interpreter. A failure raises InputError with its last line.
     """
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
@@ -166,7 +167,7 @@ def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]
 def rows_of_ranks(
     name: str, counts: list[int], said: Callable[..., list[dict[str, Any]]], kept: Path
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each number of ranks, with how many spikes are those of the first one."""
+    """Yield a row for each number of ranks, with the number of the first run's spikes."""
     done, first = kept / f"{name}-spread.npz", set[tuple[float, float]]()
     seconds = list[float]()  # of the first one's run, and with NEURON's building
     for count in counts:
@@ -312,7 +313,7 @@ def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) ->
 
 
 def kept_way(kept: Path, name: str, way: str, stop: float) -> tuple[dict[str, Any], Taken] | None:
-    """Return what a way has said and recorded, where it ran until the same time."""
+    """Return the row and the records of a way that ran until the same time, or None."""
     path = kept / f"{name}-{way}.json"
     said = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     if said.get("stop_ms") != stop:
@@ -464,7 +465,7 @@ def _which(row: dict[str, Any]) -> tuple[str, int, str]:
 
 
 def told(name: str, args: Any, found: tuple[dict[str, Any], Sequence[np.ndarray]] | None) -> int:
-    """Print a row and keep it with its spikes; None is that of another rank."""
+    """Print a row and keep it with its spikes; on ranks other than 0, `found` is None."""
     if found is not None:
         row, (times, gids) = json.dumps(found[0]), found[1]
         print(ROW + row, flush=True)
@@ -473,7 +474,7 @@ def told(name: str, args: Any, found: tuple[dict[str, Any], Sequence[np.ndarray]
 
 
 def command_of(name: str, args: Any) -> str:
-    """Return the command of a row; where it keeps and writes things says nothing of it."""
+    """Return the command of a row, without the options that only choose folders."""
     words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
     words += ["--device", args.device] if args.device else []
     words += ["--dtype", args.dtype] if args.dtype != "float64" else []
@@ -484,7 +485,7 @@ def command_of(name: str, args: Any) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; write ``models-DEVICE.json`` and ``.txt``; 1 where spikes differ."""
+    """Measure; write ``models-DEVICE.json`` and ``.txt``; return 1 if spikes differ."""
     parser = record.parser("models", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--stop", type=float, metavar="MS", help="default: of each model")

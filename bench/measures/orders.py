@@ -2,11 +2,11 @@
 
     python -m bench orders [--device SPEC] [--sparse 4000] [--dense 500] [--out FOLDER]
 
-Section 2.3.3 and figure 2 of Brette and Goodman (2012), on a network of `--sparse` cells of which
-2 % of the pairs are connected, and one of `--dense` cells that are all connected. Counted are the
-chunks of 128 bytes in which the synapses of a source and delay, and those of a target, lie; timed
-are the delivery of the spikes of a step (`vpo` by source, `pull` by target) and a step of `STDP`,
-where 1 % and 20 % of the cells spike. Sums and weights are compared bit by bit.
+Section 2.3.3 and figure 2 of Brette and Goodman (2012): a network of `--sparse` cells with 2 % of
+the pairs connected, and one of `--dense` cells with all pairs connected. The measure counts the
+chunks of 128 bytes that hold the synapses of one source and delay, and of one target. It times the
+delivery of the spikes of a step (`vpo` by source, `pull` by target) and a step of `STDP`, with 1 %
+and 20 % of the cells spiking. Sums and weights are compared bit by bit.
 """
 
 from __future__ import annotations

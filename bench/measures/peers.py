@@ -33,7 +33,7 @@ from clhines.solver.device import timing
 BOUND = 32  # largest componentwise backward error, in units of the dtype's eps
 CACHED = 1 << 26  # bytes of d, u, b and x up to which caches are warmed before each timed run
 CHECKED = 2_000_000  # nodes above which only the first solution of a case gets its residual
-SLOW = 1.0  # s; what takes longer is run three times, not seven or more
+SLOW = 1.0  # s; longer solves are run three times, not seven or more
 FLOOR = "memory floor"
 
 PEERS: dict[str, Callable[[Case], Iterable[Candidate]]] = {
@@ -117,11 +117,11 @@ def about(case: Case) -> dict[str, Any]:
 
 
 def check(case: Case, candidate: Candidate, truth: dict[int, np.ndarray]) -> None:
-    """Solve every set and look at the solution; `MissingError` where it is wrong.
+    """Solve every set and check the solution; raise `MissingError` if it is wrong.
 
-    The error is the residual; in large batches that of the first solver only, and the largest
-    difference from its solution for the others. Where values repeat, it is that of the first cells,
-    or the largest difference of any others from them, if that is larger.
+    The error is the residual. In large batches only the first solver's residual is computed, and
+    the other solutions are compared with its solution. If values repeat, the error is that of the
+    first cells, or the largest difference of other cells from them, if that is larger.
     """
     if candidate.result is None:
         return
@@ -286,7 +286,7 @@ def lines(rows: list[dict[str, Any]], kind: str) -> dict[str, list[tuple[int, fl
 
 
 def line_name(name: str) -> str:
-    """Return the line that a row belongs to: what `auto` took may change along the line."""
+    """Return the line of a row; `auto` may choose different methods along one line."""
     return "clhines auto" if name.startswith("clhines auto") else name
 
 

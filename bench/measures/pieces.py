@@ -2,12 +2,12 @@
 
     python -m bench pieces [--device SPEC] [--rounds 3] [--stop 100] [--segments N ...] [--out DIR]
 
-A ring of 20 cells, a soma with `hh` and a dendrite of 5 segments each, an Exp2Syn, and a NetStim
-with noise; and one cell of 170 segments with `hh`. Each runs from ``h.finitialize()`` for `--stop`
-ms by ``h.continuerun`` and by ``clhines.neuron.run``, in pieces of several lengths, and in one.
-Cells like it, of `--segments`, run for 100 ms and in one piece of 1,000 ms.
-Times are the median of all pieces in ms; the first run of a model, which builds kernels or loads
-them, is told apart. What is recorded must agree, or nothing is timed.
+The models are a ring of 20 cells, each with a soma with `hh`, a dendrite of 5 segments and an
+Exp2Syn, and a NetStim with noise; and one cell of 170 segments with `hh`. Each runs from
+``h.finitialize()`` for `--stop` ms by ``h.continuerun`` and by ``clhines.neuron.run``, in pieces of
+several lengths, and in one. Similar cells, of `--segments`, run for 100 ms and in one piece of
+1,000 ms. Times are the median of all pieces in ms; the first run of a model, which builds or loads
+kernels, has its own column. Nothing is timed unless the records agree.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def rows_of(
     name: str, timed: Timed, ways: Sequence[Callable[[float], object]],
     pieces: Sequence[float], rounds: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the rows of a model; end where what is recorded differs.
+    """Return the rows of a model; end the program if records differ.
 
-    `ways` are NEURON's and that of this package; each row's run is as long as the last of `pieces`.
+    `ways` run it by NEURON and by this package; each row's run is as long as the last of `pieces`.
     """
     rows, stop, (neuron, ours) = [], pieces[-1], ways
     timed.run(neuron, stop, stop)

@@ -2,14 +2,14 @@
 
     python -m bench plan [--nodes N ...] [--out FOLDER]
 
-For every method and every option that shapes a plan: seconds for the
-plan over the number of nodes, the best of up to three. Cells of 512 nodes of 64 shapes and
-all different, and one random binary tree or chain; ``four options`` are reroot, split=block,
-packing=sorted and level_shift together; ``forest`` is the validation and finding
-the distinct shapes, ``branches`` what is worked out once a forest. In the last columns the time is
-divided by n log2 n: where that grows no more than memory gets slower, planning is O(n log n).
-Getting new pages from the system can take longer than planning, on virtual machines ten times as
-long; ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=40000000000`` keeps those that the process has.
+For every method and every option that shapes a plan, the table has the seconds per plan over the
+number of nodes, the best of up to three. Systems are cells of 512 nodes with 64 shapes and all
+different, and one random binary tree or chain. ``four options`` are reroot, split=block,
+packing=sorted and level_shift together. ``forest`` validates and finds the distinct shapes;
+``branches`` is computed once per forest. In the last columns the time is divided by n log2 n: if
+the quotient grows no more than memory slows down, planning is O(n log n). Getting new pages from
+the system can take longer than planning, on virtual machines ten times as long;
+``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=40000000000`` keeps the pages of the process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
     "one cell": lambda n: systems.batch(1, n, n // 10 | 1, 1),
     "one chain": lambda n: clhines.Forest(chain(n)),
 }
-ENOUGH = 10.0  # s; what takes longer is not repeated
+ENOUGH = 10.0  # s; longer plans are not repeated
 
 
 def option_rows(sizes: list[int]) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def option_rows(sizes: list[int]) -> list[dict[str, Any]]:
 def steps(
     forest: clhines.Forest, case: str
 ) -> Iterator[tuple[str, dict[str, Any], Callable[[], object]]]:
-    """Yield name, options and what to time, in order; only the first works the branches out."""
+    """Yield name, options and the function to time; only the first computes the branches."""
     yield "forest", {}, lambda: clhines.Forest(forest.parent, forest.cell_offsets)
     yield "branches", {}, lambda: worked_out(forest)
     for method in systems.methods_for(forest):

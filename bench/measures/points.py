@@ -4,12 +4,12 @@
                            [--threads 0 2] [--rounds 9] [--out FOLDER]
 
 Vogels and Abbott 2005, benchmark 2 of Brette et al. 2007: leaky neurons, synapses that are decaying
-currents, 2 % of all pairs connected (80 synapses of each neuron), dt = 0.1 ms. Brian runs with an
-interpreter of its own, and a process for each number of threads (0: without OpenMP); its time is
-that of the loop over steps, as its program reports it: processor time without OpenMP, else by the
-clock. Ours are both, of `run`, all of it in one launch. All take turns; the table has the least
-times, and medians of the ratios of each round. Networks and starts are drawn alike, but not the
-same, and events act a step later here, so rates are compared, not spikes. Aim: 2 x Brian's best.
+currents, 2 % of all pairs connected (80 synapses per neuron), dt = 0.1 ms. Brian runs with its own
+interpreter, and a process for each number of threads (0: without OpenMP). Its program reports the
+time of the loop over steps: processor time without OpenMP, else wall time. Ours are both times, of
+`run` in one launch. All take turns; the table has the least times, and medians of the ratios of
+each round. Networks and initial values have equal distributions but differ, and events act a step
+later here, so rates are compared, not spikes. Aim: 2 x Brian's best.
 """
 
 from __future__ import annotations

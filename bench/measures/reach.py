@@ -2,11 +2,11 @@
 
     python -m bench reach [--device SPEC] [--morphologies FOLDER] [--dtype float64] [--out F]
 
-From one cell to 10^7 nodes and more; `aim` is the largest multiple of the floor that was aimed at
-on a GPU (float32: 0.15 more), `met` says whether it was reached. With kept factors the aim is the
-plain solve above it, in natural order 1.2 times that. Values are random, and in device order where
-not said otherwise; two sets take turns where they might fit a cache. Times are medians of device
-events on a GPU, of wall time on a CPU; every solution is checked.
+Cases range from one cell to more than 10^7 nodes. `aim` is the largest acceptable multiple of the
+floor on a GPU (float32: 0.15 more); `met` says whether it is reached. With kept factors the aim is
+the plain solve above it, in natural order 1.2 times the plain solve. Values are random, and in
+device order unless the case says otherwise; if they might fit a cache, two sets take turns. Times
+are medians: of device events on a GPU, of wall time on a CPU. Every solution is checked.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def time_case(
 def prepare(
     solver: clhines.Solver, values: list[list[np.ndarray]], way: str
 ) -> tuple[Callable[[int], list[cl.Event]], Callable[[int], np.ndarray]]:
-    """Return what enqueues a solve, and what gives a solution in natural order."""
+    """Return two functions: one enqueues a solve, one gives a solution in natural order."""
     if not way:
         return systems.in_device_order(solver, values)
     queue, natural = solver.queue, way == "natural order"

@@ -3,11 +3,12 @@
     python -m bench ring [--device SPEC] [--cells 16 64 256 ...] [--hh soma all]
 
 The cells are random trees of about 300 compartments in a ring, as in the 2018 report, 64 different
-ones in turn or all different: a synapse at each soma, delays of 5 ms, steps of 0.025 ms, one event
-to start; HH in the soma and passive dendrites, or HH everywhere. Each simulator runs in a process
-of its own, one after another. A row counts only where its spikes are those of the first simulator
-of the list that has any. What is not there, or too slow for ``--most``, gets a line that says so.
-Writes ``ring-<device>.json`` and ``.txt`` and, with matplotlib, the picture ``ring-<device>.svg``.
+ones in turn or all different. Each soma has a synapse; delays are 5 ms, steps 0.025 ms, and one
+event starts the ring. HH is in the soma, with passive dendrites, or everywhere. Each simulator runs
+in its own process, one after another. A row counts only if its spikes equal those of the first
+simulator of the list that has any. A simulator that is missing, or too slow for ``--most``, gets a
+line with the reason. Writes ``ring-<device>.json`` and ``.txt`` and, with matplotlib, the picture
+``ring-<device>.svg``.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def measured_case(
             if k not in gone:
                 begin = time.perf_counter()
                 row = start(name, case, args.most)
-                # What is timed lasts as long for any number of cells.
+                # The timed part lasts equally long for any number of cells.
                 used = max(time.perf_counter() - begin - args.seconds, 0.0)
                 cost.setdefault(k, {})[cells] = used
                 found[k].append(row)
@@ -116,7 +117,7 @@ def label(name: str, case: Case) -> str:
 
 
 def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one row of the rounds of a simulator: the median is over the pieces of all."""
+    """Return one row of the rounds of a simulator: the median over the pieces of all."""
     row = max(rows, key=lambda r: r["simulated_ms"])
     taken = [t for r in rows for t in r["taken"]]
     seconds = float(np.median(taken))
@@ -132,7 +133,7 @@ def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Hold the spikes of each row against the first row of its case; what differs, or nothing."""
+    """Compare the spikes of each row with the first row of its case; return the differences."""
     first: dict[tuple[str, int], dict[str, Any]] = {}
     for r in rows:
         if r["spikes"] is None:

@@ -3,12 +3,11 @@
     python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
                           [--plan CELLS ...]
 
-The network is that of `ring` with an event from outside to each cell now and then, so
-that all cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) itself, for each row anew. On
-a CPU a rank has one core, also the one rank that the others are held against; a GPU is a rank's
-own. Every row of one network must have the same spikes. ``--plan`` measures how long networks take
-until their first step, and their memory. Writes
-``scale-<device>.json``, ``.txt`` and, with matplotlib, ``.svg``.
+The network is the ring network with an event from outside to each cell now and then, so that all
+cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) again for each row. On a CPU each rank
+has one core, also the single rank of the baseline; each rank has its own GPU. Every row of one
+network must have the same spikes. ``--plan`` measures the time and memory of networks until their
+first step. Writes ``scale-<device>.json``, ``.txt`` and, with matplotlib, ``.svg``.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def network(cells: int, delay: float, duration: float) -> Any:
 
 
 def measure_rank(asked: dict[str, Any], out: str) -> None:
-    """Simulate on this rank; rank 0 writes what all have measured."""
+    """Simulate on this rank; rank 0 writes the measurements of all ranks."""
     comm = mpi.world()
     simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
     begin, used = time.perf_counter(), time.process_time()
@@ -134,7 +133,7 @@ def start(case: dict[str, Any], most: float) -> dict[str, Any]:
 
 
 def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Bring together what the ranks have measured; a piece takes as long as its slowest rank."""
+    """Merge the measurements of all ranks; a piece takes as long as its slowest rank."""
     every = found.pop("every")
     most = ("device_bytes", "host_bytes", "described_s", "made_s", "cpu_s")
     found |= {name: max(r[name] for r in every) for name in most}
@@ -173,7 +172,7 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
                 total = cells if kind == "strong" else cells * count
                 row = {**common_part, "kind": kind, "cells": total, "ranks": count}
                 found.append(row)
-            if args.pin and kind == "strong":  # what one process makes of all the cores
+            if args.pin and kind == "strong":  # one process with all cores
                 found += [
                     {**common_part, "kind": "threads", "cells": cells, "ranks": 1, "pin": False}
                     for cells in args.strong
@@ -185,7 +184,7 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def against_first(rows: list[dict[str, Any]]) -> None:
-    """Add speed-up and efficiency to the row of fewest ranks; stop where spikes differ."""
+    """Add speed-up and efficiency to the row of fewest ranks; stop if spikes differ."""
     digests: dict[tuple[Any, ...], tuple[str, str]] = {}
     first: dict[tuple[Any, ...], dict[str, Any]] = {}
     for r in rows:
@@ -259,7 +258,7 @@ def plans(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def extended(rows: list[dict[str, Any]]) -> str:
-    """Extend what was measured to more cells than there are machines for here."""
+    """Extrapolate the measurements to more cells than the machines here can hold."""
     found = [r for r in rows if r["kind"] == "strong" and r["dtype"] == "float64"]
     delay = max((r["delay"] for r in found), default=0)
     sizes = {r["cells"] for r in found if r["delay"] == delay}
@@ -273,7 +272,8 @@ def extended(rows: list[dict[str, Any]]) -> str:
         return float(grown / (more - few))
 
     one = some[more, 1]
-    # of each cell on its rank, none where parts take as much as the whole; the others are on all
+    # bytes of a cell on its rank: none if half the network takes as much as the whole; the other
+    # bytes are on all ranks
     own = max(0.0, 2 * (on_host(1) - on_host(2)))
     each = on_host(2) - own / 2
     on_device, step = one["device_bytes"] / more, one["seconds"] / more

@@ -2,12 +2,12 @@
 
     python -m bench spikes [--device SPEC] [--targets 1e5] [--max-delay 1] [--out FOLDER]
 
-A network of two layers, all its neurons are texts: 100 leaky ones, whose leak follows a drawn
-voltage within a step, so that they spike as by a Poisson process, and 100,000 that only receive.
-Over the share of pairs that are connected and the mean number of spikes a step; a neuron that is
-reset cannot spike in each step, so at most 45 of the 100 do. The network is simulated, and what its
-targets have received is compared with the sum over its spikes. All algorithms then take these
-spikes in turn, and what each one delivers is compared bit by bit. Needs matplotlib for the picture.
+A network of two layers, whose neurons are all texts: 100 leaky neurons that spike as by a Poisson
+process, since their leak follows a random voltage within a step, and 100,000 that only receive. The
+axes are the share of connected pairs and the mean number of spikes a step. A reset neuron cannot
+spike in the next step, so at most 45 of the 100 do. The sums that the targets receive in the
+simulation are compared with the sums over its spikes. Then all algorithms deliver these spikes in
+turn, and their results are compared bit by bit. Needs matplotlib for the picture.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ REVIEW = ("vpo", "vsn", "vssn")  # the algorithms of the figure
 
 
 class Layers:
-    """The network: sources that spike at random, and targets that add up what they receive."""
+    """The network: sources that spike at random, and targets that sum up their input."""
 
     def __init__(self, queue: cl.CommandQueue, args: argparse.Namespace, share: float) -> None:
         sources, targets = args.sources, int(args.targets)
@@ -76,7 +76,7 @@ class Layers:
 
     def lists(self, spikes: float) -> list[tuple[np.ndarray, np.ndarray]]:
         """Simulate; source and step of the spikes of some steps, never an empty list."""
-        share = spikes / self._sources  # a neuron is ready in all steps but those after a spike
+        share = spikes / self._sources  # a neuron is ready in all steps except after a spike
         self._simulation.set(self._source, mean=NormalDist().inv_cdf(share / (1 - share)))
         self._simulation.reset()
         taken: list[np.ndarray] = []

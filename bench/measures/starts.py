@@ -2,12 +2,12 @@
 
     python -m bench starts [--device SPEC] [--models NAME ...] [--out FOLDER]
 
-Each is run in a process of its own, first with empty folders for kernels and all else that is
-cached, then twice more; `cold` is the first time, `warm` the last. Of a model in the folder
-``CLHINES_MODELS`` (see `bench models`) the time is that of the first two steps, without NEURON's
-own to build and start it; a second table says how long its phases take, and NEURON's building.
-Examples that lack a package are left out, by name. The exit code is 1 where a cold start takes more
-than 60 s, or a warm one more than 20 s.
+Each runs in its own process, first with empty folders for kernels and all other caches, then twice
+more; `cold` is the first time, `warm` the last. The time of a model in the folder
+``CLHINES_MODELS`` (see `bench models`) is its first two steps, without NEURON's building and
+initialisation; a second table has the time of its phases, and of NEURON's building. Examples
+without their packages are listed by name and left out. The exit code is 1 if a cold start takes
+more than 60 s, or a warm one more than 20 s.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ spent = time.perf_counter() - begin
 phases.add("rest", begin - start + spent - sum(phases.seconds.values()))
 print("took", spent, json.dumps(phases.seconds))
 """
-WATCHED = {  # functions and methods -> phase, which does not count those in them
+WATCHED = {  # functions and methods -> phase; a phase excludes the phases within it
     "clhines.neuron.memory.versions._tested": "self-tests",
     "clhines.solver.device.trust._tried": "self-tests",
     "clhines.neuron.entry.read_model": "reading",
@@ -122,7 +122,7 @@ class Phases:
 def taken(
     arguments: Sequence[str], folder: Path, env: dict[str, str]
 ) -> tuple[float, dict[str, float]]:
-    """Return the seconds of a process, or those that it prints as ``took``, with their phases."""
+    """Return the seconds of a process, or its printed ``took`` seconds and their phases."""
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True,

@@ -2,21 +2,21 @@
 
     python -m bench tridiagonal [--device SPEC] [--systems 1 100 1000 10000] [--rows 64]
 
-Like beside like: `solve` beside LAPACK's `gtsv` (`ptsv` for symmetric systems), SciPy's
-`solve_banded`, and its batched `solve` where the dense matrices fit; kept factors beside LAPACK's
-kept `gttrs` (`pttrs`). SciPy's and LAPACK's calls solve all systems as one. `launch` is an empty
-kernel with its wait, below which no call of a device can be. All calls of a row take turns, so that
-other load slows them alike; times are the least of wall time in microseconds, medians are beside
-them in the JSON file. `first` is the first call of `solve_tridiagonal`, which plans, loads kernels
-and allocates; kernels may be in a cache. Every solution is compared with LAPACK's.
+Like is compared with like: `solve` with LAPACK's `gtsv` (`ptsv` for symmetric systems), SciPy's
+`solve_banded`, and, if the dense matrices fit, SciPy's batched `solve`; kept factors with LAPACK's
+`gttrs` (`pttrs`). SciPy and LAPACK solve all systems as one. `launch` is an empty kernel with its
+wait: no call of a device can be faster. All calls of a row take turns, so that other load slows
+them alike. Times are the least wall time in microseconds; the JSON file also has medians. `first`
+is the first call of `solve_tridiagonal`, which plans, loads kernels (perhaps from a cache) and
+allocates. Every solution is compared with LAPACK's.
 
 The second table has one symmetric matrix with many right-hand sides, in float64, from NumPy and
-back; `written out` is the same as a batch of equal systems, `pttrs` LAPACK's kept one for all
+back; `written out` is the same as a batch of equal systems, `pttrs` LAPACK's kept factors for all
 right-hand sides. `device` are the same calls with arrays on the device, and a wait.
 
 On an NVIDIA GPU a third table has arrays on the device, between events: ours in natural order,
-cuSPARSE's strided batch, and its interleaved one by each algorithm, with values side by side as it
-needs them and, `from natural order`, with the changes of order that a user of the other has to do.
+cuSPARSE's strided batch, and its interleaved one by each algorithm. The interleaved ones start with
+interleaved values or, as `from natural order`, include the transposition that a user must do.
 """
 
 from __future__ import annotations

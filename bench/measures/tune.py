@@ -4,12 +4,11 @@
     python -m bench tune --join tune-a.json tune-b.json --out FOLDER
     python -m bench tune --fit tune-gpu.json tune-cpu.json
 
-The first times five batch sizes of each shape in natural order: on a CPU from NumPy to NumPy, by
-wall time; on other devices with arrays that are there, by events. `h` marks what the heuristic
-chooses, `m` what `Solver(tune="measure")` chose beforehand, by itself. `--join` puts runs of some
-`--shapes` each together. `--fit` writes ``clhines/solver/plan/costs.json`` again for the kinds of
-device in the files, and says how well the model does on them, and on each shape when fitted to the
-others.
+The first command times five batch sizes of each shape in natural order: on a CPU from NumPy to
+NumPy, by wall time; on other devices with arrays on the device, by events. `h` marks the choice of
+the heuristic, `m` the earlier choice of `Solver(tune="measure")`. `--join` joins runs of some
+`--shapes` each. `--fit` writes ``clhines/solver/plan/costs.json`` again for the kinds of device in
+the files, and prints the quality of the model on them, and on each shape when fitted to the others.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from clhines.solver.plan import auto
 from clhines.solver.plan.auto import CANDIDATES, Candidate, Statistics
 from clhines.solver.plan.plan import Limits
 
-BUDGET = 0.2  # s, of counted solves for each candidate; twice that of `measure`
+BUDGET = 0.2  # s, of counted solves for each candidate; twice the budget of `measure`
 BATCHES = 5
 WEIGHT = 0.5  # cases count in the fit as their time over the best to this power, inverted
 PACE_ROUNDS = 5
@@ -74,7 +73,7 @@ DIFFERENT = 8  # all-different trees are slow to plan: a so much smaller batch a
 
 
 def batches(name: str, args: argparse.Namespace) -> list[int]:
-    """Cells of the batches of one shape: evenly spread from 1 to what `--max-nodes` allows."""
+    """Return the cells of one shape's batches, evenly spread from 1 to `--max-nodes`."""
     trees = SHAPES[name](64, args.morphologies)
     mean = sum(map(len, trees)) / len(trees)
     most = args.max_nodes / mean / (DIFFERENT if "different" in name else 1)
@@ -240,10 +239,10 @@ def statistics_of(row: dict[str, Any]) -> Statistics:
 
 
 def fit_all(rows: Rows, limits: Limits, dtype: str) -> dict[str, dict[str, float]]:
-    """Costs of all candidates of the kind of device.
+    """Return the costs of all candidates of a kind of device.
 
-    What makes all candidates slower in a case, be it something else that ran or an effect that no
-    term stands for, does not matter for the choice: it is taken out as the pace of the case.
+    An influence that slows all candidates of a case alike, such as other load or an effect without
+    a term, does not change the choice. It is removed as the pace of the case.
     """
     pace = np.ones(len(rows))
     for _ in range(PACE_ROUNDS):

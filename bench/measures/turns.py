@@ -2,15 +2,15 @@
 
     python -m bench turns [--device SPEC] [--rounds 20] [--turns 200] [--out FOLDER]
 
-A turn is one step, one recorded voltage and a current set from it, of a small cell and of a
-pyramidal one with `hh` everywhere; events come in whole steps (``grid``), or at exact times as in
-models of NEURON and of .mod files (``exact``). Two more cases are eight cells of the first sample
-in a ring, without and with an idle .mod mechanism at one soma (``reset``, ``reset+mod``): `set` of
-one parameter, `reset` and one step; their ratio should be 1.5 at most.
+A turn is one step, one recorded voltage and a current set from it, for a small cell and for a
+pyramidal cell with `hh` everywhere. Events come in whole steps (``grid``), or at exact times
+(``exact``), as for NEURON models and .mod files. Two more cases are a ring of eight copies of the
+first sample cell, without and with an idle .mod mechanism at one soma (``reset``, ``reset+mod``):
+`set` of one parameter, `reset` and one step; their ratio should be at most 1.5.
 
 Cases take turns in rounds; times are the least and the median of the rounds' wall time per turn, in
-microseconds. The first round, in which the simulation may be planned again, is not timed; its
-voltages are compared with those of ``reference``. The aim is 120 us for the small cell on a CPU.
+microseconds. The first round may plan the simulation again and is not timed; its voltages are
+compared with ``reference``. The aim is 120 us for the small cell on a CPU.
 """
 
 from __future__ import annotations

@@ -2,15 +2,14 @@
 
     python -m bench variants [--device SPEC] [--variants 100 1000 10000] [--stop 1000] ...
 
-The cell is `l5pc-firing` of `bench.neurons`; three conductances of
-its soma vary. A generation goes from parameter sets to features: `make s` is the description of the
-model and all until the first step, compilation included; `simulate s` and `features s` are of a
-later generation, which plans and compiles nothing. NEURON (a process for each core) and Arbor (its
-threads, its GPU code) simulate the first of the same variants. Features are compared with those of
-the first peer, of float32 with those of float64. `set ms` is the time of `Simulation.set` and
-`reset` for one batch. On some cores only: ``taskset -c 0,1 python -m bench variants ...``; several
-results are put together by ``--variants --peers --with FILE ...``. Writes
-``variants-<device>.json`` and ``.txt``.
+The cell is `l5pc-firing` of `bench.neurons`; three conductances of its soma vary. A generation goes
+from parameter sets to features. `make s` is the time from the model's description to the first
+step, compilation included; `simulate s` and `features s` are for a later generation, which plans
+and compiles nothing. NEURON (a process for each core) and Arbor (its threads, its GPU code)
+simulate the first of the same variants. Features are compared with the first peer's, float32's with
+float64's. `set ms` is the time of `Simulation.set` and `reset` for one batch. To use some cores
+only: ``taskset -c 0,1 python -m bench variants ...``; ``--variants --peers --with FILE ...`` joins
+several results. Writes ``variants-<device>.json`` and ``.txt``.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Subject:
         return variants.joined(parts), simulated, extracted
 
     def set_seconds(self, sets: np.ndarray) -> float:
-        """Return the seconds of `set` of all that varies and `reset`, the median of nine times."""
+        """Return the seconds of `set` for all varied parameters and `reset`, median of nine."""
         sim, taken = self.population.simulation, []
         assert sim is not None
         soma = sim.network.nodes(at="soma")
@@ -197,7 +196,7 @@ def differences(apart: dict[str, float]) -> str:
 
 
 def typical(apart: dict[str, Any]) -> str:
-    """Return the differences that most traces do not exceed as text, where they are known."""
+    """Return as text the difference that 95 % of the traces do not exceed, if it is known."""
     if "most" not in apart:
         return ""
     return f"; in 95 % of all traces by at most {differences(apart['most'])}"

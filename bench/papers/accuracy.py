@@ -1,7 +1,7 @@
 """Errors of solvers of chains over their length, for figure 12 of the cuHinesBatch paper.
 
-The error is the largest over the nodes of a chain, next to that chain's largest value, from a
-reference that is refined in extended precision; of all chains the median and the largest count.
+The error is the largest over the nodes of a chain, relative to the chain's largest value. The
+reference is refined in extended precision. The table has the median and the largest of all chains.
 """
 
 from __future__ import annotations

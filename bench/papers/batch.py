@@ -41,7 +41,7 @@ CHAIN_CELLS = "random chains, diagonally dominant"
 
 
 def cell(name: str, folder: Path | None = None) -> np.ndarray:
-    """One of the six cells: a reconstruction from a folder, or a random tree of its size.
+    """Return one of the six cells: a reconstruction from a folder, or a random tree of its size.
 
     A reconstruction has a node for each point of its file.
     """
@@ -97,8 +97,8 @@ def six(name: str, folder: Path | None = None) -> str:
 def measure_3(run: Run) -> dict[str, Any]:
     """Multicore, flat and full-interleaved over the number of medium-high cells.
 
-    Here the paper's solvers of the host get whole batches, too, and methods are timed that share
-    out the cells to devices of one kind.
+    Here the paper's host solvers get whole batches, too, and the methods that divide the cells
+    among devices of one kind are timed.
     """
     panel = six(MEDIUM, run.cells)
     result = found(run, cell=f"{panel}: nodes, branches", table=origin(run))
@@ -119,7 +119,7 @@ def measure_3(run: Run) -> dict[str, Any]:
 
 
 def peers_for(run: Run) -> list[Entry]:
-    """Return the peers that are drawn: beside a GPU those that run on it; with ``--quick`` one."""
+    """Return the peers to draw: beside a GPU those that run on it; with ``--quick`` one."""
     return PEERS[3:4] if run.quick else [p for p in PEERS if run.is_host or not p.on_host]
 
 
@@ -288,11 +288,11 @@ def draw_6(figure: Any, result: dict[str, Any]) -> None:
 
 
 def level_tree(levels: int, nodes: int = MULTI) -> np.ndarray:
-    """Parents of a cell whose first branch has half of the nodes, and the further levels the rest.
+    """Return the parents of a cell with half of its nodes in the first branch.
 
     Level k has 2^k branches of one length (section 4.2). The paper's lengths do not add up to its
-    512 nodes; here every further level gets the same share of the other half, and what does not
-    divide goes to the first branch.
+    512 nodes; here every further level gets the same share of the other half, and the remainder
+    goes to the first branch.
     """
     share = nodes // 2 // (levels - 1)
     lengths = [[share // (1 << k)] * (1 << k) for k in range(1, levels)]
@@ -419,7 +419,7 @@ def draw_chains(figure: Any, result: dict[str, Any]) -> None:
 # -- figure 12: accuracy and memory ------------------------------------------------------------
 
 SYSTEMS = 20_000
-FEW = 64  # chains that are planned; what a plan takes is proportional to their number
+FEW = 64  # chains to plan; the cost of a plan is proportional to their number
 
 
 def measure_12(run: Run) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from bench.peers import cuda, host
 from bench.systems import Candidate, Case
 from clhines.core.errors import ClhinesError
 
-SEQUENTIAL = "C, one thread"  # what every speed-up is over
+SEQUENTIAL = "C, one thread"  # baseline of every speed-up
 PERIOD = 1024  # cells, at least, after which the random values of a batch repeat
-PERIOD_NODES = 1 << 20  # or so many nodes, where cells are large
+PERIOD_NODES = 1 << 20  # or so many nodes, if cells are large
 BYTES = 200  # of device memory a node: d, u, b, x in two sets, factors and tables
 MOST_NODES = {True: 4.2e6, False: 2e8}  # a batch at most: on a CPU, which keeps all solvers
-# of a case at once, and on other devices: 256,000 of the largest cells of the papers
+# of a case at once, and on other devices: 256,000 of the papers' largest cells
 HOST_NODES = 8.4e6  # that the host of another device solves at most: far more than caches hold
 QUICK_NODES = 4096
 
@@ -52,7 +52,7 @@ class Run:
         return list(dict.fromkeys((values[0], values[-1]))) if self.quick else list(values)
 
     def counts(self, asked: Sequence[int], nodes: float, scaled: list[str]) -> list[int]:
-        """Numbers of cells of so many nodes that are run; what is smaller goes to `scaled`."""
+        """Return the numbers of cells to run; reductions are noted in `scaled`."""
         most = max(1, int(self.most_nodes / nodes))
         unit = 10 ** max(0, len(str(most)) - 2)
         most = most // unit * unit
@@ -68,13 +68,13 @@ class Run:
 
 
 def most_nodes(queue: cl.CommandQueue, asked: float | None, quick: bool) -> int:
-    """Nodes of a batch at most: what was asked for, as far as the memory of the device goes."""
+    """Return the most nodes of a batch: as asked for, but at most as the device's memory holds."""
     usual = QUICK_NODES if quick else MOST_NODES[systems.on_host(queue.device)]
     return int(min(asked or usual, queue.device.global_mem_size / BYTES))
 
 
 def host_nodes(queue: cl.CommandQueue) -> float:
-    """Nodes that solvers of the host get at most; all where it is the device itself."""
+    """Return the most nodes for solvers of the host; all nodes if the device is the host."""
     return float("inf") if systems.on_host(queue.device) else HOST_NODES
 
 
@@ -136,10 +136,10 @@ PEERS = [
 def timed(
     run: Run, case: Case, entries: Sequence[Entry], missing: list[dict], **labels: Any
 ) -> list[dict[str, Any]]:
-    """Return a row for the floor and for every solver of one case, in the order given.
+    """Return a row for the floor and for every solver of one case, in the order of `entries`.
 
-    Rows have the time [s] and, where the sequential solver is among them, the speed-up over it.
-    `labels` say which point of the figure they are.
+    Rows have the time [s] and, if the sequential solver is among them, the speed-up over it.
+    `labels` identify the point of the figure.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def _candidates(
                     candidate.stands_for = case.forest.num_nodes / given.forest.num_nodes
                     candidate.facts = functools.partial(dict, timed_cells=given.cells)
                 if not systems.on_host(case.queue.device) and candidate.clock == "wall":
-                    candidate.most = 5  # of the host of a GPU, where time is short
+                    candidate.most = 5  # solvers on the host beside a GPU, where time is short
                 yield candidate
         except (ClhinesError, MissingError, cl.MemoryError) as error:
             absent.append(peers.absent(case, entry.name, error))
@@ -190,7 +190,7 @@ def _candidates(
 
 
 def _for_host(run: Run, case: Case) -> Case:
-    """Return what solvers of the host get: whole repeats of the batch, as many as `host_nodes`."""
+    """Return the case for solvers of the host: whole repeats of the batch within `host_nodes`."""
     if case.part is None or case.forest.num_nodes <= run.host_nodes:
         return case
     turns = max(1, int(run.host_nodes / case.part.num_nodes))

@@ -1,4 +1,4 @@
-"""What the cuHinesBatch paper says of each figure, in a number, beside what was measured here."""
+"""Claims of the cuHinesBatch paper about each figure, in numbers, beside the measurements here."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def best(rows: Rows, name: str, **labels: Any) -> float | None:
 
 
 def over(rows: Rows, slow: str, fast: str, place: int = -1, **labels: Any) -> float | None:
-    """Return the time of one solver over that of another, of the largest batch or another."""
+    """Return the ratio of two solvers' times, for the largest batch or for the batch `place`."""
     times = [at(rows, name, "seconds", place, **labels) for name in (slow, fast)]
     return None if None in times else times[0] / times[1]  # type: ignore[operator]
 
@@ -176,10 +176,10 @@ def claims_9(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def _crossing(others: Rows, rows: Rows, said: str) -> Iterator[Claim]:
-    """Give the number of systems from which on Thomas is ahead of all that have more.
+    """Give the least number of systems from which on Thomas is always ahead.
 
-    Beside the first that was measured stands where the lines of both times cross, on logarithmic
-    axes.
+    Beside this measured number stands, in brackets, the intersection of the two lines of times on
+    logarithmic axes.
     """
     if not others:
         return

@@ -3,12 +3,12 @@
     python -m bench papers [FIGURE ...] [--quick] [--nodes N] [--seconds S]
                            [--cells FOLDER] [--device SPEC] [--out FOLDER]
 
-Figures are those of Huber 2018 (report-...), of Valero-Lara et al. 2018 (batch-...) and of Brette
-and Goodman 2012 (review-...); without a name all are run. Each becomes ``FIGURE.json``, ``.txt``
-and, with matplotlib, ``.svg`` in ``papers-<device>``, as soon as it is measured. Solutions are
-checked before they are timed, and wrong ones end their figure. Speed-ups are over the C baseline
-of hines.c with one thread, of the same run. FOLDER has the SWC files of cuHinesBatch's Table 1, by
-the names of `batch.CELLS`; random trees of their sizes stand for those that are missing.
+Figures belong to Huber 2018 (report-...), Valero-Lara et al. 2018 (batch-...) and Brette and
+Goodman 2012 (review-...); without a name all are run. Each becomes ``FIGURE.json``, ``.txt`` and,
+with matplotlib, ``.svg`` in ``papers-<device>``, as soon as it is measured. Solutions are checked
+before they are timed, and wrong ones end their figure. Speed-ups are over the C baseline of hines.c
+with one thread, in the same run. FOLDER has the SWC files of cuHinesBatch's Table 1, by the names
+in `batch.CELLS`; random trees of the same sizes replace missing files.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
     cases.say(f"{name}: {figure.title}")
     known = {**known, "load_before": load()}
     result = figure.measure(run)
-    known["peers"] = host.versions()  # of what has been imported
+    known["peers"] = host.versions()  # versions of the imported peers
     result = {"figure": name, "title": figure.title, "record": known, **result}
     result["seconds"] = time.perf_counter() - begin
     head = f"{figure.title}\n{plot.device_name(known)}, commit {known['commit']}"

@@ -1,7 +1,7 @@
 """Padding computed or skipped by `levels`: section 4.1.3 of the cuHinesBatch paper, and trees.
 
-Figure 13 of the paper has chains of 256 to 512 rows; here are equal ones, chains of far more
-different lengths and trees as well, in both precisions: what the default is chosen by.
+Figure 13 of the paper has chains of 256 to 512 rows. Here are equal chains, chains of far more
+different lengths, and trees as well, in both precisions: the basis for the choice of the default.
 """
 
 from __future__ import annotations

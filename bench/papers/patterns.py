@@ -1,7 +1,7 @@
-"""Pictures without a clock: which rows cyclic reduction reads, and what a Hines matrix looks like.
+"""Pictures without a clock: the rows that cyclic reduction reads, and the shape of a Hines matrix.
 
-Both are worked out, not only drawn: a system is solved by the steps that the picture shows, and the
-matrix is eliminated to see whether entries appear that were zero.
+Both are computed, not only drawn: the steps of the picture solve a system, and elimination of the
+matrix shows whether entries appear that were zero.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from clhines.solver import reference
 
 ROWS = 8  # of the system of figure 8
 WAYS = {"CR": "cyclic reduction", "PCR": "parallel cyclic reduction"}
-NODES, LEVELS = 5, 3  # compartments of a branch and levels of branches of the report's example
-Step = tuple[str, dict[int, list[int]]]  # what is done, and the rows that each row reads
+NODES, LEVELS = 5, 3  # compartments of a branch, and levels of branches, in the report's example
+Step = tuple[str, dict[int, list[int]]]  # name of a step, and the rows that each row reads
 
 # -- figure 8 ----------------------------------------------------------------------------------
 
 
 def cyclic(n: int) -> list[Step]:
-    """Give the steps of cyclic reduction of n rows, a power of two from 2 on."""
+    """Give the steps of cyclic reduction of n rows; n is a power of two, at least 2."""
     steps: list[Step] = []
     stride = 1
     while 4 * stride <= n:
@@ -41,7 +41,7 @@ def cyclic(n: int) -> list[Step]:
 
 
 def parallel(n: int) -> list[Step]:
-    """Give the steps of parallel cyclic reduction of n rows, a power of two from 2 on."""
+    """Give the steps of parallel cyclic reduction of n rows; n is a power of two, at least 2."""
     strides = [1 << k for k in range(n.bit_length() - 1)]
     return [("reduce", {i: _inside(n, i - s, i + s) for i in range(n)}) for s in strides]
 
@@ -51,7 +51,7 @@ def _inside(n: int, *rows: int) -> list[int]:
 
 
 def follow(steps: list[Step], matrix: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Solve a system by doing what the steps say, and nothing else."""
+    """Solve a system by exactly the given steps."""
     n = len(y)
     rows, x = np.column_stack((matrix, y)).astype(np.float64), np.full(n, np.nan)
     for what, reads in steps:
@@ -63,7 +63,7 @@ def follow(steps: list[Step], matrix: np.ndarray, y: np.ndarray) -> np.ndarray:
             else:
                 for j in others:
                     rows[i] -= before[i, j] / before[j, j] * before[j]
-                rows[i, others] = 0  # not what rounding leaves there
+                rows[i, others] = 0  # removes rounding errors
         for i in range(n) if what == "reduce" else reads:
             if not np.any(np.delete(rows[i, :n], i)):
                 x[i] = rows[i, n] / rows[i, i]
@@ -166,7 +166,7 @@ def numberings() -> dict[str, np.ndarray]:
 
 
 def measure_2_1(run: Run) -> dict[str, Any]:
-    """Entries outside the tridiagonal, and those that elimination adds, for three numberings."""
+    """Count entries outside the tridiagonal, and new ones of elimination, in three numberings."""
     forest = clhines.Forest.from_parents([example()])
     d, u, b = systems.system(forest)
     whole = dense(forest.parent, d, u)

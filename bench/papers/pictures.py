@@ -11,7 +11,7 @@ import numpy as np
 
 from bench import plot
 
-# Okabe and Ito's palette again, by what a line is; markers tell lines of one colour apart.
+# Okabe and Ito's palette again, by kind of line; markers distinguish lines of one colour.
 LOOKS: dict[str, dict[str, Any]] = {
     "memory floor": {"color": "black", "ls": "--", "lw": 1.8, "marker": "."},
     "C, one thread": {"color": "#999999", "marker": "."},
@@ -66,7 +66,7 @@ def look(name: str) -> dict[str, Any]:
 def sheet(
     result: dict[str, Any], path: Path, fill: Callable[[Any, dict[str, Any]], None], title: str
 ) -> None:
-    """Write the picture of one figure: `fill` draws, the title and what was scaled stand around."""
+    """Write the picture of one figure by `fill`, with a title and notes about scaling."""
     with plot.picture(path, font_size=9) as figure:
         fill(figure, result)
         head = f"{title}\n{plot.device_name(result['record'])}, {result['dtype']}"
@@ -83,7 +83,7 @@ def panels(figure: Any, rows: int, columns: int, **shared: Any) -> list[Any]:
 
 
 def names_of(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines of a panel; what `auto` took may change along its line."""
+    """Return the lines of a panel; `auto` may choose different methods along one line."""
     return list(dict.fromkeys(r["name"] for r in rows))
 
 

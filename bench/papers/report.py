@@ -1,7 +1,8 @@
 """Figures of the 2018 report: F. Huber, Efficient tree solver for Hines matrices on the GPU.
 
-Its cells are those of the ring network: random branches, shorter outwards. What they are made of
-is in `clhines.ring`; here only the trees count, as the time of a solve does not depend on values.
+Its cells are the cells of the ring network, with random branches that get shorter outwards.
+`clhines.ring` describes their contents; here only the trees count, as the time of a solve does not
+depend on values.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def judged_plan(plan: clhines.Plan) -> dict[str, Any]:
 
 
 def trees(run: Run, branching: float, setting: str = USUAL, ends: bool = False) -> list[np.ndarray]:
-    """Return different cells of the ring network, as `ring_cell` makes them; or as Arbor does."""
+    """Return different cells of the ring network, as of `ring_cell` or, with `ends`, of Arbor."""
     first, last = SETTINGS[setting]
     long = np.floor(np.linspace(first, last, LEVELS) + 0.5).astype(np.int64)
     found = []
@@ -76,7 +77,7 @@ def trees(run: Run, branching: float, setting: str = USUAL, ends: bool = False) 
 
 
 def grow_with_ends(rng: np.random.Generator, branching: float) -> tuple[np.ndarray, np.ndarray]:
-    """Grow branches as `grow` does; each has two children with the same probability, one by one.
+    """Grow branches as `grow` does, but draw each of two children separately, with one probability.
 
     So a branch ends with ``(1 - branching) ** 2``, as in Arbor's example of the ring network.
     """
@@ -154,13 +155,13 @@ def old_entry(packed: bool = False) -> Entry:
 def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     """Return a method as a candidate from natural order to natural order.
 
-    As in the report, what changes in every step is packed: `d`, `b` and back `x`; `u` is not. The
-    time is that of the kernels: on a GPU the sum over them, on a CPU from the first to the end.
+    As in the report, only the arrays that change in every step are packed: `d`, `b` and back `x`;
+    `u` is not. The time is for the kernels: on a GPU their sum, on a CPU from the first to the end.
     Plans that read natural order need no packing.
     """
     queue = case.queue
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
-    resident = solver.engine.loaded  # pack() has no `out`, and memory is not what is timed
+    resident = solver.engine.loaded  # pack() has no `out`, and memory is not timed
     natural = list(case.on_device())
     edges = [solver.to_device_order(u) for _, u, _ in natural]
     d, b, x = (cla.empty_like(edges[0]) for _ in range(3))
@@ -360,8 +361,8 @@ SHOWN = 4, 4  # warps and lanes of the block that is drawn, as in the report
 def measure_4_1(run: Run) -> dict[str, Any]:
     """Idle lanes with the branches of a level sorted by length and in the order of the cells.
 
-    Counted, the same for every device: a lane is idle in every step that another lane of its warp
-    still takes. Blocks are filled as in the report, with one cell after the other.
+    A count that is the same for every device: a lane is idle in every step that another lane of its
+    warp still needs. Blocks are filled as in the report, cell after cell.
     """
     count = 64 if run.quick else 100_000
     result = about(run, lanes=f"{BLOCK} a block, blocks filled in turn", count=f"{count:,} cells")
@@ -393,7 +394,7 @@ def both_orders(forest: clhines.Forest) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def blocks_in_turn(widths: list[list[int]]) -> np.ndarray:
-    """Return the block of each cell, (num_cells,) int64; a block is left where a cell is too wide.
+    """Return the block of each cell, (num_cells,) int64; a cell that does not fit begins a block.
 
     Parameters
     ----------
@@ -410,14 +411,14 @@ def blocks_in_turn(widths: list[list[int]]) -> np.ndarray:
 
 
 def idle(lengths: np.ndarray, start: np.ndarray, warp: int) -> float:
-    """Share of the steps of all lanes of started warps in which a lane has nothing to do.
+    """Return the share of idle steps among all lanes of started warps.
 
     Parameters
     ----------
     lengths : (num_branches,) integer
-        One level after the other.
+        Lengths of the branches, level by level.
     start : (num_levels,) integer
-        Of each level.
+        First branch of each level.
     """
     counts = np.diff(start, append=len(lengths))
     rank = np.arange(len(lengths)) - np.repeat(start, counts)
@@ -480,7 +481,7 @@ def table_4_1(result: dict[str, Any]) -> str:
     return table.ruled(head, lines)
 
 
-# -- what each step of the work distribution buys ----------------------------------------------
+# -- the gain of each step of the work distribution ----------------------------------------------
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},

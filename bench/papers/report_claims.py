@@ -1,7 +1,7 @@
-"""What the 2018 report says of each figure, beside what was measured here.
+"""Claims of the 2018 report about each figure, beside the measurements here.
 
-Its text has no numbers, which stand in pictures alone: what can be compared is what is faster, and
-where it says that it grows or falls.
+Its text has no numbers; they stand in pictures only. So the claims compare which solver is faster,
+and where the report says that a ratio grows or falls.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench.papers.report import BRANCHINGS, FALLING, OLD, PACKED, SPLIT, USUAL
 
 
 def order(text: str, ratio: float | None) -> Iterator[Claim]:
-    """Give the claim that something is more: by what two runs do not differ by."""
+    """Give the claim that a ratio is above 1; two equal runs differ by less than `CLOSE`."""
     if ratio is not None:
         yield Claim(text, "> 1", short(ratio), ratio > CLOSE)
 
@@ -48,7 +48,7 @@ def claims_7_1(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def linear_from(rows: Rows) -> int:
-    """Return the number of cells from which the time per cell is near that of the most."""
+    """Return the number of cells from which on the time per cell is near its last value."""
     last, found = rows[-1]["seconds"] / rows[-1]["cells"], rows[-1]["cells"]
     for r in reversed(rows):
         if r["seconds"] / r["cells"] > NEAR * last:

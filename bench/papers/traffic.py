@@ -1,4 +1,4 @@
-"""Bandwidth that a solve achieves and what fills the device, as far as OpenCL tells."""
+"""Bandwidth and occupancy of a solve, as far as OpenCL tells."""
 
 from __future__ import annotations
 
@@ -34,15 +34,13 @@ OWN = 1024  # bytes of local memory that the system takes of each group
 
 
 def arrays(plan: clhines.Plan) -> int | None:
-    """Return how many times n values a solve reads and writes at least; None where not known."""
+    """Return how many times n values a solve reads and writes at least; None if not known."""
     spec, templates = plan.parts[0].spec, {part.spec.template for part in plan.parts}
     if plan.scratch or len(templates) > 1:
         return None
     if not plan.needs_factor:
         return PLAIN
-    if templates == {
-        "solver/by_cell/cell"
-    }:  # factors written and read, and x where that lies in memory
+    if templates == {"solver/by_cell/cell"}:  # writes and reads factors, and x if it lies in memory
         return PLAIN + (2 if spec.rhs_local else 4)
     return PLAIN + 4 if templates == {"solver/by_branch/levels"} else None
 
@@ -64,14 +62,14 @@ def nvidia(device: cl.Device) -> bool:
 
 
 def ask_for_registers(device: cl.Device) -> None:
-    """Have the compiler tell registers, of all that is built from now on, where it can."""
+    """Have the compiler report the registers of all later builds, if it can."""
     if nvidia(device):
         options = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
         os.environ["PYOPENCL_BUILD_OPTIONS"] = f"{options} {VERBOSE}".strip()
 
 
 def _filled(device: cl.Device, launch: Launch, groups: int) -> dict[str, Any]:
-    """Return the registers of a launch, where they are told, and the occupancy that they leave."""
+    """Return the registers of a launch, if reported, and the occupancy that they allow."""
     kernel, group = launch.kernel(True, 1), launch.part.spec.work_group
     registers = registers_of(kernel, device)
     capability = device.compute_capability_major_nv, device.compute_capability_minor_nv
@@ -93,22 +91,22 @@ def _filled(device: cl.Device, launch: Launch, groups: int) -> dict[str, Any]:
 def occupancy(
     group: int, registers: int, local: int, groups: float, warps: int = 64, shared: int = 228 << 10
 ) -> float:
-    """Share of the places for warps of a multiprocessor that are taken.
+    """Return the share of a multiprocessor's places for warps that are in use.
 
     Parameters
     ----------
     group : int
-        Work-items of a work-group.
+        Work-items per work-group.
     registers : int
-        Of a work-item.
+        Registers per work-item.
     local : int
-        Bytes of local memory of a group.
+        Bytes of local memory per group.
     groups : float
-        Of the launch, for each multiprocessor.
+        Groups of the launch per multiprocessor.
     warps : int
         Places for warps.
     shared : int
-        Bytes of local memory of a multiprocessor.
+        Bytes of local memory per multiprocessor.
     """
     wide = -(-group // WARP)
     of_warp = -(-registers * WARP // STEP) * STEP

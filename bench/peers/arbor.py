@@ -15,9 +15,9 @@ from clhines.simulator.network import ring
 
 
 def segments(arbor: Any, cable: Cable, tag: Callable[[int, int], int]) -> Any:
-    """Return Arbor's tree of a cell: one segment, and so one control volume, a compartment.
+    """Return Arbor's tree of a cell: one segment, and so one control volume, per compartment.
 
-    Segments lie along one axis, as only their lengths and radii count; ``tag(s, k)`` is that of
+    Segments lie along one axis, as only their lengths and radii count; ``tag(s, k)`` is the tag of
     compartment k of section s.
     """
     ours = cable.sections

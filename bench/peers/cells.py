@@ -3,8 +3,8 @@
     python -m bench peers.cells NEURON '{"cell": "granule", "copies": 2}' result.json
 
 The measure `cells` starts this for each simulator. The result is one row, with the voltages of the
-first and the last soma after each step of the part that is compared, or the reason why there is
-none. Then pieces of equal numbers of steps are timed.
+first and the last soma after each step of the compared part, or the reason for its absence. Then
+pieces of equal numbers of steps are timed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PEERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is simulated, and how long."""
+    """The simulated neuron, its copies, and the duration."""
 
     cell: str  # of `neurons.NEURONS`
     copies: int

@@ -1,8 +1,8 @@
 """Copies of a neuron in Jaxley, its channels made from our own texts, for `bench.peers.cells`.
 
-Jaxley has channels as Python classes. `channel_class` makes one from a text of `bench.neurons`: its
-expressions are read by `ast` and worked out by JAX, never by `eval`. Rates that are linear in their
-state, as all of those are, take Jaxley's own exponential step.
+Jaxley has channels as Python classes. `channel_class` makes one from a text of `bench.neurons`:
+`ast` parses its expressions and JAX evaluates them, never `eval`. The rates of all these channels
+are linear in their state and use Jaxley's own exponential step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Statement:
-    """A line of a text: what it is (``state``, ``rate``, ...), whose value, and the expression."""
+    """A line of a text: its kind (``state``, ``rate``, ...), its variable, and the expression."""
 
     sort: str
     name: str

@@ -2,8 +2,8 @@
 
     python -m bench peers.gradients_jaxley '{"cell": "l5pc", "copies": 9, "steps": 100}' out.json
 
-The loss and the derivatives are the ones of the measure `gradients`, which starts this. States are
-kept at the square root of the steps (`jax.checkpoint`). `small` has the derivatives for the cable
+The measure `gradients` starts this and defines the loss and the derivatives. States are kept every
+square root of the number of steps (`jax.checkpoint`). `small` has the derivatives for the cable
 `small_cable`, which both simulators compute in the same order.
 """
 

@@ -159,7 +159,7 @@ def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def slots(shape_of_cell: np.ndarray, lanes: int, by_shape: bool) -> np.ndarray:
-    """Put cells into blocks, those of one shape side by side."""
+    """Put cells into blocks, cells of one shape side by side."""
     cells = np.argsort(shape_of_cell, kind="stable")
     runs = (
         np.split(cells, np.flatnonzero(np.diff(shape_of_cell[cells])) + 1) if by_shape else [cells]
@@ -178,7 +178,7 @@ def in_blocks(name: str, case: Case, cell: np.ndarray, order: np.ndarray, bind: 
     order : (shapes, nodes) int32
         See `depth_first`.
     bind : callable
-        ``bind(d, u, b, x)`` makes the call of these arrays, each (blocks, nodes, lanes).
+        ``bind(d, u, b, x)`` binds the call to these arrays, each (blocks, nodes, lanes).
     """
     nodes = case.nodes
     within = order[case.shape_of_cell[np.maximum(cell, 0)]]  # (blocks, lanes, nodes)
@@ -225,7 +225,7 @@ def c_equal(case: Case) -> Iterator[Candidate]:
 
 
 def codes(parents: np.ndarray) -> np.ndarray:
-    """(shapes, nodes) uint8: what `equal` of hines.c does at each node besides its own row."""
+    """Return the code of each node, (shapes, nodes) uint8: its work in `equal` of hines.c."""
     nodes = parents.shape[1]
     further = parents < np.arange(nodes) - 1
     further[:, 0] = False
@@ -295,7 +295,7 @@ def numba_call(parallel: bool, case: Case) -> Any:
 
 
 def numba_serial(case: Case) -> Iterator[Candidate]:
-    """Textbook loop, one thread; only where there is no C compiler for the same loop."""
+    """Textbook loop, one thread; used only without a C compiler for the same loop."""
     with contextlib.suppress(MissingError):
         library(case.dtype.name)
         return

@@ -69,7 +69,7 @@ def jaxley_candidate(name: str, solve: Any, case: Batch, mapped: bool, to_jax: A
 
 
 def jaxley_order(parent: np.ndarray, nodes: int, gpu: bool) -> dict[str, Any]:
-    """Say what Jaxley's solver does when: one node after another, or on a GPU by depth.
+    """Return the order in which Jaxley's solver works: node after node, or on a GPU by depth.
 
     On a GPU Jaxley takes at most 32 nodes of a cell at a time.
     """

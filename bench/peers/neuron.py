@@ -41,7 +41,7 @@ def neuron_cell(h: Any, cable: Cable, hh_everywhere: bool) -> list[Any]:
 
 
 def neuron_ring(h: Any, pc: Any, case: Case, cables: list[Cable]) -> list[Any]:
-    """Make the cells and connect them; what must be kept, connections from cell c at ``[c]``."""
+    """Make and connect the cells; return objects to keep, connections from cell c at ``[c]``."""
     cells, sources = [], []
     for gid in range(case.cells):
         sections = neuron_cell(h, cables[gid % len(cables)], case.hh == "all")

@@ -1,9 +1,9 @@
-"""The solver that the 2018 report calls old: Arbor's of that year, a work-item a cell.
+"""The old solver of the 2018 report: Arbor's solver of that year, with a work-item per cell.
 
 After ``matrix_solve.cu`` and ``matrix_state_interleaved.hpp`` of Arbor 0.1
 (github.com/arbor-sim/arbor, BSD licence), in OpenCL: cells sorted by size, largest first, in blocks
-of 32 whose elements are interleaved, all blocks as long as the largest cell asks for; a node reads
-the place of its parent and adds to it in global memory. Destroys `d`, and leaves `x` in `b`.
+of 32 with interleaved elements; all blocks are as long as the largest cell. A node reads the index
+of its parent and adds to it in global memory. Destroys `d`, and leaves `x` in `b`.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ void old(global REAL *b, global REAL *d, global const REAL *u, global const int 
 
 
 def layout(forest: Forest) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return where each node lies, the sizes of the cells in their order, and a block's length.
+    """Return the position of each node, the sizes of the sorted cells, and the length of a block.
 
     Returns
     -------
     place : (num_nodes,) int64
-        Of each node in natural order; parents come before their children there.
+        Position of each node of the natural order; parents come before their children there.
     sizes : (num_cells,) int64
         Largest first.
     length : int

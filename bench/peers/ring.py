@@ -3,11 +3,11 @@
     python -m bench peers.ring NEURON '{"cells": 16}' result.json
 
 The measure `ring` starts this for each simulator, so that none has the threads, the memory or the
-crashes of another. The result is one row, or the reason why there is none.
+crashes of another. The result is one row, or the reason for its absence.
 
 Every simulator gets the same cells (`clhines.ring.ring_cables`): the same sections, cut into the
-same numbers of compartments, with the same areas and resistances as far as it takes them. Time
-goes in pieces of equal numbers of steps; a piece, divided by its steps, is one timing.
+same numbers of compartments, with the same areas and resistances as far as it accepts them. The
+simulation runs in pieces of equal numbers of steps; a piece, divided by its steps, is one timing.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ class Running:
     """A simulation that is ready for its first step."""
 
     name: str
-    where: str  # what it runs on
+    where: str  # its device or processors
     compartments: int  # with membrane
     nodes: int  # all rows of the matrices
     # goes on by steps and waits; seconds by a clock of the simulator, or None for wall time
     advance: Callable[[int], float | None]
     spikes: Callable[[], tuple[np.ndarray, np.ndarray]] | None  # times [ms] and cells so far
-    # compiles, outside the clock, what `advance` needs
+    # compiles, outside the clock, the code of `advance`
     prepare: Callable[[int], object] = lambda steps: None
     built: dict[str, float] = field(default_factory=dict)  # seconds of each part of the set-up
     dtype: str = "float64"
-    notes: list[str] = field(default_factory=list)  # what differs from the other simulators
+    notes: list[str] = field(default_factory=list)  # differences from the other simulators
     keep: Any = None  # must live as long as the simulation
 
 
@@ -188,7 +188,7 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
         raise MissingError(f"{total} steps; expected at least {2 * WARM + LEAST}")
     warm = min(WARM, (total - LEAST) // 2)
     first, wall = timed(running, warm)
-    if wall > 2 * first * warm:  # what the simulator's own clock leaves out
+    if wall > 2 * first * warm:  # time outside the simulator's own clock
         running.built["plan"] = running.built.get("plan", 0.0) + wall - first * warm
     step, _ = timed(running, warm)
     pieces = max(LEAST, 9)

@@ -1,4 +1,4 @@
-"""A generation of variants of one cell, what all simulators of `bench variants` share."""
+"""A generation of variants of one cell: code that all simulators of `bench variants` share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Features = dict[str, list[list[float]]]
 
 @dataclass
 class Generation:
-    """What one simulator says of its generation."""
+    """Results of one simulator for its generation."""
 
     name: str
     where: str
@@ -49,7 +49,7 @@ class Generation:
 
 
 def sets(count: int) -> np.ndarray:
-    """(count, parameters) float64, S/cm²: seeded, 0.7 to 1.3 of what the cell has."""
+    """Return parameters, (count, parameters) float64, S/cm²: 0.7 to 1.3 of the cell's."""
     factor = np.random.default_rng(SEED).uniform(0.7, 1.3, (count, len(VARIED)))
     return factor * [neurons.NEURONS[CELL].densities[name][region] for name, region in VARIED]
 
@@ -84,14 +84,14 @@ def timed_features(v: np.ndarray, t: np.ndarray, stop: float) -> tuple[Features,
 
 
 def compared(found: Features, truth: Features) -> dict[str, float | dict[str, float]]:
-    """Return how far features are from others of the same variants.
+    """Return the differences between two simulators' features of the same variants.
 
     Returns
     -------
     dict
         ``same_count``, the share of traces with as many spikes; the largest difference of each
-        other feature in those, in its unit; and ``most``, of each feature the difference that 95 %
-        of all traces do not exceed.
+        other feature in these traces, in its unit; and ``most``, the difference of each feature
+        that 95 % of all traces do not exceed.
     """
     ours, theirs = np.array(found["spike_count"]), np.array(truth["spike_count"])
     count = min(len(ours), len(theirs))
@@ -101,6 +101,6 @@ def compared(found: Features, truth: Features) -> dict[str, float | dict[str, fl
     for name in FEATURES[1:]:
         a, b = (np.array(f[name], np.float64)[:count] for f in (found, truth))
         apart = np.where(np.isnan(a) & np.isnan(b), 0.0, np.abs(a - b))
-        result[name] = float(apart[same].max(initial=0.0))  # NaN where one has none
+        result[name] = float(apart[same].max(initial=0.0))  # NaN if either has none
         most[name] = float(np.quantile(np.nan_to_num(apart, nan=np.inf), 0.95, method="higher"))
     return result | {"most": most}
