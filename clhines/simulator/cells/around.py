@@ -34,9 +34,9 @@ class Enclosing:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Inner nodes, ascending, in row 0; below each the nodes around it, by layer; -1: none.
+        """Inner nodes, ascending, in row 0; in row k the nodes of layer k around them.
 
-        (layers + 1, m) int64.
+        (layers + 1, m) int64; -1: none.
         """
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):
@@ -103,7 +103,7 @@ def _mask(nodes: np.ndarray, n: int) -> np.ndarray:
 
 
 def _strays(parent: np.ndarray, g_axial: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return which nodes are connected to another layer, or not to a neighbour, (n,) bool."""
+    """Return the nodes with a connection to another layer, or to a distant node, (n,) bool."""
     n = len(parent)
     layer, column = np.zeros(n, np.int64), inverse(rows[0], n)
     for k, nodes in enumerate(rows):

@@ -570,7 +570,7 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
     """Return the section to which each section is connected, and the position on it, 0 to 1.
 
-    A section at the beginning of another one is connected where the other one is.
+    Sections at the beginning of a section are connected to what that section is connected to.
     """
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():

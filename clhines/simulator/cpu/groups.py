@@ -130,8 +130,8 @@ def order_slots(
 ) -> tuple[np.ndarray, ...]:
     """Sort the nodes of several trees into one list; return each node, its tree, its parent.
 
-    `shapes` has the trees, whose numbers are indices in this list. Parents are positions in the
-    sorted list, -1 for none. The last of the sort `keys` counts most.
+    `shapes` has the trees, and a tree's number is its index there. Parents are positions in the
+    sorted list, -1 for none. Of the `keys` to sort by, the last counts most.
     """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)

@@ -18,7 +18,7 @@ _WHOLE = int, np.integer
 
 
 class BoundKernel:
-    """A kernel with all its arguments; between launches, `change` sets the ones at `changing`."""
+    """A kernel with all its arguments; `change` replaces those with the indices `changing`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class BoundKernel:
 
 
 class SideBySide:
-    """Enqueues up to `count` launches concurrently; the first one on `queue`."""
+    """Run up to `count` launches concurrently, each on its own queue; the first one on `queue`."""
 
     def __init__(self, queue: cl.CommandQueue, count: int) -> None:
         self._queue = queue
@@ -132,7 +132,7 @@ def bind(
     arguments: Mapping[str, KernelArgument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
-    """Bind arguments by the names in a spec; `change` can set those named in `changes`."""
+    """Return a kernel with `arguments`, by name; calls of `change` replace those in `changes`."""
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
     return BoundKernel(built, name, [arguments[n] for n in names], changing)

@@ -29,14 +29,14 @@ def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
 
 
 def copied(a: cla.Array, queue: cl.CommandQueue) -> cla.Array:
-    """Return a copy on the device, mapped to the host if the original is."""
+    """Return a copy of an array on the device, in memory that the host can access if possible."""
     duplicate = within_reach(queue, a.shape, a.dtype, zeros=False)
     copy_onto(duplicate, a, queue)
     return duplicate
 
 
 def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> None:
-    """Copy an array onto another one of equal size: at once on the host, else by the queue."""
+    """Copy an array onto another one of equal size, by the host if it can access both."""
     to_host, from_host = host_of(target), host_of(source)
     if to_host is not None and from_host is not None:
         queue.finish()

@@ -165,7 +165,7 @@ def _moved(begin: np.ndarray, end: np.ndarray, at: ArrayLike | None) -> np.ndarr
 def _diameters_and_nodes(
     diameters: ArrayLike, nodes: int, compartments: int = 1
 ) -> tuple[np.ndarray, int]:
-    """Check arguments, also that the memory of `compartments` for each node of Ranvier is free."""
+    """Check arguments, and that there is memory for `compartments` for each node of Ranvier."""
     values = np.atleast_1d(as_real("diameters", diameters, "um"))
     if values.ndim != 1 or not len(values) or (values <= 0).any():
         raise InputError(f"diameters is {shown(diameters)}; expected numbers above 0 um")

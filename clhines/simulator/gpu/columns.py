@@ -37,7 +37,7 @@ _DISTINCT = 1 << 20  # more rows of factors are not compared
 
 
 def varying_columns(network: Model) -> np.ndarray:
-    """Return whether each column varies in some cell of the same shape, or is a root, (m,) bool.
+    """Return whether each column varies in any cell of its shape, or is a root, (m,) bool.
 
     `network` is the model of all MPI ranks, so that each rank cuts a tree alike.
     """
@@ -281,7 +281,7 @@ class Factors:
         self._ground[k], self._between[k], self._top[k] = next_ground, next_between, next_top
 
     def _put_last(self, up: np.ndarray) -> None:
-        """Store the sums for inner segments' last columns in `rows`; child segments add to them."""
+        """Add the sums of child segments to those of their parents; store the result in `rows`."""
         row, leaf = self._row, self._leaf
         self._to_ground[leaf], self._to_between[leaf] = self._ground[leaf], self._between[leaf]
         child = np.flatnonzero(self._parent >= 0)

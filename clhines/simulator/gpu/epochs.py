@@ -83,8 +83,8 @@ def make(job: Job, **options: Any) -> ArenaRun:
 def _leading(model: Model) -> np.ndarray | None:
     """Return the cells whose GLOBAL variables all cells read, or None; they run first in an epoch.
 
-    The last instance of a mechanism sets such a variable. InputError if such a cell reads a
-    variable that another one sets.
+    They have the last instances of mechanisms, which set these variables. InputError if they read
+    a GLOBAL variable that another cell sets.
     """
     leading = model.leading_cells
     for k, kind in enumerate(model.kinds):

@@ -214,7 +214,7 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nodes whose `u` couples each node to the next, and each lane to its parent."""
+        """Return the nodes whose `u` couples nodes of a segment, and lanes to their parents."""
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
@@ -279,7 +279,7 @@ class CellTable:
 
     @property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """Further numbers by node, (n,) each, in which cells must agree to count as equal."""
+        """Arrays by node, (n,) each, besides the usual ones, in which equal cells must agree."""
         return ()
 
     @cached_property
@@ -387,7 +387,7 @@ class LaneNodes:
         self._count(points)
 
     def _count(self, points: list[np.ndarray]) -> None:
-        """Set `counts`; a point mechanism counts as often as it is at the list's node with most."""
+        """Set `counts`; each list counts a point mechanism at the node that has most of it."""
         self.counts, densities, left = list[np.ndarray](), 0, iter(points)
         for kind in self.kinds:
             if kind.density:

@@ -93,13 +93,13 @@ class OnChip:
 
     @property
     def of_columns(self) -> int:
-        """Reals of local memory per last column: two sets of sums, ties, mailbox. 0: no layers."""
+        """Number of reals in local memory for each last column; 0 without layers."""
         k = self.spec.potentials
         return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
 
     @property
     def num_columns(self) -> int:
-        """The number of columns in the largest cell; 0: no layers."""
+        """Number of columns in the largest cell; 0 without layers."""
         return self.spec.capacity // self.spec.potentials if self.spec.potentials else 0
 
     @property
@@ -495,7 +495,7 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Return all mechanisms by number, changed to sum the currents of only these ions."""
+        """Return all mechanisms by number, as printers that sum only the currents of these ions."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
@@ -508,7 +508,7 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Mechanisms in no list of which a warp processes all instances with due events at once."""
+        """Mechanisms whose instances with due events a warp collects, to process them at once."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
@@ -525,7 +525,7 @@ class ListLoop:
 
     @property
     def bits(self) -> str:
-        """Integer type as wide as a real, for reals whose last bit is the parity of their step."""
+        """Integer type for the bits of a real, whose last bit tells which step wrote the real."""
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
@@ -557,7 +557,7 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return how often a list has a mechanism, as an expression (density: 0 if absent)."""
+        """Return an expression that is not 0 if a list has a mechanism (point: how many of it)."""
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"

@@ -324,7 +324,8 @@ class DeviceSteps:
 class DeviceGradient:
     """Advance a model on a device from t = 0, then take derivatives back to t = 0.
 
-    It has the methods of `ReferenceGradient`. The store has all states of one stretch of steps.
+    It has the methods of `ReferenceGradient`. The store has all states of a range of steps, a
+    stretch; earlier stretches run again when the derivatives come to them.
     """
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:

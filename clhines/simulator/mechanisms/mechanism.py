@@ -523,7 +523,7 @@ def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
 def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
     """Return a mechanism from a name, a ``.mod`` file, a text, or a mechanism.
 
-    A name is that of a built-in mechanism, also in NEURON's form, or of one in the library.
+    A name selects a built-in mechanism, also in NEURON's form, or one in the library.
 
     Raises
     ------

@@ -66,9 +66,8 @@ def number_connections(
     """Return where `Simulation.weights` has the weights of connections, and all weights.
 
     The results are the indices of `connections`, all weights, and the indices of the weights at
-    exact times. `numbers` are the indices of `connections` among all connections in whole steps.
-    `on_grid` has the indices of the latter among all connections, or is None if all act in whole
-    steps.
+    exact times. `numbers` are the indices of `connections` among all connections in whole steps;
+    `on_grid` has the indices of the connections in whole steps among all, None if all are.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.calls)

@@ -64,7 +64,7 @@ class Diffusion:
         return solution
 
     def part(self, instances: slice) -> Diffusion:
-        """Return the diffusion in a range of instances that are those of whole cells."""
+        """Return the diffusion in a range of instances, which must belong to whole cells."""
         parent = self.parent[instances]
         parent = np.where(parent < 0, -1, parent - instances.start)
         return replace(self, parent=parent, up=self.up[instances], down=self.down[instances])

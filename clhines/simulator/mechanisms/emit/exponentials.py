@@ -113,7 +113,7 @@ _MAGIC = {real: literal(real, 1.5 * 2.0**f.bits) for real, f in _FORMATS.items()
 
 
 def _reduction(real: str, width: int, x: str) -> str:
-    """Return OpenCL statements that compute k and r of `x`, and ``(exp(r) - 1)/r`` as ``sum``."""
+    """Return OpenCL code for k and r in ``x = k*log(2) + r``, and ``sum = (exp(r) - 1)/r``."""
     f, vector, magic = _FORMATS[real], f"real{width}", _MAGIC[real]
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
     tail = float(LOG2 - Fraction(head))

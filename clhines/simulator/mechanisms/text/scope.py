@@ -54,7 +54,7 @@ class Scope:
     def _missing(self, e: Node, values: Mapping[str, Node]) -> Iterable[str]:
         """Return the names that an expression needs and that `values` lacks.
 
-        The order is that of their computation: a name comes after all names in its definition.
+        They are in the order of their computation: a name comes after all names in its definition.
         """
         order: dict[str, None] = {}
         written = self.eq.written

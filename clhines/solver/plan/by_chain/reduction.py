@@ -163,7 +163,7 @@ def _plan_chains(
     most: int,
     storage: str,
 ) -> Plan:
-    """Plan one launch for chains, all of which fit into local memory or none of which does."""
+    """Plan one launch for chains: either all fit into local memory, or none does."""
     columns = layout.columns(forest, 1)
     cells = columns.cells
     sizes = forest.sizes[cells]

@@ -15,7 +15,7 @@ class SegmentLanes:
     """Assigns the segments of blocks to lanes: inner ones first, then leaves, longest first.
 
     `links` has a `schedule.LINK` and a `schedule.AT_ELIMINATION` for each lane. If a lane's node
-    stays in the reduced system, the latter has, in place of a parent, the node's number among these
+    stays in the reduced system, `AT_ELIMINATION` has no parent, but the node's number among such
     nodes of the template. The mailboxes (in local memory) of a lane's children are successive.
     """
 
@@ -83,7 +83,7 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each lane its mailbox in local memory, its first child's, and its child count."""
+    """Return the mailbox of each lane in local memory, that of its first child, and child count."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = inverse(order) - begin

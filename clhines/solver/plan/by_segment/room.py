@@ -112,7 +112,7 @@ def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options
 
 
 def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
-    """Return which trees, (num_trees,) bool, fit into registers and leave few of them idle."""
+    """Return which trees fit into registers and use most of them, (num_trees,) bool."""
     good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
     for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
         lanes = cut_trees(forest.trees, most).lanes
