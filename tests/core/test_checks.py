@@ -1,4 +1,4 @@
-"""Checks of arguments: what is converted, and the one line that says what was expected."""
+"""Checks of arguments: conversions, and the one line with the expected value."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_integers_of_a_forest(values):
 
 
 def test_room_is_that_of_the_control_group(monkeypatch, tmp_path):
-    """The least of what the system and the group of processes have; no limit is "max"."""
+    """Take the smaller memory of the system and the control group; "max" means no limit."""
     info, limit, use = (tmp_path / name for name in ("meminfo", "limit", "use"))
     info.write_text("MemTotal: 9 kB\nMemAvailable: 4096 kB\n")
     monkeypatch.setattr(checks, "_MEMINFO", info)

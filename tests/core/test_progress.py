@@ -1,4 +1,4 @@
-"""Bars and lines of phases: what is said, when, and that nothing is where nothing was asked for."""
+"""Bars and lines of phases: their words and times, and silence unless requested."""
 
 import sys
 

@@ -1,8 +1,8 @@
 """Two engines and more in turn in one process: ``engine_turns.py DEVICE BYTES RUN [RUN ...]``.
 
-DEVICE is an index pair, BYTES the width of vectors (0: the device's
-own), a RUN the name of a model and an engine, ``texts:steps``. Prints, for each run, how far its
-voltages are from those of the host, NEURON's or the reference's, and the range of the latter (mV).
+DEVICE is an index pair, BYTES the width of vectors (0: the device's own), a RUN the name of a
+model and an engine, ``texts:steps``. Print for each run the largest difference between its
+voltages and the host's (NEURON or `reference`), and the range of the host's voltages (mV).
 """
 
 import json

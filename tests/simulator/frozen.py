@@ -1,17 +1,17 @@
-"""Kernels and seeded runs as they were, for a change that must not change them.
+"""Compare kernels and seeded runs with stored ones, for a change that must not change them.
 
     python tests/simulator/frozen.py [--write] [--device NAME] [--voltage MV] [--only TEXT]
                                     [--part kernels|runs] [--texts FOLDER] [--seconds S]
 
-`kernels` renders every kernel that the models below launch, for a GPU, one that takes PTX, and a
-CPU, whatever device is there, and compares their hashes with ``frozen/kernels.json``: of the whole
-text, and of the text without the parameters of kernels. `runs` makes the seeded runs and compares
-them with ``frozen/<device>.npz``: bits, or voltages (mV) before the first spike, and the steps and
-sources of spikes. The exit status is 1 where bits differ, or with ``--voltage`` where voltages of
-float64 differ by more (of float32 by more times the ratio of their roundings), or spikes do.
-``--texts`` writes all kernels to a folder, to be compared by ``diff -r`` with those of another
-checkout. After ``--seconds`` no more runs begin. On a simulator the
-smallest runs are made, each of `SIMULATED` steps.
+`kernels` renders every kernel that the models below launch, for a GPU, a GPU with PTX and a CPU,
+on any device, and compares two hashes of each with ``frozen/kernels.json``: of the whole text, and
+of the text without the parameters of kernels. `runs` makes the seeded runs and compares them with
+``frozen/<device>.npz``: bits, or voltages (mV) before the first spike, and the steps and sources
+of spikes. The exit status is 1 if bits differ. With ``--voltage`` it is 1 if spikes differ, if
+float64 voltages differ by more than MV, or float32 voltages by more than MV times the ratio of the
+two machine epsilons. ``--texts`` writes all kernels to a folder, to compare two checkouts by
+``diff -r``. After ``--seconds`` no more runs begin. A device simulator makes only the smallest
+runs, each with `SIMULATED` steps.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-# where this is run as a program
+# if this is run as a program
 sys.path += [str(Path(__file__).parents[1] / "support"), str(Path(__file__).with_name("ranks"))]
 sys.path.append(str(Path(__file__).parents[2]))
 import exact_cells
@@ -179,10 +179,10 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Run:
-    """A model, options of `Simulation`, and what is done besides.
+    """A model, options of `Simulation`, and how the run proceeds.
 
-    `form` ``gpu``: as if the device were a GPU; ``cpu``: on CPUs only. `executor` makes one of
-    limits. `parts`: advance in so many; `copies`: branch into so many after the first part.
+    `form` ``gpu``: as if the device were a GPU; ``cpu``: on CPUs only. `executor` holds limits
+    for the executor. `parts`: number of calls of `run`; `copies`: copies after the first part.
     """
 
     model: str
@@ -350,7 +350,7 @@ def on_ranks(name, run, device):
 def runs_of(device, only=""):
     seen, simulator, on_cpu = [], devices.is_simulator(device), devices.is_cpu(device)
     for name, run in RUNS.items():
-        same = replace(run, form="", small=False)  # on a GPU, what runs as on a GPU
+        same = replace(run, form="", small=False)  # on a GPU, form "gpu" changes nothing
         if only not in name or (simulator and not run.small) or (not on_cpu and same in seen):
             continue
         seen.append(same)
@@ -368,7 +368,7 @@ def path_of(device):
 
 
 def compared(old, new):
-    """Return (what differs in words, difference of v before the first spike, same spikes)."""
+    """Return (differences in words, difference of v before the first spike, same spikes)."""
     same = [np.array_equal(old[k], new[k]) for k in ("v", "end", "time")]
     spikes = np.array_equal(old["step"], new["step"]) & np.array_equal(old["source"], new["source"])
     if old["v"].shape != new["v"].shape or old["end"].shape != new["end"].shape:
@@ -395,7 +395,7 @@ def compared(old, new):
 
 
 def check_runs(device, write, voltage, only, seconds=np.inf):
-    """Make, write or compare the runs of a device; return names of those that are wrong."""
+    """Make, write or compare the runs of a device; return the names of wrong runs."""
     path, wrong, new = path_of(device), [], {}
     old = dict(np.load(path)) if path.is_file() else {}
     start = time.perf_counter()
@@ -456,7 +456,7 @@ PARAMETERS = re.compile(r"(__kernel[^{;]*?\bvoid\s+\w+\s*)\([^{]*\{")
 
 
 def line_of(template, source):
-    """Template, hash of a text, and hash of it without the parameters of its kernels."""
+    """Return a template's name, its text's hash, and the hash without kernel parameters."""
     bare = PARAMETERS.sub(r"\1() {", source)
     both = (hashlib.sha256(text.encode()).hexdigest()[:12] for text in (source, bare))
     return " ".join((Path(template).name, *both))

@@ -57,8 +57,8 @@ def in_neuron(h, secondorder):
 def test_short_sections_are_those_of_neuron(double_queue, engine, dtype, secondorder):
     """A row of the matrix rounds C/dt by eps times the axial conductance, and v is rounded once.
 
-    So changes of v have that relative error, and each step adds eps v; where a step solved for v
-    itself, each step added eps times v times the axial conductance over C/dt.
+    So changes of v have that relative error, and each step adds eps v. If a step solved for v
+    itself, each step would add eps times v times the axial conductance over C/dt.
     """
     h = pytest.importorskip("neuron", reason="NEURON is not installed").h
     e, expected, arrays = in_neuron(h, secondorder)
@@ -117,10 +117,10 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
     """A step rounds v by eps/2 |v| if it solves for the change of v, else `roundings` times that.
 
     A step multiplies errors of v by a matrix of positive numbers whose rows sum up to
-    1 / (1 + dt / TAU), so TAU / dt steps of them add up. Where v itself is solved for, every sum is
-    of numbers of one sign: a compartment rounds three constants, three products and two sums. The
-    change of v has the relative error of a row of the matrix, eps times the axial conductance over
-    C/dt. If the axial conductance were in the error of v, that would be `ratio` times as large.
+    1 / (1 + dt / TAU), so the errors of TAU / dt steps add up. In a step that solves for v itself,
+    every sum has terms of one sign: a compartment rounds three constants, three products and two
+    sums. The change of v has the relative error of a matrix row, eps times the axial conductance
+    over C/dt. With the axial conductance in the error of v, this would be `ratio` times as large.
     """
     needs(fast_queue, dtype)
     sim, found = along_chain(at, queue=fast_queue, engine=engine, dtype=dtype)
@@ -136,7 +136,7 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
 
 
 def test_neighbours_and_currents():
-    """Each node's neighbours are those of the dense matrix, and currents its product with v."""
+    """Compare neighbours with a dense matrix, and currents with its product with v."""
     rng = np.random.default_rng(3)
     forest = Forest.from_parents([random_binary_tree(n, 3, n) for n in (1, 2, 40)])
     n = forest.num_nodes

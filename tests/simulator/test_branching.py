@@ -67,7 +67,7 @@ def network(hh=None, fire=None):
 
 
 def records(sim, groups, copies=1):
-    """Numbers of records, and of how many values of one copy each is."""
+    """Record variables of all kinds; return the numbers of the records by name or group."""
     net, n = sim.network, CELLS * NODES
     found = {name: sim.record(name, np.arange(n * copies)) for name in ("v", *IONS)}
     kept = {"ext_nmda": "g", "ext_watch": "on", "ext_sum": "sum", "ext_fire": "m", "noisy": "i"}
@@ -81,7 +81,7 @@ def values(result, numbers, copies):
 
 
 def events(result, sim, groups, copies, of):
-    """Times of the events of each source of a copy."""
+    """Return the sorted event times of each source in copy `of`."""
     net, found = sim.network, []
     for name in ("ext_fire", "more", "ext_watch"):
         group = net.groups[groups[name].number]
@@ -146,9 +146,9 @@ def test_copies_with_values_of_their_own(engine, double_queue):
 
 
 def test_parameters_that_blocks_set(double_queue):
-    """Those given come before INITIAL, are set on the way as states, and are those of all copies.
+    """A user's value precedes INITIAL, changes like a state later, and holds for all copies.
 
-    The oracle is the same text with the value written into it.
+    The oracle is the same text with the value as its default.
     """
     text = """
         NEURON { POINT_PROCESS leaky RANGE tau, i, amp NONSPECIFIC_CURRENT i }

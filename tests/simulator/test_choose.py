@@ -1,4 +1,4 @@
-"""Engines by name, and those that users make."""
+"""Engines by name, and engines that users register."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Closing what holds a device, and pickling what does not."""
+"""Close objects that hold a device; pickle objects that hold none."""
 
 import copy
 import pickle

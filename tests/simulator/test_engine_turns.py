@@ -1,4 +1,4 @@
-"""Engines in turn in one process: what one of them compiled must not change another's results."""
+"""Engines in turn in one process: kernels of one engine must not change another's results."""
 
 import importlib.util
 import itertools

@@ -1,4 +1,4 @@
-"""Gap junctions of own networks: NEURON's by ParallelContext, a closed formula, what is refused."""
+"""Gap junctions against NEURON's ParallelContext and a closed formula; refusals."""
 
 import mod_files
 import numpy as np

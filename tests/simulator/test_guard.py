@@ -24,7 +24,7 @@ def small_ring():
 
 
 def in_threads(work, count=8):
-    """Run ``work(k)`` in threads at the same time; returns what they raised."""
+    """Run ``work(k)`` in threads at the same time; return the exceptions raised."""
     raised = []
 
     def caught(k):
@@ -218,7 +218,7 @@ print("all well")
 
 
 def test_devices_with_small_work_groups(fast_queue):
-    """PoCL states whatever limit it is given, and refuses what is larger."""
+    """PoCL reports the limit that its environment sets, and refuses larger work-groups."""
     if "Portable" not in fast_queue.device.platform.name:
         pytest.skip("the limit of this device is what it is")
     flags = "-cl-opt-disable"  # in half the time

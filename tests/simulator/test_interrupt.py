@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: what is lost is nothing, and the run goes on."""
+"""After Ctrl-C during a run no result is lost, and the run can continue."""
 
 import os
 import signal
@@ -137,5 +137,5 @@ def test_every_error_has_the_result_so_far():
 
 
 def test_one_process_as_ranks():
-    """What two ranks must find, see `test_ranks`."""
+    """The same check with two ranks is in `test_ranks`."""
     assert 0 < interrupted(None)["step"] <= 300

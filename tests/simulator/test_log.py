@@ -1,4 +1,4 @@
-"""The logger `clhines` says what was chosen and why; it is silent unless somebody listens."""
+"""The logger `clhines` reports choices with reasons; it is silent without a handler."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ from clhines.solver.device import devices, program
 
 @pytest.fixture
 def said(caplog):
-    """Return what was logged so far, as lines; and forget it."""
+    """Return a function that returns the logged lines and clears the log."""
     caplog.set_level(logging.INFO, "clhines")
 
     def lines():

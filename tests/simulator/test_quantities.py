@@ -111,7 +111,7 @@ def played(t=(0.0, 1.0), y=(0.0, 0.1), index=0):
 
 
 def in_field(**given):
-    """Currents of a field in one of two cells, which a table of the mechanism multiplies."""
+    """Return currents and voltages of a cell in a field; the field's table scales the currents."""
     net = network()
     slope = np.append(np.linspace(0, 9, CABLE.num_nodes), np.zeros(CABLE.num_nodes))
     options = {"potential": slope, "waveform": ([0.0, 1.0], [0.0, 1.0]), **given}
@@ -217,7 +217,7 @@ def of_protocol(**given):
 
 
 def steps_to(tstop):
-    from clhines.neuron.calls import num_steps  # absent where the part `neuron` is
+    from clhines.neuron.calls import num_steps  # absent if the part `neuron` is absent
 
     cvode = SimpleNamespace(active=lambda: 0)
     return num_steps(SimpleNamespace(dt=0.025, t=0.0, CVode=lambda: cvode), tstop)

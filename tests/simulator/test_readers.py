@@ -11,7 +11,7 @@ from clhines.simulator.mechanisms.nmodl.reading.lexer import MAX_TEXT
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs")
 
-READERS = {  # of files of users, and a size that is above what each reads
+READERS = {  # readers of users' files, and sizes beyond their limits
     "from_nmodl": (Mechanism.from_nmodl, MAX_TEXT),
     "read_swc": (read_swc, MAX_FILE << 20),
     "load": (Network.load, None),

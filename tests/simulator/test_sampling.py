@@ -46,10 +46,10 @@ def record_all(sim):
 
 
 def apart(queue):
-    """How far, relatively, voltages are from those of a run that records nothing else.
+    """Return the largest relative difference that additional records may cause in voltages.
 
-    On CPUs the bits are the same. A compiler for GPUs fuses another product with a sum where a
-    factor is also stored: a rounding of v in a step, and the errors of all steps may add up.
+    On CPUs the bits are equal. A compiler for GPUs may fuse another product with a sum if the
+    kernel also stores a factor: one rounding of v in each step, and the errors may add up.
     """
     return 0 if is_cpu(queue.device) else STEPS * np.finfo(np.float64).eps
 

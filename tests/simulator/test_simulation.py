@@ -225,7 +225,7 @@ def test_a_delay_far_ahead_takes_no_ring_of_steps(double_queue, engine):
     [("auto", "float64"), ("steps", "float64"), ("steps", "float32"), ("reference", "float64")],
 )
 def test_events_beyond_the_ring_come_when_the_others_do(typed_queue, monkeypatch, engine, dtype):
-    """The same spikes as with a ring of steps for all of them, by the exact times of events."""
+    """Delays beyond the ring use exact event times, with the spikes of a ring for all delays."""
     times = []
     for most in (2**13, 4):
         net, syn = simple_network()
@@ -347,7 +347,7 @@ def test_what_no_network_knows_is_not_set():
     assert compile(net).kinds[-1].parameters["tau"] == 2.5
     with pytest.raises(InputError, match="engine="):
         Simulation(net, DT, engine="none")
-    assert not inside(net).frozen  # where no simulation came of it
+    assert not inside(net).frozen  # a refused simulation freezes nothing
 
 
 def test_a_cable_changed_later_changes_no_network():

@@ -1,4 +1,4 @@
-"""What objects say of themselves."""
+"""The texts of `repr` and of summaries."""
 
 import pickle
 

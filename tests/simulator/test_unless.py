@@ -1,4 +1,4 @@
-"""Draws of NEURON's one generator run where parameters say that there is none."""
+"""A draw from NEURON's global generator is supported if parameters switch it off."""
 
 import mod_files
 import numpy as np

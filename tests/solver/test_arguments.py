@@ -1,4 +1,4 @@
-"""Arguments of a solver's methods: what is converted, and what is rejected and how."""
+"""Arguments of a solver's methods: conversions, refusals and their messages."""
 
 from types import SimpleNamespace
 
@@ -31,7 +31,7 @@ def test_numbers_of_other_kinds_are_converted(queue):
 
 
 def test_wrong_arrays_of_the_host():
-    """By what `Solver` asks, without a device."""
+    """`Arguments`, which `Solver` uses, refuses wrong host arrays without a device."""
     arguments = Arguments(Forest.from_parents([chain(3), star(4)]), np.dtype("f4"), MockQueue())
     engine = SimpleNamespace(empty_like=np.empty_like)
     good, rows = np.ones(7, np.float32), np.ones((2, 7), np.float32)
@@ -233,7 +233,7 @@ def test_arrays_that_are_not_in_device_order_are_refused(queue):
     solver.enqueue(*packed, out=out)
     assert np.array_equal(
         solver.from_device_order(out).get(), expected
-    )  # enqueue() marks what it writes
+    )  # enqueue() marks its output
     solver.enqueue(*(a.copy() for a in packed), out=out, packed=True)
     assert np.array_equal(solver.from_device_order(out.copy(), packed=True).get(), expected)
     copy = packed[2].copy()

@@ -1,4 +1,4 @@
-"""Factors: a matrix eliminated once gives what plain solves give, for every method and plan."""
+"""Factors: solves with a stored elimination equal plain solves, for every method and plan."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetr
 
 
 def solver_of_row(queue, method):
-    """A solver of trees of many shapes, or of chains for the rows that are for these."""
+    """Return a solver for trees of many shapes, or for chains if the method needs chains."""
     cells = [*dissimilar(7), star(40), caterpillar(30), chain(1)]
     try:
         return Solver(Forest.from_parents(cells), method, queue=queue)

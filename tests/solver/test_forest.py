@@ -112,7 +112,7 @@ def test_large_parents_do_not_wrap_around():
         Forest(np.array([-1, 0, 127, -1], np.int8), np.array([0, 2, 4]))
 
 
-# ------------------------------------------------------------------------------- what it is
+# ---------------------------------------------------------------------------------- contents
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
@@ -325,7 +325,7 @@ def test_ragged_and_empty_arguments():
 
 
 def test_the_callers_arrays_are_copied():
-    """What is derived from them, once, stays that of the forest that was made."""
+    """A forest and the arrays derived from it stay when the caller changes the arguments."""
     parent, offsets = np.array([-1, 0, 1, 1, -1, 4], np.int64), np.array([0, 4, 6], np.int64)
     forest = Forest(parent, offsets)
     known, bounds = parent.copy(), offsets.copy()

@@ -94,11 +94,11 @@ def loss(system, **changed):
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize("config", CONFIGS)
 def test_gradients_are_central_differences(double_queue, config, symmetric, rows):
-    """Every entry of d, u, l and b against the change of the reference's loss.
+    """Compare every entry of d, u, l and b with the change of the reference's loss.
 
     The error of a central difference with step h is h**2 / 6 times a third derivative plus
-    eps * loss / h. Rows are dominated by 0.5 at least, so that each derivative of x brings a factor
-    of 2 at most: third derivatives are some 6 * 2**3 times the largest of x squared.
+    eps * loss / h. Diagonals dominate rows by 0.5 at least, so each derivative of x adds a factor
+    up to 2: third derivatives are some 6 * 2**3 times the largest x squared.
     """
     forest = Forest.from_parents([star(6), caterpillar(9), chain(1), *dissimilar(2, most=20)])
     system = make_system(forest, symmetric=symmetric, rows=rows)

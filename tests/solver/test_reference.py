@@ -76,7 +76,7 @@ def test_residual_by_hand():
     assert reference.residual(forest, d, u, b, np.array([2.0, 2.0])) == pytest.approx(0.2)
     assert np.isnan(reference.residual(forest, d, u, b, np.array([np.nan, 2.0])))
     assert reference.residual(forest, d, u, 0 * b, 0 * b) == 0
-    # row 0: 6 - 1 where 4 is due, of 6 + 1 + 4; row 1: 6 + 2 where 5 is due, of 6 + 2 + 5
+    # row 0: 6 - 1, expected 4, of 6 + 1 + 4; row 1: 6 + 2, expected 5, of 6 + 2 + 5
     low = np.array([99.0, 2.0])
     got = reference.residual(forest, d, -u, b, np.array([3.0, 1.0]), low)
     assert got == pytest.approx(max(1 / 11, 3 / 13))

@@ -1,4 +1,4 @@
-"""Solves of rerooted cells, on every device: the values are those of the cells as they were."""
+"""Solves of rerooted cells, on every device, equal solves of the original cells."""
 
 import numpy as np
 import pyopencl.array as cla
@@ -54,7 +54,7 @@ def test_any_method_solves_rerooted_cells(fast_queue, method):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bad_pivots(fast_queue, kind):
-    """Nodes keep their numbers, and so the error names that of the caller's forest."""
+    """Nodes keep their numbers, so the error names the node of the caller's forest."""
     forest = Forest.from_parents(dissimilar(60, least=5))
     new = reroot(forest)
     method, options = KINDS[kind]
@@ -89,7 +89,7 @@ def test_couplings_at_the_old_and_new_roots_do_not_matter(fast_queue):
 
 
 def test_steps_that_follow_one_another_are_halved(fast_queue):
-    """What it is for: a chain rooted at its end has one branch, and two from its middle."""
+    """A chain rooted at its end is one branch; rooted in the middle it is two."""
     forest = Forest.from_parents([chain(101)] * 3)
     plans = [Solver(f, "fine", queue=fast_queue).plan for f in (forest, reroot(forest).forest)]
     steps = [plan.parts[0].statistics["dependent_steps"] for plan in plans]

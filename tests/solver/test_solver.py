@@ -116,8 +116,8 @@ def assert_agreement(queue, forest, configs):
     assert len(solutions) >= 11
     for config, x in solutions.items():
         assert_solved(config, system, x)
-        # packing and vectors change who computes, not what; rounding may differ by contraction
-        # into fused operations, which compilers choose by the code around
+        # packing and vectors move the same operations to other work-items; roundings may differ
+        # because compilers choose fused operations by the code around
         first = solutions["fine_5" if config.startswith("fine") else "flat"]
         assert_close(forest, x, first.astype(np.float64), x.dtype)
 

@@ -106,5 +106,5 @@ def test_what_cannot_be_done_is_refused(case):
         clhines.torch.solve(solver, **{**given, "d": 0 * given["d"]})
     d = given["d"].detach().clone()
     factors = clhines.torch.factor(solver, d, given["u"], l=given["l"])
-    d += 1  # as an optimiser does; the factors are of what was there before
+    d += 1  # as an optimiser does; the factors belong to the old values
     system.assert_solved(factors.solve(given["b"]).detach().numpy())

@@ -1,4 +1,4 @@
-"""Tridiagonal systems against SciPy: shapes, signs, right-hand sides, and what is refused."""
+"""Tridiagonal systems against SciPy: shapes, signs, right-hand sides; refusals."""
 
 import numpy as np
 import pyopencl.array as cla
@@ -13,9 +13,9 @@ SIZES = [1, 5, 2, 33, 1, 64, 3]
 
 
 def make(sizes, seed=1, signs=True):
-    """Diagonals with one value a row, dominant by rows, and two right-hand sides.
+    """Return diagonals with one value a row, dominant by rows, and two right-hand sides.
 
-    What lies outside the matrices is NaN.
+    Entries outside the matrices are NaN.
     """
     rng = np.random.default_rng(seed)
     n = sum(sizes)
@@ -179,7 +179,7 @@ def of_grid(dl, d, du, b):
 
 @pytest.fixture(params=["host", "device"])
 def place(request, queue, needs):
-    """What brings arrays to where they are solved, and back."""
+    """Return a function that moves arrays to the host or device, and its inverse."""
     needs(queue, np.float64)
     if request.param == "host":
         return np.ascontiguousarray, np.asarray
@@ -192,7 +192,7 @@ def test_kept_systems_in_all_orders(queue, place, padded):
     put, get = place
     dl, d, du, b = grid()
     expected = of_grid(dl, d, du, b)
-    if padded:  # what is outside the matrices is ignored
+    if padded:  # entries outside the matrices are ignored
         dl, du = np.pad(dl, ((0, 0), (1, 0)), constant_values=7.0), np.pad(du, ((0, 0), (0, 1)))
     m, n = GRID
     many = Tridiagonal([n] * m, queue=queue)
@@ -237,7 +237,7 @@ def test_solutions_go_to_out(queue, place):
             InputError, match=r"out is .* with shape \(5, 12\); expected .* \(2, 5, 12"
         ):
             solve(put(b), out=put(b[0]))
-    spread = put(np.zeros(GRID))  # where b is the first row of x
+    spread = put(np.zeros(GRID))  # b is the first row of x
     first = (
         spread[0]
         if isinstance(spread, np.ndarray)

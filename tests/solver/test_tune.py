@@ -25,7 +25,7 @@ QUEUE = SimpleNamespace(
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Make `median_seconds` take from each launch what it says."""
+    """Let `median_seconds` return the seconds that each launch returns."""
     log = []
 
     def median_seconds(queue, launch, repeats, warmup):

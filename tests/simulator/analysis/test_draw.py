@@ -1,4 +1,4 @@
-"""Pictures of cells and of results: what is drawn where, and what is said."""
+"""Pictures of cells and results: positions of lines, labels, and refusals."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Features: by hand, and against eFEL on a thousand traces where it can be imported."""
+"""Features by hand, and against eFEL on a thousand traces if it is installed."""
 
 import numpy as np
 import pytest
@@ -119,7 +119,7 @@ def test_what_cannot_be_done_is_refused(changed, text):
 
 
 def test_features_of_whole_traces_need_no_stimulus():
-    """Which they are is what no stimulus changes; the others say what they lack."""
+    """Features that no stimulus changes need none; refusals of others name the missing values."""
     t, v, current = made_traces(40, 0.1, seed=3)
     names = list(WITHOUT_STIMULUS)
     found = extract(v, t, names)

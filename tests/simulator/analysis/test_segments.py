@@ -1,4 +1,4 @@
-"""Segments of traces: what is kept of each chunk gives the peaks and minima of the whole trace."""
+"""Segments of traces: the values kept per chunk give the whole trace's peaks and minima."""
 
 import numpy as np
 import pytest

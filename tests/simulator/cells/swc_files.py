@@ -1,4 +1,4 @@
-"""SWC files, what is read from them, and what a refusal says."""
+"""SWC files, the cells read from them, and the words of refusals."""
 
 import numpy as np
 import pytest

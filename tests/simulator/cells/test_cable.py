@@ -225,7 +225,7 @@ def test_good_cells(name):
     assert_sound(discretise(cable.sections, max_length=cable.sections.length.sum() / 1000))
 
 
-# The bad files that are trees, and what is said of them: None is nothing.
+# The bad files that are trees, and words of their warnings (None: no warning).
 TREES = {
     "HSS_ids_as_floats.swc": None,
     "cr_only_line_ends.swc": None,

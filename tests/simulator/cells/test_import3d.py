@@ -99,7 +99,7 @@ def test_file_as_it_is(name):
 
 
 def without_outline(morphology):
-    """The cell with one sample in place of its outlined soma, of the sphere that we make of it."""
+    """Return the cell with its outlined soma replaced by one sample, the equivalent sphere."""
     ball = sections_of(morphology).points[:3].astype(float)
     rest = np.flatnonzero(morphology.type != 1)
     place = np.full(len(morphology.parent), 0)

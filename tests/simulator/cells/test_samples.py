@@ -1,4 +1,4 @@
-"""Radii that `repair="zero-radius"` makes up, and what it leaves alone."""
+"""Radii that `repair="zero-radius"` interpolates, and radii that it leaves alone."""
 
 import warnings
 

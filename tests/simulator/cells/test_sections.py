@@ -237,11 +237,11 @@ def test_section_without_length_is_left_out():
     rows = [
         (1, 3, 0, 0, 0, 1, -1),
         (2, 3, 10, 0, 0, 1, 1),
-        (3, 3, 10, 0, 0, 1, 2),  # branches where its parent does
+        (3, 3, 10, 0, 0, 1, 2),  # branches at the same point as its parent
         (4, 3, 20, 0, 0, 1, 3),
         (5, 3, 10, 10, 0, 1, 3),
         (6, 3, 10, -10, 0, 1, 2),
-        (7, 3, 10, 0, 0, 1, 2),  # a tip where it begins
+        (7, 3, 10, 0, 0, 1, 2),  # a tip at its own begin
     ]
     cable = discretise(cell(*rows), max_length=100)
     assert cable.sections.num_sections == 4

@@ -1,4 +1,4 @@
-"""Somas of several segments against NEURON: its own import of real cells, HH in all of the soma."""
+"""Somas of several segments against NEURON's import of real cells, HH in the whole soma."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def our_run(cable, queue, current, pulses, active="soma"):
     ],
 )
 def test_spikes_of_a_real_cell(double_queue, name, current, pulses, segments, spikes):
-    """Voltages agree to 1e-10 mV or so where a spike is some 100 mV high."""
+    """Compare spikes and voltages with NEURON: they agree to about 1e-10 of 100 mV."""
     cable = discretise(read_swc(FOLDER / "good" / name), max_length=MAX_LENGTH)
     result, active = our_run(cable, double_queue, current, pulses)
     assert active == segments

@@ -135,7 +135,7 @@ def test_lengths_and_depths_vary():
         [branch_lengths(random_binary_tree(512, 50, s))[1:] for s in range(50)]
     )
     assert abs(lengths.mean() - 511 / 49) < 1e-9
-    assert 4 < lengths.std() < 15  # of random cuts: close to the mean of what is above two
+    assert 4 < lengths.std() < 15  # random cuts: close to the mean of lengths above two
     assert len({depths(random_binary_tree(512, 50, s)).max() for s in range(50)}) > 20
 
 

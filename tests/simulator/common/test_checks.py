@@ -1,4 +1,4 @@
-"""Checks of arguments of networks: what is converted, and what the line says."""
+"""Checks of arguments of networks: conversions, and the lines of refusals."""
 
 import pytest
 

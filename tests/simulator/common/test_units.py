@@ -1,4 +1,4 @@
-"""Units of mechanisms: against pint, against NEURON's own units, and what is refused."""
+"""Units of mechanisms against pint and NEURON's modlunit; refusals."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -39,7 +39,7 @@ NEURONS = {
 
 
 def from_pint(name):
-    """What pint says of a name: its size in SI's units, and its dimension."""
+    """Return pint's size of a unit in SI units, and its dimension."""
     base = REGISTRY.Quantity(Decimal(1), REGISTRY.UnitsContainer({name: 1})).to_base_units()
     powers = dict(base.unit_items())
     order = ("meter", "kilogram", "second", "ampere", "mole", "kelvin")
@@ -157,7 +157,7 @@ def test_neurons_units_are_coherent_where_the_rule_says_so():
 
 
 def is_rate_of(rate, state):
-    """Whether a unit is that of the rate of a state in another one."""
+    """Return whether the unit `rate` has the dimension of `state` per time."""
     return parse(rate).dimension == parse(state).per_time().dimension
 
 

@@ -151,7 +151,7 @@ def drive(net):
 def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
     cpu, monkeypatch, together, secondorder
 ):
-    """Tiles of all widths, of one row or of several; events, ions and what is recorded."""
+    """Compare tiles of all widths and with one or more rows: events, ions and records."""
     take_two_blocks(monkeypatch, together)
     cables = ring_cables(4, levels=2, compartments=3)
     net = Network(cables, 21)  # 6, 5, 5 and 5 of a shape
@@ -206,7 +206,7 @@ BREAKPOINT { seen = other i = g*(v + 60) }
 
 
 def test_what_is_recorded_may_need_more_than_a_vector(cpu):
-    """A function for several instances has no pointers, which only what is recorded reads here."""
+    """A recorded variable may read a pointer although functions for vectors have no pointers."""
     n = 12
     net = Network.from_arrays(np.arange(-1, n - 1), [0, n], *[[300.0] * n, [0.1] * n, [0.003] * n])
     added = net.add(Mechanism.from_nmodl(SEES), at=np.arange(n), g=np.linspace(1e-3, 2e-3, n))

@@ -69,7 +69,7 @@ def test_groups_of_instances_that_lie_anywhere(cpu, needs, dtype):
 
 
 def test_groups_of_two_registers_change_no_bit(cpu, needs, monkeypatch):
-    """As many as fill them take two, where a register has eight doubles."""
+    """Groups that fill two registers of vectors use two, with the bits of one."""
     needs(cpu, "float64")
     most = limits(cpu.device).vector_bytes // 8
     if 2 * most * 8 > limits(cpu.device).trusted_bytes:
@@ -90,7 +90,7 @@ def test_groups_of_two_registers_change_no_bit(cpu, needs, monkeypatch):
 def test_cells_of_several_shapes_in_one_block_change_no_bit(
     cpu, needs, in_blocks, dtype, secondorder
 ):
-    """Their nodes follow each other by turns; those of a cell in the order that they had."""
+    """Interleave the nodes of a block's cells; each cell's own nodes keep their order."""
     needs(cpu, dtype)
     found = []
     for count in (5, 1):

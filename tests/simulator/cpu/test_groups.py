@@ -23,7 +23,7 @@ pytestmark = pytest.mark.optimised
 
 @pytest.mark.parametrize("first", [0, 3])
 def test_constant_pivots_are_those_of_the_whole_elimination(first):
-    """Nodes of passive branches, in cells of which some have values of their own."""
+    """Compare pivots of passive branches with a plain elimination; some cells' values differ."""
     net = Network(CABLES, 3 * len(CABLES) + 1)
     net.insert("hh", net.soma)
     net.insert("pas", np.flatnonzero(net.area > 0)[first:], g=2e-4)

@@ -21,7 +21,7 @@ def cpu(double_queue):
 
 
 def test_which_networks(cpu):
-    """Pointers tie cells; the steps of a launch are those of the shortest way between blocks."""
+    """Pointers keep cells in one block; the shortest delay between blocks is a launch's length."""
     net, _ = with_fire()
     model = compile(net, DT)
     wires, work = wires_of(model), work_of(model)

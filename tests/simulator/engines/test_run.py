@@ -16,7 +16,7 @@ PLAYED = [
 
 
 def methods(protocol):
-    """Public methods of a protocol and of those that it extends."""
+    """Return the public methods of a protocol and of its bases."""
     found = {}
     for base in protocol.__mro__:
         if getattr(base, "_is_protocol", False):

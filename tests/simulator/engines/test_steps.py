@@ -24,7 +24,7 @@ def test_steps_where_a_device_has_no_float64(fast_queue, monkeypatch):
     assert len(found.spike_time) > 3
     np.testing.assert_array_equal(found.spike_cell, expected.spike_cell)
     np.testing.assert_array_equal(found.spike_time, expected.spike_time)
-    # 400 steps, each of which rounds about ten numbers of up to 100 mV by half of 2**-23
+    # each of 400 steps rounds about ten numbers up to 100 mV, by 2**-24
     np.testing.assert_allclose(sim.voltages(), truth.voltages(), atol=400 * 10 * 100 * 2.0**-24)
     with pytest.raises(InputError, match="has no float64, in which exact times of events are kept"):
         Simulation(with_ions(), DT, "float32", queue=fast_queue, engine="steps")

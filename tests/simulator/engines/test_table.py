@@ -1,4 +1,4 @@
-"""The table of engines: what networks need, what each engine takes, names and refusals."""
+"""The table of engines: needs of networks, support by each engine, names, refusals."""
 
 import numpy as np
 import pytest

@@ -15,7 +15,7 @@ from clhines.solver.device.devices import limits
 
 
 def counted(patch, apart):
-    """Whether each copy that follows blocks; where `apart`, as of memory of a device's own."""
+    """Return a list of flags, whether later copies block; `apart`: as if memory were separate."""
     core, blocking = arrays.cl._cl, []
 
     def call(own, *given, **named):

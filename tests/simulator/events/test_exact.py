@@ -225,7 +225,7 @@ def test_float32(truth, fast_queue):
 
 
 def test_saved_in_the_middle(truth, double_queue, tmp_path):
-    """The bits are those of not having stopped; a run on the host goes on from the same file."""
+    """A restored run has the bits of an unbroken run; the host continues from the same file."""
     net, groups, _ = our_network(truth)
     whole, later, host = (
         Simulation(net, 0.1, queue=double_queue, engine=p) for p in ("steps", "steps", "reference")
@@ -367,7 +367,7 @@ def test_a_rule_of_plasticity_as_text(double_queue):
         last = spike
 
 
-WRONG_EVENTS = {  # what an event does whose weight is 5, and then 1
+WRONG_EVENTS = {  # statements of an event with weight 5, then 1
     "net_event(t + w)": "net_event at a time before that of an earlier net_event",
     "net_event(t - 0.5)": "at a time that is past, or no number",
     "net_send(-w, 1) net_event(t)": "at a time that is past, or no number",

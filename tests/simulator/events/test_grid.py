@@ -16,7 +16,7 @@ from clhines.solver.device.devices import has_atomics
 
 
 class Lists:
-    """A list of spikes on the device, the sums, and what NumPy says they should be."""
+    """A list of spikes on the device, the sums, and NumPy's expected sums."""
 
     def __init__(self, queue, capacity, slots, num_targets):
         self.queue, self.capacity = queue, capacity
@@ -162,7 +162,7 @@ def test_places_that_are_no_order_are_refused(fast_queue, place):
 
 
 def test_spikes_are_delivered_once_and_after_a_reset(queue):
-    """The list is left for the host; only what is new goes out."""
+    """Each spike is delivered once; the list stays for the host until `reset`."""
     connections, slots, _ = CASES["one delay"]
     delivery = Delivery(queue, connections, 50, slots, 6)
     held = Lists(queue, 6, slots, 50)
@@ -197,7 +197,7 @@ def test_overflow_names_the_step(fast_queue, algorithm):
     with pytest.raises(SpikeOverflowError, match=r"by step 42 .* room for, 5;") as error:
         delivery.check()
     assert error.value.step == 42
-    held.assert_delivered()  # what was kept
+    held.assert_delivered()  # the five stored spikes
     delivery.reset(held.count)
     delivery.check()
 

@@ -90,7 +90,7 @@ def currents_of(net, potential):
 
 @pytest.mark.core
 def test_currents_are_differences_of_the_potential():
-    """They add up to nothing, and those of an equal potential are none."""
+    """A cell's currents add up to 0; an equal potential everywhere causes none."""
     net, rng = chain(), np.random.default_rng(1)
     potential = rng.uniform(-20, 20, 12)
     ours, want = currents_of(net, potential), np.zeros(12)
@@ -153,7 +153,7 @@ def test_engines_agree_and_amplitudes_are_set(double_queue):
 
 
 def test_currents_through_membranes_count_the_field(double_queue):
-    """They are those along the cell by both potentials; of a closed cell they add up to 0."""
+    """`i_membrane` includes the field's axial currents; it adds up to 0 over a cell."""
     net = chain()
     net.insert("hh")
     net.field(np.random.default_rng(2).uniform(-30, 30, 12), ([0.0, 9.0], [1.0, -1.0]))
@@ -201,7 +201,7 @@ def test_a_frozen_network_has_no_new_field():
 
 
 def test_the_potential_of_a_network(double_queue):
-    """Sums of currents times the matrix; those of a cell add up to nothing, dipoles do not."""
+    """`lfp` records equal membrane currents times the matrix; a cell's currents add up to 0."""
     cable = discretise(sample_cells()[0], max_length=60)
     net = Network(cable, 2)
     net.insert("hh", at="soma")

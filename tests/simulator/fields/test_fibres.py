@@ -1,4 +1,4 @@
-"""Axons of the literature: the double cable beside NEURON, and what was published of them."""
+"""Axons of the literature: the double cable against NEURON and against published results."""
 
 import numpy as np
 import pytest

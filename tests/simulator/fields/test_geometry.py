@@ -1,4 +1,4 @@
-"""Where the nodes of cells lie."""
+"""Positions of the nodes of cells."""
 
 import numpy as np
 import pytest

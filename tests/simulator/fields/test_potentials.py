@@ -30,7 +30,7 @@ def lines(count=40, seed=1):
 
 
 def quadrature(at, electrodes, medium, points=4000):
-    """Means of the potentials of points along segments, at the middles of equal parts."""
+    """Return mean potentials of segments from point sources at the middles of equal parts."""
     share = (np.arange(points) + 0.5) / points
     found = np.empty((len(electrodes), len(at)))
     for j in range(len(at)):
@@ -71,7 +71,7 @@ def test_the_potential_of_a_line_is_lfpykits():
 
 @pytest.mark.parametrize("medium", MEDIA)
 def test_points_obey_laplaces_equation(medium):
-    """And that of an anisotropic medium; the current through the surface fits `above`."""
+    """Also for an anisotropic medium; the current through the surface fits `above`."""
     source, h = np.array([10.0, -20.0, 300.0]), 0.1
     at = np.array([60.0, 35.0, 350.0])
     around = at + h * np.vstack([np.zeros(3), np.eye(3), -np.eye(3)])
@@ -107,7 +107,7 @@ def test_disks_have_one_potential_and_look_like_points_from_afar(medium):
     far = centre + np.array([[3e4, 0, 0], [0, 0, -3e4], [1e4, 2e4, -2e4]])
     point = point_potential(far, centre, medium)
     np.testing.assert_allclose(disk_potential(far, centre, radius, medium=medium), point, 1e-5)
-    # the density of charge on the disk is that of its projection from a sphere
+    # the disk's charge density is the projection of a sphere's
     rng, count = np.random.default_rng(1), 200_000
     share = rng.uniform(size=(2, count))
     rho, phi = radius * np.sqrt(1 - share[0] ** 2), 2 * np.pi * share[1]

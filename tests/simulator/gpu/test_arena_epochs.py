@@ -74,7 +74,7 @@ def test_as_the_reference(double_queue):
 
 
 def test_cells_of_several_work_groups(double_queue, monkeypatch):
-    """Where these share a cell's lists out, results stay; simulations in two threads take turns."""
+    """Several work-groups per cell give the same results; two threads can simulate at once."""
     runs, like = [], np.arange(NODES * CELLS)
     for most in (plan.MOST_WARPS, 0):
         monkeypatch.setattr(plan, "MOST_WARPS", most)
@@ -227,7 +227,7 @@ def voltages(net, engine, dt, queue):
 @pytest.mark.parametrize("steps", [2, 3, 5])
 @pytest.mark.parametrize("dt", [0.1, 0.025, 0.07])
 def test_events_at_the_middle_of_a_step(double_queue, dt, steps):
-    """An instance sends in the middle of each step: what is due in one to rounding is not late."""
+    """An instance sends in the middle of each step; an event due there to rounding is not late."""
     found = []
     for engine in ("reference", ENGINE):
         net, takes = small()
@@ -239,7 +239,7 @@ def test_events_at_the_middle_of_a_step(double_queue, dt, steps):
 
 
 def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(double_queue):
-    """Each is delivered in its step: those that send within a step are in one work-group."""
+    """Events without delay arrive in their step: one work-group holds all cells that send them."""
     found = []
     for engine in ("reference", ENGINE):
         net, takes = small()
@@ -254,7 +254,7 @@ def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(double_q
 
 
 def test_gap_junctions_and_currents_that_are_read(double_queue):
-    """Voltages of other cells are those at the begin of a step, after odd numbers of steps too."""
+    """A gap junction reads other cells' v at the begin of a step, also after odd step numbers."""
     found, total = [], NODES * CELLS
     for engine, pieces in (("reference", [1]), (ENGINE, [1]), (ENGINE, [0.35, 0.65])):
         net, groups = network()
@@ -276,7 +276,7 @@ def test_gap_junctions_and_currents_that_are_read(double_queue):
 
 @pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
 def test_events_within_a_step_within_a_cell(double_queue, binned):
-    """Each layer sees in the step what those before have sent; launches have several steps."""
+    """Each layer receives earlier layers' events within the step; launches have several steps."""
     found = []
     for engine, chunk in (("reference", 130), (ENGINE, 130), (ENGINE, 7)):
         net, groups = with_relays()
@@ -311,7 +311,7 @@ def test_a_variable_that_is_named_as_the_current_of_an_ion(double_queue):
 
 
 def test_kernels_have_no_numbers_of_before_the_start(double_queue):
-    """What states were before INITIAL, as a run leaves them, asks for no other kernels."""
+    """Values of states before INITIAL, which an earlier run left, compile no other kernels."""
     every, found, built = np.arange(4), [], []
     for inf in (0.0, 0.25, np.linspace(0.1, 0.9, 4), np.repeat([0.1, 0.2], 2)):
         net = Network.from_arrays([-1, 0, -1, 2], [0, 2, 4], [500.0] * 4, [0, 0.1] * 2, [0.005] * 4)

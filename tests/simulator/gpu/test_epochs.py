@@ -94,7 +94,7 @@ def test_lists_of_nodes_second_order_and_states(double_queue):
 
 
 def test_cells_beyond_local_memory_take_lists(double_queue):
-    """By themselves where slots do not fit; those that do keep slots, and too little is refused."""
+    """Cells too large for slots use lists, others keep slots, and too little memory is refused."""
     model = compile(crowded_network()[0], DT)
     room = Limits()
     slots = plan_epochs(model, "float64", room, units=1)[0]
@@ -135,7 +135,7 @@ def test_cells_of_a_group_change_no_bit(double_queue, build, segment):
 
 @pytest.mark.parametrize("hh", ["soma", "all"])
 def test_cells_by_size(double_queue, hh):
-    """Cells of few and of many lanes in launches of their own, where the device is small."""
+    """On a small device, cells with few and with many lanes run in separate launches."""
 
     def build():
         cables = [*ring_cables(6, levels=5), *ring_cables(6, levels=3)]

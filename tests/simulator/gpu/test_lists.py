@@ -94,7 +94,7 @@ def test_few_lists_have_no_statements_for_classes():
 
 
 def test_a_table_of_which_one_variable_is_looked_up(double_queue):
-    """Its place has no name in what the functions are made of."""
+    """Compare a TABLE from which functions read one column with `reference`."""
     file, found = Path(__file__).parents[2] / "mod" / "na.mod", []
     for engine in ("reference", ENGINE):
         net, _ = cells(())
@@ -124,7 +124,7 @@ PROCEDURE rates() { LOCAL qt
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_is_the_same_at_all_nodes(typed_queue, monkeypatch, dtype):
-    """Is worked out once a launch, and anew after a change of what it is from."""
+    """Compute such values once a launch, and again after `set` changes their parameters."""
     found, specs, with_lists = [], [], epochs.with_lists
 
     def kept(*given):
@@ -163,7 +163,7 @@ SIZE = 40  # nodes of a cell
 
 
 def gated_cells(count):
-    """Cells whose nodes have some of three mechanisms each, which set what nothing reads."""
+    """Return cells with up to three mechanisms per node, which set variables that none reads."""
     rng, n = np.random.default_rng(5), count * SIZE
     parent = np.arange(-1, n - 1)
     parent[::SIZE] = -1

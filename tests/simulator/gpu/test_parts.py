@@ -22,7 +22,7 @@ from clhines.solver.device.devices import limits
 
 
 def uneven_network():
-    """Only the last cells have what makes a difference: active dendrites, noise, larger trees."""
+    """Return cells of which only the last have active dendrites, noise and larger trees."""
     net = Network([CABLES[0]] * 4 + [CABLES[2], CABLES[1]])
     last = net.forest.cell_offsets[4]
     nodes = np.flatnonzero(net.area > 0)

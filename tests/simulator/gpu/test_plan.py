@@ -37,7 +37,7 @@ def filled(plan):
 
 
 def test_parts_take_lists_where_the_whole_does():
-    """A part with small cells alone would have room for slots; its bits must be those it has."""
+    """A part with small cells alone has room for slots but uses the lists of the whole network."""
     cables = [discretise(ring_cell(levels, 1.0, 6, seed=3), max_length=20.0) for levels in (3, 1)]
     net = Network(cables, 2)
     net.insert("hh")

@@ -1,4 +1,4 @@
-"""Gradients on devices beside those of the reference, and what is left to the reference."""
+"""Gradients on devices against the reference engine, and cases that only the latter supports."""
 
 from types import SimpleNamespace
 
@@ -112,8 +112,8 @@ current i = 1e-3*m
 def test_exponentials_that_overflow(fast_queue, monkeypatch, dtype, mode):
     """A CPU refuses infinity over infinity. A GPU limits it, and its derivatives are right.
 
-    The quotient is 1, so the derivative by `most` is that of a constant 1. The derivative by k is
-    below exp(-2000): what is left is the rounding error of the quotient, times (v + 90)/k^2.
+    The quotient is 1, so the derivative by `most` equals the one with a constant 1. The derivative
+    by k is below exp(-2000): the quotient's rounding error remains, times (v + 90)/k^2.
     """
 
     def derivatives(names, quotient, mode, **given):

@@ -70,7 +70,7 @@ def ring(seed=1, cells=5, synapse="exp2syn"):
 
 
 def same_cells(seed=1, cells=6):
-    """Copies of a cell, which are lanes of vectors on CPUs; some share what the others lack."""
+    """Return copies of a cell, lanes of vectors on CPUs; some have an additional synapse."""
     net, of, records = ring(seed, cells)
     extra = net.add("expsyn", net.soma, tau=2.0)
     net.connect([0, 1], extra, [2, 5], [0.001, 0.002], [0.7, 1.0])
@@ -131,7 +131,7 @@ def simulation(net, records, **given):
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("build", NETWORKS, ids=NAMES)
 def test_gradients_are_those_of_the_reference(fast_queue, build, seed, monkeypatch):
-    """The second networks keep no more states than those of 13 steps."""
+    """Compare device gradients with `reference`; the second networks store 13 steps at most."""
     if seed == 2:
         monkeypatch.setattr(DeviceGradient, "keep_every", lambda _: 13)
     net, of, records = build(seed)

@@ -244,7 +244,7 @@ def test_point_neurons(seed):
 
 
 def test_played_values_and_intervals():
-    """By the values of a played parameter; of a record of every other step, as a sum of columns."""
+    """Compare slopes by played values with differences; the record sums columns, every 0.1 ms."""
     net = small_networks.plain()
     clamp = net.add(Mechanism.from_nmodl(CLAMP), [0])
     t, y = np.array([0.0, 1.0, 2.0]), np.array([0.1, 0.4, 0.2])
@@ -317,7 +317,7 @@ def test_wrong_arguments():
 
 
 def test_slopes_of_spikes_are_those_of_a_sigmoid():
-    """No spike comes: by the slope of each step, a weight, and what an event would change."""
+    """Without spikes, compare a weight's slope with the sigmoid's slopes times events' effects."""
     width, weight, delay, duration = 2.0, 0.003, 0.1, 1.0
     net = Network.from_arrays([-1, -1], [0, 1, 2], [1e4] * 2, [0.0] * 2, [0.1] * 2)
     net.threshold = -50.0
@@ -407,7 +407,7 @@ def test_many_random_expressions(mod):
     assert check_expressions(mod, range(300), None) > 800
 
 
-EDGES = (  # steady values of a state; x is of the order of 1000, above or below 0; zero is 0
+EDGES = (  # steady values of a state; x is about 1000 or -1000; zero is 0
     "1/(1 + exp(x))",
     "x/(exp(x) - 1)*a/1000",
     "a*x/(1 - exp(-x))/1000",

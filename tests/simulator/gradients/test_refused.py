@@ -1,4 +1,4 @@
-"""What has no derivative is refused in one line, before anything runs."""
+"""Models without derivatives are refused in one line, before anything runs."""
 
 import mod_files
 import numpy as np

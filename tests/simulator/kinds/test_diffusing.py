@@ -1,4 +1,4 @@
-"""Rows of what diffuses along cells, in the rounds of their elimination."""
+"""Rows of diffusing species, sorted into rounds of their elimination."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_rows_of_the_tree_that_is_drawn():
 
 
 def test_rows_of_a_round_are_independent():
-    """What a row is linked to is eliminated later; two rows of a round update no entry twice."""
+    """A row's links are eliminated later, and two rows of one round never update the same entry."""
     rng = np.random.default_rng(3)
     diffusions, cells = [], []
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_rows_of_a_round_are_independent():
     for side in rows.links.T:
         linked = np.flatnonzero(side >= 0)
         assert (turn[side[linked]] > turn[linked]).all()
-        late = linked[turn[linked] % rows.rounds > 0]  # parents gather what leaves leave
+        late = linked[turn[linked] % rows.rounds > 0]  # parents gather from leaves
         pairs = np.stack((turn[late], side[late]))
         assert len(np.unique(pairs, axis=1).T) == len(late)
     is_root = turn % rows.rounds == rows.rounds - 1

@@ -214,8 +214,8 @@ def test_actions_of_an_event_use_the_values_before_it():
 def test_noise_in_a_rate_is_exact_in_the_step(queue, needs):
     """Mean, variance and correlation of an Ornstein-Uhlenbeck process, with steps of tau/2.
 
-    Of 4,000 independent values an estimate of the variance has the relative error sqrt(2/4000),
-    2 %, and others less; five of these, of one seed.
+    From 4,000 independent values a variance has a relative standard error of sqrt(2/4000), 2 %,
+    and the other estimates less. The bounds are five standard errors, with one seed.
     """
     needs(queue, "float64")
     count, tau, std, dt = 4000, 5.0, 2.0, 2.5
@@ -259,7 +259,7 @@ def test_events_that_do_more_than_add_act_one_by_one(queue, needs):
 
 @pytest.mark.parametrize("given", [False, True])
 def test_noise_in_a_rate_differs_in_copies(given, queue, needs):
-    """Those of the first copy are the model's; so is its state, where copies begin later."""
+    """The first copy has the model's noise, and its state if copies begin later."""
     needs(queue, "float64")
     net = Network.from_arrays([-1, -1], [0, 1, 2], [1e3] * 2, [0.0] * 2, [0.01] * 2)
     group = net.add("ou_conductance", net.soma)

@@ -116,11 +116,11 @@ def ours(cells, area, engine, queue):
 
 
 def tolerance(names, v, rows, area):
-    """Ten roundings in each step add up, and where a current is no line in v NEURON's quotient.
+    """Return the sum of ten roundings per step and of the error of NEURON's difference quotient.
 
-    Its slope is off by 0.0005 mV*i'', here by 0.07/mV of the conductance: 2*f' + v*f'' of
-    f = 1/(1 + exp(0.062*v)) up to 100 mV, and less for the constant field. So is the change of a
-    step, in proportion to what the capacitance takes; states follow v by less than 0.1/mV.
+    The quotient's slope is off by 0.0005 mV*i'', here by 0.07/mV of the conductance: 2*f' + v*f''
+    for f = 1/(1 + exp(0.062*v)) up to 100 mV, and less for the constant field. The change of v in
+    a step has this error over the capacitance per dt; states follow v by less than 0.1/mV.
     """
     bound = 10 * len(rows) * 2.0**-52 * np.abs(rows).max()
     if {"nmda", "ca_n"} & {*names}:

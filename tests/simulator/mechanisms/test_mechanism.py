@@ -1,4 +1,4 @@
-"""Mechanisms: what they say of themselves, and which texts are rejected."""
+"""Mechanisms: their summaries, and rejected texts."""
 
 import pickle
 
@@ -79,7 +79,7 @@ def test_opposite_rates_share_a_quotient():
     with np.errstate(all="ignore"):
         alpha = 1.2 * np.where(x == 0, 1, x / -np.expm1(-x))
         beta = 0.6 * np.where(x == 0, 1, x / np.expm1(x))
-    expected = alpha / (alpha + beta)  # tiny below -38 mV, where alpha alone must be good
+    expected = alpha / (alpha + beta)  # tiny below -38 mV: alpha alone must be accurate there
     # x is -827 at most; its two roundings change exp(x) by as many times their size
     np.testing.assert_allclose(m.initial(v)["m"], expected.astype(float), rtol=2e-13, atol=1e-300)
 

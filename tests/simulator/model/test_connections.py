@@ -1,4 +1,4 @@
-"""Connections sorted by source and by target: by hand, and what is refused."""
+"""Connections sorted by source and by target against a sort by hand; refusals."""
 
 import time
 

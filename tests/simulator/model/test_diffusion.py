@@ -125,7 +125,7 @@ def test_steps_of_gpus_have_a_work_item_for_each_node(double_queue, dtype, monke
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nothing_flows_where_the_mechanism_is_not(double_queue, engine):
-    """Each connected piece is a tree of its own: of some sections, one of which has a gap."""
+    """Diffuse in some sections, one with a gap: each connected piece is a separate tree."""
     chosen = np.random.default_rng(2).random(len(CABLE.nseg)) < 0.6
     some = chosen[CABLE.section]
     long = np.argmax(CABLE.nseg)
@@ -186,7 +186,7 @@ DERIVATIVE states { x' = (here - x)/2 }
 @pytest.mark.parametrize("engine", ENGINES[1:])
 @pytest.mark.parametrize("secondorder", [0, 2])
 def test_beside_pointers_and_variables_set_in_turn(double_queue, engine, secondorder):
-    """What diffuses is read at the node before it does, elsewhere after it; cells go in turns."""
+    """Pointers read a concentration before diffusion at its own node and after it elsewhere."""
     net, group = built(cells=3)
     nodes, n = group.nodes, len(group) // 3
     sees = net.insert(Mechanism.from_nmodl(SEES), nodes)

@@ -55,7 +55,7 @@ def exact_change(layers, d, b, v, dt):
             g = Fraction(float(layers.g[row, i]))
             over = g + Fraction(float(layers.c[row, i])) / Fraction(dt)
             join((row, i), (row + 1, i) if row == 1 else None, over, g)
-        if has:  # electrodes inside, what a membrane brings outside, and electrodes there
+        if has:  # electrodes inside, membrane currents to the outside, electrodes outside
             right[number[0, i]] += Fraction(float(b[layers.node[1, i]]))
             right[number[1, i]] -= Fraction(float(b[at]))
             right[number[2, i]] += Fraction(float(b[layers.node[2, i]]))
@@ -140,13 +140,13 @@ def test_steps_are_those_of_the_reference(dtype, form, monkeypatch):
     assert want[:, net.soma].max() > 0 and want[0].min() == -65
     outer = np.setdiff1d(np.arange(net.forest.num_nodes), compile(net, DT).layers.node[0])
     assert not want[0, outer].any() and np.ptp(want[:, outer], 0).min() > 1e-3
-    # each of 240 steps rounds potentials; the upstroke of a spike amplifies what is there by e^5
+    # each of 240 steps rounds potentials; the upstroke of a spike amplifies the errors by e^5
     allowed = 240 * ROUNDINGS * EPS[dtype] * np.abs(want).max()
     assert np.abs(ours - want).max() <= allowed
 
 
 def test_currents_that_leave_membranes_arrive_in_layers():
-    """`i_membrane` of a node is what its layer lets out, along and across."""
+    """`i_membrane` of a node leaves its first layer along the cable and across the layer."""
     net, _ = layered_network()
     layers = compile(net, DT).layers
     whole = np.flatnonzero(np.isin(layers.node[0], range(9)))  # of the first cell, all in layers
@@ -164,7 +164,7 @@ def test_currents_that_leave_membranes_arrive_in_layers():
             rest[:, k] += flow
             rest[:, above] -= flow
     assert np.abs(i).max() > 0.1
-    # of differences of voltages of 100 mV and currents of 0.5 µS times these
+    # voltages differ by 100 mV, which conductances of 0.5 µS turn into currents
     assert np.abs(rest).max() <= ROUNDINGS * EPS["float64"] * 50
     mixed = np.setdiff1d(layers.node[0], np.append(nodes[0], range(27, 36)))
     with pytest.raises(InputError, match="i_membrane of node .* beside a node with layers"):
@@ -175,7 +175,7 @@ def test_currents_that_leave_membranes_arrive_in_layers():
 
 @pytest.mark.parametrize("each", [2, 40, 120])
 def test_epochs_advance_cells_of_all_sizes(each):
-    """Of one column that varies, and of several warps of columns."""
+    """Cells with one column of unknowns up to several warps of columns, against `reference`."""
     net, _ = layered_network(each=each)
     (_, ours), (_, want) = (recorded(net, e, duration=0.5) for e in ("epochs-gpu", "reference"))
     assert np.ptp(want) > 1
@@ -384,6 +384,6 @@ def test_a_soma_elsewhere_changes_nothing(soma):
     sim.run(1.0)
     layers, v = compile(net, DT).layers, sim.voltages()
     np.testing.assert_allclose(layers.axial[:, 1], [0.1, 0.01, 0.01])
-    # all that is injected leaves through the ground, but what charges the membranes
+    # the injected current leaves through the ground, less the charge of the membranes
     inside = v[:2] + v[2:4]
     assert inside[0] > inside[1] > 0 and v[2] > v[3] > 0 and v[4] > v[5] > 0

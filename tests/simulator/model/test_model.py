@@ -35,7 +35,7 @@ def advanced(net, groups, pieces, **given):
 
 @pytest.fixture
 def engine_of(fast_queue, needs, monkeypatch):
-    """Options of an engine; ``3 blocks`` is that of CPUs with one block that goes first."""
+    """Return options of an engine; ``3 blocks`` means ``epochs-cpu`` with one block first."""
 
     def options(name):
         needs(fast_queue, "float64")

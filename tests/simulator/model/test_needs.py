@@ -1,4 +1,4 @@
-"""What networks need of an engine, in words."""
+"""The names of the needs that networks have of an engine."""
 
 import mod_files
 import pytest
@@ -14,7 +14,7 @@ from clhines.simulator.network.groups import inside
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 
 
-FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
+FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, if they are not BOTH
     "instant_between_cells": ("steps", CPU),
     "steered_weights": ("steps", "steps"),
     "layers": (GPU, "steps"),

@@ -399,7 +399,7 @@ def test_what_may_be_set_at_once():
 
 
 def test_a_variable_that_is_written_and_read():
-    """All is added after AFTER SOLVE; what is set, and what is read there, would be another's."""
+    """A variable may be read before other instances add to it; other reads are refused."""
     adds = WRITER.replace("BEFORE BREAKPOINT { p = 0 }", "")
     for text, block, is_taken in (
         (WRITER, "BEFORE BREAKPOINT", False),
@@ -419,7 +419,7 @@ def test_a_variable_that_is_written_and_read():
 
 
 def test_variables_that_are_read_only_to_be_recorded():
-    """Blocks that read for no state and no current may see what another node has just set."""
+    """Blocks that set only recorded values read, at their node, a variable set in the same step."""
     net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
     source = net.add(mod_files.ours("ext_msg"), [0, 1])
     looks = net.add(Mechanism.from_nmodl(READER.format(block="AFTER SOLVE", current=0)), [0, 1])

@@ -95,7 +95,7 @@ def test_the_matrix_of_values_by_distance():
 
 
 def test_values_of_nodes_given_come_first():
-    """As many nodes as cells: the values are those of the nodes, as they always were."""
+    """With as many nodes as cells, an array holds one value per node, not per cell."""
     net = Network(AXON, 3)
     clamps = net.add("iclamp", at=[5, 6, 7], amp=[1.0, 2.0, 3.0])
     assert clamps.parameters["amp"].tolist() == [1.0, 2.0, 3.0]

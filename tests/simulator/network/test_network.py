@@ -1,4 +1,4 @@
-"""What a network becomes: trees rooted at somas, folded constants, kinds, connections, refusals."""
+"""A network's model: trees rooted at somas, folded constants, kinds, connections, refusals."""
 
 from dataclasses import replace
 

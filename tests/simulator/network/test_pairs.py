@@ -1,4 +1,4 @@
-"""Connections by rule: how many, which, the same again, and what is refused."""
+"""Connections by rule: number, pairs, repeatability, refusals."""
 
 import itertools
 

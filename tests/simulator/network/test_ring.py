@@ -1,4 +1,4 @@
-"""The ring network: its cells, what it is made of, and its spikes."""
+"""The ring network: its cells, mechanisms, connections and spikes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Networks in files: equal ones come back, and what is no such file is refused in one line."""
+"""Networks in files: loading returns an equal network and refuses other files in one line."""
 
 import io
 import json
@@ -113,7 +113,7 @@ def test_a_state_of_the_one_goes_on_in_the_other(tmp_path):
 
 
 def test_defaults_stay_defaults(tmp_path):
-    """A temperature that is set later reaches what was not given one."""
+    """A temperature that is set after loading reaches groups with the default temperature."""
     net = Network.from_arrays([-1, 0], [0, 2], [300.0, 200.0], [0, 0.1], [3e-3, 2e-3])
     net.insert("hh", [0])
     net.save(tmp_path / "network.npz")
@@ -123,7 +123,7 @@ def test_defaults_stay_defaults(tmp_path):
 
 
 def test_copies(tmp_path):
-    """Copies are refused, but made of what was loaded as of what was saved."""
+    """A network with copies cannot be saved; copies of a loaded network equal the original's."""
     net, _ = network()
     net.save(tmp_path / "network.npz")
     several, expected = (copies_of(n, 3) for n in (Network.load(tmp_path / "network.npz"), net))
@@ -145,7 +145,7 @@ def text_of(arrays, **changes):
 
 
 def endless(arrays):
-    """Members whose text has a number that is infinite as a float, for that of an array."""
+    """Return a file's members with an infinite number in place of an array's number."""
     text = arrays["network"].tobytes().replace(b'{"array": 0}', b'{"array": 1e999}', 1)
     return arrays | {"network": np.frombuffer(text, np.uint8)}
 

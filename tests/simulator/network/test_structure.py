@@ -1,4 +1,4 @@
-"""Networks of cells in turn: what is worked out for one round has the bits of all nodes."""
+"""Networks that repeat a cycle of cells: planning one cycle has the bits of planning all nodes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Steps in which spikes and events from outside act: those of NEURON, on grids of 0.005 ms."""
+"""Steps in which spikes and outside events act, against NEURON, on grids of 0.005 ms."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def steps_of(counts, events):
 
 
 def neuron_delays(dt, delays):
-    """Steps from the step of a spike to those in which its events change a current."""
+    """Return NEURON's numbers of steps from a spike to the first effect of its events."""
     soma, silent = section(), section()
     clamp = h.IClamp(soma(0.5))
     clamp.delay, clamp.dur, clamp.amp = 0.0, 1e9, PULSE
@@ -130,7 +130,7 @@ def test_events_from_outside_take_the_steps_of_neuron(dt, stim):
     times = grid(0.0, dt)
     theirs = neuron_events(dt, times, stim)
     np.testing.assert_array_equal(event_steps(times, dt), theirs)
-    if dt == 0.1:  # its clock decides where an event falls on the middle of a step
+    if dt == 0.1:  # NEURON's clock decides if an event falls on the middle of a step
         assert theirs[np.searchsorted(times, [0.25, 0.45])].tolist() == [2, 5]
     net = Network(discretise(CELL))
     synapse = net.add("expsyn", at=net.soma, tau=1e9, e=0.0)

@@ -15,7 +15,7 @@ from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
 from clhines.solver.device import devices, program
 
 GCA = "ext_ca", "gbar"
-PLANNED = "planned", "engine", "built", "method"  # what messages of planning begin with
+PLANNED = "planned", "engine", "built", "method"  # first words of planning messages
 PROTOCOLS = {
     "step": {"stop": 5.0, "stimuli": [{"amp": 0.8, "delay": 0.5, "dur": 4.0}]},
     "two": {
@@ -127,7 +127,7 @@ def test_features_refer_to_the_clamp_of_the_model():
 
 
 def test_spikes_of_the_threshold_and_of_efel_have_two_names():
-    """A plateau of -5 mV is a spike of eFEL's, above -20 mV, and none of the network's 10 mV."""
+    """A plateau at -5 mV is a spike for eFEL (-20 mV) and none for the network (10 mV)."""
     net = Network.from_arrays([-1], [0, 1], [1e3], [0.0], [1e-2])
     net.insert("pas", g=1e-4, e=-65.0)
     step = {"stop": 40.0, "stimuli": [{"amp": 0.07, "delay": 2.0, "dur": 20.0}]}
@@ -265,7 +265,7 @@ DERIVATIVE s { m' = (0.5 - m)*q/2 }
 
 
 def test_what_is_one_for_all_is_refused_in_sets_and_copies():
-    """Each set would read what the last one sets."""
+    """Refuse writes to a variable that all sets share: each set would read the last one's."""
     net = Network(CABLES[0])
     net.insert(Mechanism.from_nmodl(TURNS), net.soma)
     fits = Population(
@@ -310,7 +310,7 @@ def test_models_with_exact_times(fast_queue, caplog):
 
 
 def test_features_stops_and_devices(fast_queue):
-    """Features without traces, protocols by stop, two devices: what the traces of one give."""
+    """Features without traces, by early stop or on two devices, equal `extract` of all traces."""
     names = ["spike_count", "peak_time", "voltage_base"]
     protocols = {name: PROTOCOLS[name] for name in ("step", "two")}
     given = dict(parameters=PARAMETERS, protocols=protocols, dt=DT)

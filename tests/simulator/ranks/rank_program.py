@@ -1,4 +1,4 @@
-"""What `ranks/test_run.py` starts under mpiexec: ``python rank_program.py SCENARIO FOLDER``."""
+"""A program for `ranks/test_run.py` and mpiexec: ``python rank_program.py SCENARIO FOLDER``."""
 
 import hashlib
 import json
@@ -141,7 +141,7 @@ def digests(result, sim):
 
 
 def run_cases(folder, before, comm=None):
-    """Run, save; go on from what `before` ranks have saved."""
+    """Run and save each case; restore a state that `before` ranks saved, and run on."""
     size, found = 1 if comm is None else comm.size, {}
     for name, build, duration, options in CASES[:: 1 if size < 3 else 2]:  # in less time
         sim = simulation(build, comm, **options)
@@ -164,7 +164,7 @@ def run_cases(folder, before, comm=None):
 
 
 def population(comm):
-    """What a population gives, the last bits left out: batches differ."""
+    """Return a digest of a population's results without the last bits, which batches change."""
     net = Network(CABLES[0])
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
@@ -224,7 +224,7 @@ def interrupted(comm):
 
 
 def differing(comm):
-    """What is not the same on all ranks is refused by all, and so is what one is given wrong."""
+    """Return the refusals of arguments that differ between ranks or are wrong on one rank."""
 
     def network():
         net, syn = mixed_network()
@@ -279,7 +279,7 @@ CALLS = {
 
 
 def pairs(comm, folder):
-    """What ranks say that call two different methods, of all pairs, and the bits afterwards."""
+    """Return the messages of ranks that call two different methods, and spike times of a run."""
     sim, found = simulation(busy_network, comm), {}
     path = str(folder / "kept.npz")
     sim.save(path)

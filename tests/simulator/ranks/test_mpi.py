@@ -39,6 +39,6 @@ def test_one_process_does_not_work_out_values_to_compare():
 
 
 def test_no_collective_of_one_process_needs_a_communicator():
-    """What it does not override calls what it does."""
+    """`OneProcess` overrides every collective but `all`, which calls an overridden one."""
     names = {k for k, f in vars(Ranks).items() if inspect.isfunction(f) and k[0] != "_"}
     assert names - set(vars(type(ONE_PROCESS))) == {"all"}

@@ -41,7 +41,7 @@ def test_a_process_without_mpi_says_its_own_error_alone():
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory):
-    """What one process without MPI finds, and the folder with the states that it saved."""
+    """Return the folder of states that one process without MPI saves, and its results."""
     folder = tmp_path_factory.mktemp("ranks")
     return folder, run_cases(folder, 0)
 
@@ -76,7 +76,7 @@ def test_networks_with_exact_times_have_the_same_bits_on_ranks(exact, count):
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory):
-    """What one process finds of a network with exact times, and where it has saved."""
+    """Yield the folder of saved states and one process's results with exact event times."""
     folder = tmp_path_factory.mktemp("exact")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLHINES_DEVICE", "cpu")  # one engine is for CPUs alone
@@ -85,7 +85,7 @@ def exact(tmp_path_factory):
 
 
 def check_differing(texts):
-    """Of two ranks: what differs is named by both, an error of one alone by its number."""
+    """Both of two ranks name a differing argument; they report an error of one with its rank."""
     first, second = texts
     said = first.pop(), second.pop()
     assert all("shift of nmbegun is " in x for x in said)

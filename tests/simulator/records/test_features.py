@@ -30,7 +30,7 @@ def taken(features, t, v, cuts, device=None):
 
 
 def traces_and_stimuli(count, dt):
-    """Traces, some of which jump about at the threshold, where crossings do not alternate."""
+    """Return traces, some of which jump at the threshold so that crossings do not alternate."""
     t, v, current = made_traces(count, dt)
     rng = np.random.default_rng(5)
     v[: count // 4] = rng.choice([-21.0, -20.0, -20.0, -18.0], (count // 4, len(t)))
@@ -39,7 +39,7 @@ def traces_and_stimuli(count, dt):
 
 
 def test_traces_of_all_kinds(double_queue):
-    """In chunks of 1 sample and more, on the device and the host: what `extract` finds."""
+    """Compare chunks of 1 sample and more, on the device and the host, with `extract`."""
     t, v, given = traces_and_stimuli(40, 0.25)
     expected = extract(v, t, FEATURES, **given)
     features = Features(FEATURES, **given)

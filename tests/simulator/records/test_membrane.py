@@ -49,7 +49,7 @@ def test_i_membrane_is_neurons(double_queue, engine):
     theirs, ours = np.array(theirs), result[number][1:]
     largest = np.abs(theirs).max()
     assert len(sections) > 10 and largest > 0.1
-    assert np.abs(theirs.sum(axis=1)).max() == pytest.approx(0.6)  # what the electrode gives
+    assert np.abs(theirs.sum(axis=1)).max() == pytest.approx(0.6)  # the electrode's current
     assert np.abs(ours[:, list(segments)] - theirs).max() < 1e-8 * largest
     assert np.abs(synaptic).max() > 1.0
     assert np.abs(result[current][1:, 0] - synaptic).max() < 1e-8 * np.abs(synaptic).max()
@@ -118,7 +118,7 @@ def test_i_membrane_at_an_electrode_that_is_played_is_rejected():
 
 
 def test_currents_that_cannot_be_recorded_are_rejected():
-    """Those of constants are not computed; instances once; crossings need a value before."""
+    """Refuse currents of constant conductances, an instance twice, and crossings of currents."""
     net, syn = networks.simple_network()
     passive = net.insert("pas", "soma", g=1e-4, e=-65.0)
     sim = Simulation(net, DT, engine="reference")

@@ -1,4 +1,4 @@
-"""What is kept of recorded values, against NumPy on all rows; i_membrane against NEURON."""
+"""Recorded values against NumPy on all rows; i_membrane against NEURON."""
 
 import logging
 
@@ -25,7 +25,7 @@ def test_a_run_of_no_steps(double_queue, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_computed_records_follow_set(double_queue, engine, caplog):
-    """After `set` those of electrodes and mechanisms are of the new values, without planning."""
+    """After `set`, currents of electrodes and mechanisms follow the new values without planning."""
     caplog.set_level(logging.INFO, "clhines")
     found = []
     for amps in ([0.3], [0.1, 0.3]):
@@ -89,7 +89,7 @@ def test_a_result_has_the_records_made_before_its_run(fast_queue):
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_currents_of_texts_where_events_act_at_exact_times(double_queue, engine):
-    """Of instances that share vectors, and of some that do not: rows are those of `reference`."""
+    """Compare currents of instances in shared and in separate vectors with `reference`."""
     found = []
     for name in ("reference", engine):
         net = Network.from_arrays([-1] * 9, range(10), [1e3] * 9, [0.0] * 9, [0.01] * 9)

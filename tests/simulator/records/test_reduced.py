@@ -1,4 +1,4 @@
-"""What is kept of recorded values, against NumPy on all rows."""
+"""Reductions of recorded values, against NumPy on all rows."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_kept_values_are_those_of_all_rows(typed_queue, monkeypatch, engine, dty
         eps = np.finfo(dtype).eps
         assert np.array_equal(found["min"], every[1:].min(axis=0))
         assert np.array_equal(found["max"], every[1:].max(axis=0))
-        # one rounding each of the sum, what it has lost, and the quotient or product
+        # one rounding each: the sum, its compensation, and the quotient or product
         bound = 4 * eps * np.abs(exact[1:]).sum(axis=0)
         total = np.array([math.fsum(column) for column in exact[1:].T])
         assert (np.abs(found["mean"] * len(crossed) - total) <= bound).all()
@@ -56,7 +56,7 @@ def test_kept_values_are_those_of_all_rows(typed_queue, monkeypatch, engine, dty
             assert np.array_equal(times[: len(own)], own) and np.isnan(times[len(own) :]).all()
         assert np.array_equal(found["every"], every[::EVERY])
         assert np.allclose(result.times[numbers["every"]], result.t[::EVERY], 0, 1e-12)
-        # roundings of weights, products and the sum; those of NumPy's sums
+        # roundings of weights, products and the sum, and NumPy's roundings of sums
         weights, exact = matrix(len(nodes)), exact[::EVERY]
         roundings = 3 * eps + len(nodes) * np.finfo(float).eps
         bound = roundings * np.abs(exact) @ np.abs(weights.T)
@@ -92,7 +92,7 @@ def test_combinations_of_every_form(double_queue, monkeypatch, form):
     rows, kept = sim.record("v", nodes), sim.record("v", nodes, matrix=matrix(len(nodes)))
     result = sim.run(2.0)
     exact, weights = result[rows].astype(np.float64), matrix(len(nodes)).astype(np.float32)
-    # roundings of products, if they are float32, what parts lose, and of the sum
+    # roundings of float32 products, of the compensations of parts, and of the sum
     bound = 4 * np.finfo(np.float32).eps * np.abs(exact) @ np.abs(weights.T.astype(float))
     assert (np.abs(result[kept] - exact @ weights.T.astype(float)) <= bound).all()
     assert len(nodes) > 14 and len(exact) % 8
@@ -120,7 +120,7 @@ def test_what_cannot_be_kept_is_rejected(given, message):
 
 
 def test_a_failed_run_has_no_reductions(fast_queue):
-    """Its rows end before the failure; what is made of later ones too is not a number."""
+    """Rows end before the failure; reductions over later rows are not a number."""
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     net.add("point x\ncurrent i = -exp(t*400) [nA]", at=0)
     sim = Simulation(net, DT, "float32", queue=fast_queue)

@@ -76,7 +76,7 @@ def tolerance(dtype):
 
 
 def compare(sim, net, other, dtype="float64"):
-    """Check that a simulation gives what another one gives, from now on; the voltages."""
+    """Run `sim` on, compare its results with `other`, and return its voltages."""
     v, cell, t = result_of(sim, net)
     expected, expected_cell, expected_t = other
     assert np.abs(v - expected).max() < tolerance(dtype)
@@ -337,7 +337,7 @@ def test_generations_with_exact_times_take_their_values_in_one_plan(engine, fast
 def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
     engine, exact, fast_queue, monkeypatch
 ):
-    """Small results come in one read where the host shares no memory with the device."""
+    """If the host shares no memory with the device, one read fetches small results."""
 
     def turns():
         net = Network(CABLES, CELLS)
@@ -470,7 +470,7 @@ def test_recorded_currents_are_those_of_the_parameters_as_set(fast_queue):
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
 def test_records_of_currents_follow_what_is_set(fast_queue, engine):
-    """Of a simulation with other conductances, as of one made with them; nothing of before."""
+    """After `set` and `reset`, records equal a simulation made with the new conductances."""
     found = []
     for g, gnabar in ((1e-4, 0.12), (3e-4, [0.1, 0.13])):
         net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=60), num_cells=2)
@@ -618,7 +618,7 @@ def spiked_at(net, **options):
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
 @pytest.mark.parametrize("new", [0.003, 0.06])
 def test_weights_act_on_events_under_way(engine, new, fast_queue, monkeypatch):
-    """As in NEURON; in place where the unit stays, and planned again where it does not."""
+    """As in NEURON, new weights change pending events; a new unit needs a new plan."""
     options = {"queue": fast_queue, "engine": engine}
     weights = np.linspace(new / 2, new, 3 * CELLS)
     now = spiked_at(delayed(0.004), **options)
@@ -692,7 +692,7 @@ def test_weights_of_a_restored_state(engine, fast_queue, tmp_path):
 
 
 def test_saved_states_have_the_unit_of_a_new_simulation(fast_queue, tmp_path):
-    """Events under way were eight times too large where the new weights have a finer unit."""
+    """Pending events keep their size if a new simulation's weights have a finer unit."""
     sim = Simulation(delayed(0.004), DT, queue=fast_queue, engine="epochs")
     sim.run(1.275)
     runner = sim.runner
@@ -711,7 +711,7 @@ def test_saved_states_have_the_unit_of_a_new_simulation(fast_queue, tmp_path):
         compare(one, one.network, expected)
 
 
-STARTS = {  # what the start of each depends on: rates, tables, ions, a steady state, events
+STARTS = {  # dependencies of each start: rates, tables, ions, a steady state, events
     "rates": """
         NEURON { SUFFIX rates USEION na READ ena WRITE ina RANGE gbar, shift, now, least }
         PARAMETER { gbar = 0.01 (S/cm2)  shift = 0 (mV)  least = 0.1 (ms) }
@@ -890,7 +890,7 @@ def test_records_at_the_start_are_those_of_new_values(engine, fast_queue):
     sim.run(1.0)
     first = {"rates": {"gbar": 0.03}, "calcium": {"p": 2e-4}, "hh": {"gnabar": 0.2}}
     second = {"rates": {"gbar": 0.02}, "calcium": {"p": 3e-4}, "table": {"g": 2e-3}}
-    third = {"hh": {"gnabar": np.array([0.1, 0.2, 0.3, 0.1])}}  # which moves what is recorded
+    third = {"hh": {"gnabar": np.array([0.1, 0.2, 0.3, 0.1])}}  # moves the recorded rows
     for sets, values in ((first, first), (second, first | second), (third, first | second | third)):
         sim.reset()
         put(sim, groups, sets)

@@ -1,4 +1,4 @@
-"""Played values among events: what has come by a time, and what is extrapolated."""
+"""Played values among events: the values due by a time, and extrapolation."""
 
 import numpy as np
 import pytest

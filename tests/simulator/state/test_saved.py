@@ -1,4 +1,4 @@
-"""State files of simulations: what is no state of this network is refused, by one line."""
+"""State files of simulations: a file with no state of this network is refused in one line."""
 
 import zipfile
 from dataclasses import replace
@@ -36,7 +36,7 @@ def simulation(other_rule=None, **options):
 
 @pytest.fixture(scope="module")
 def state(tmp_path_factory):
-    """A simulation, its file after 2.5 ms, and what the file holds."""
+    """Return a simulation, its file after 2.5 ms, and the file's arrays."""
     sim = simulation()
     assert len(sim.run(2.5).spike_time) == 3
     path = tmp_path_factory.mktemp("saved") / "state.npz"
@@ -95,7 +95,7 @@ queue{0}_armed:bool:{2},{1} queue{0}_above:bool:{2},{1}
 
 @pytest.mark.parametrize("which", ["plain", "exact"])
 def test_names_in_files_stay(which, tmp_path):
-    """What a file holds of a network with STDP, and of one with all that events in time need."""
+    """The names, types and shapes of arrays in files stay: with STDP, and with exact times."""
     if which == "plain":
         sim, expected = simulation(), PLAIN
     else:
@@ -111,7 +111,7 @@ def test_names_in_files_stay(which, tmp_path):
 
 
 def test_what_a_generator_has_drawn_may_be_its_state():
-    """That of scop_random is any number of 32 bits; a larger one is refused."""
+    """A state of scop_random is any 32-bit number; a larger one is refused."""
     sim = Simulation(test_branching.network()[0], 0.1, engine="reference")
     arrays = sim.arrays()
     arrays["drawn10_r"][:] = 2**31 + 5, 2**32 - 1
@@ -323,7 +323,7 @@ def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, eng
 
 @pytest.mark.parametrize("engine", ["epochs-cpu", "epochs-gpu"])
 def test_a_state_takes_the_place_of_the_last_one(engine, monkeypatch):
-    """Kernels of lists are made again where a number that they are given, an ion's, is another."""
+    """A restored state with another constant ion value compiles the kernels of lists again."""
     compiled = []
     for owner in (CellBlocks, CellEpochs):
 

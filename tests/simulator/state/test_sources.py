@@ -82,7 +82,7 @@ def test_a_delay_may_be_any_number():
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_more_events_than_a_ring_has_room_for_are_an_error(double_queue, engine, monkeypatch):
-    """Also where the last step sends the one too many, after which no target looks."""
+    """The error comes even if the last step sends the surplus event and no target reads it."""
     given = {"queue": double_queue, "engine": engine}
     times = Simulation(far(200.0), 0.025, **given).run(199.0).spike_time
     monkeypatch.setattr(sources, "MOST_STEPS", 0)

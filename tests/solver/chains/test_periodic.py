@@ -85,7 +85,7 @@ def test_singular_matrices_and_lost_digits_are_reported(fast_queue):
     assert caught[0].filename == __file__
 
 
-HARD = {  # condition numbers of at most 1e4; what the chain without corners would lose
+HARD = {  # condition numbers up to 1e4; a chain without corners would lose digits
     "diagonal almost empty": ([-1.0, 1, -1, 1], [1e-8] * 4, [2.0, 2, -1, -1]),
     "implicit heat": ([-55.0] * 128, [111.0] * 128, [-55.0] * 128),
     "heat, large steps": ([-5e3] * 128, [1e4 + 1] * 128, [-5e3] * 128),

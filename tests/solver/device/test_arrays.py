@@ -1,4 +1,4 @@
-"""Arrays on a device: the order that they are marked with, and what is checked of them."""
+"""Arrays on a device: the mark of their order, and checks."""
 
 import numpy as np
 import pyopencl as cl

@@ -1,4 +1,4 @@
-"""What runtimes take without a copy."""
+"""Host memory that runtimes use without a copy."""
 
 from types import SimpleNamespace
 

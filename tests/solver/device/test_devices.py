@@ -272,7 +272,7 @@ def test_whose_compiler_takes_what_is_clangs(platform, expected):
     (part,) = plan.parts
     source = render(part.solve_spec(True, 1))
     assert ("__builtin_prefetch(" in source) == expected
-    assert (" prefetch(" in source) != expected  # that of OpenCL C, which all know
+    assert (" prefetch(" in source) != expected  # OpenCL C's, which all compilers know
 
 
 def test_a_queue_that_has_lost_its_context_is_refused(fast_queue):

@@ -1,4 +1,4 @@
-"""Objects that hold a device: closed once, and pickled only as what they were made of."""
+"""Objects that hold a device close once; a pickle holds only their arguments."""
 
 import pickle
 

@@ -28,7 +28,7 @@ def test_every_kernel_compiles(folder, tmp_path, row):
     width = width or processors.width_of(name)
     path = processors.sources(width, folder)
     kernels, _, fault = processors.compiled(name, library, path, tmp_path)
-    if row in processors.WRONG:  # else what is compiled here is not what a launch compiles
+    if row in processors.WRONG:  # else this compiles other code than a launch
         assert fault.startswith("no end in solve")
     else:
         assert fault == "" and kernels > 20

@@ -1,4 +1,4 @@
-"""Intel's runtime from pip is found by itself, beside what the system registers."""
+"""clhines finds Intel's runtime from pip beside the runtimes that the system registers."""
 
 import os
 import sys

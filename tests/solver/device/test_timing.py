@@ -63,7 +63,7 @@ def test_a_queue_without_timestamps_is_timed_by_the_wall(monkeypatch):
 
 
 def test_measuring_on_a_queue_without_timestamps(fast_queue, monkeypatch):
-    """As on a GPU, where a queue has timestamps only if its caller asked for them."""
+    """As on a GPU, the queue has no timestamps unless its caller requested them."""
     monkeypatch.setattr(timing.devices, "is_cpu", lambda _: False)
     plain = cl.CommandQueue(fast_queue.context, fast_queue.device)
     forest = Forest.repeat([chain(20)], 8)

@@ -1,4 +1,4 @@
-"""The interface of engines: what one that implements nothing answers."""
+"""The interface of engines: defaults of an engine that implements nothing."""
 
 import numpy as np
 import pyopencl.array as cla

@@ -1,4 +1,4 @@
-"""Chains in lanes on a CPU: solutions, kept factors, small batches, and what is left to others."""
+"""Chains in lanes on a CPU: solutions, stored factors, small batches, and other engines' cases."""
 
 import pickle
 
@@ -217,7 +217,7 @@ def test_rows_of_both_signs_and_factors_of_tridiagonals_can_be_pickled(cpu):
 
 
 def test_values_that_are_not_finite_are_solved_twice_at_most(fast_queue, monkeypatch):
-    """By the small solve, and as usual, which finds the value and says where it is."""
+    """The small solve fails, and then the usual solve reports the position of the value."""
     systems = Tridiagonal([8] * 4, queue=fast_queue)
     factors = systems.factor(-1.0, 4.0, -1.0)
     b = np.ones((4, 8))

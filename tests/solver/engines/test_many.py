@@ -26,8 +26,8 @@ def _always(monkeypatch):
 
 
 def solved_by_lanes(solver, solve):
-    """Return what `solve` returns, which must have used lanes over right-hand sides."""
-    engine = getattr(solver.engine, "usual", solver.engine)  # that of `LanesEngine`, for chains
+    """Return the result of `solve`, which must have used lanes over right-hand sides."""
+    engine = getattr(solver.engine, "usual", solver.engine)  # `LanesEngine` wraps it, for chains
     used = vars(engine).get("_many") is not None
     x = solve()
     assert used or vars(engine).get("_many") is not None

@@ -1,4 +1,4 @@
-"""The memory that a batch is said to need is what it takes: counted over all device arrays."""
+"""The predicted memory of a batch equals the sum over all its device arrays."""
 
 import weakref
 from collections import Counter

@@ -19,7 +19,7 @@ from clhines.solver.engines.whole import Whole
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Counts of the checks of arguments and of the preparations of launches."""
+    """Count checks of arguments and preparations of launches."""
     counts = {"packed": 0, "prepare": 0}
     for owner, name in ((Arguments, "packed"), (Whole, "prepare")):
         original = getattr(owner, name)

@@ -34,9 +34,9 @@ def test_numpy_out_and_overwrite(queue):
 
 
 def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
-    """Each is smaller than what is worth to be staged; those solved at once are not.
+    """One right-hand side is too small to be staged; the sides of one launch together are not.
 
-    In natural order all operands come at once, l included.
+    In natural order one transfer takes all operands, l included.
     """
     forest = Forest.from_parents([chain(30)] * 10)
     solver = make_solver(fast_queue, forest, dtype=np.float32)
@@ -72,7 +72,7 @@ def test_out_may_overlap_b(queue, rows):
 def test_arrays_anywhere_in_memory(fast_queue, config, rows):
     forest = forest_of(config, dissimilar(9))
     solver = make_solver(fast_queue, forest, config, np.float32)
-    for seed in (1, 2):  # the second finds what the first has left in memory
+    for seed in (1, 2):  # the second reuses the first one's memory
         system = make_system(forest, np.float32, rows=rows, seed=seed)
         moved = {name: beside(a) for name, a in system.arrays.items() if a is not None}
         kept = {name: a.copy() for name, a in moved.items()}
@@ -121,7 +121,7 @@ def test_nothing_is_written_after_an_error(fast_queue, monkeypatch, config):
 
 
 def beside(a):
-    """Return a copy one element past where an allocation begins."""
+    """Return a copy one element past the begin of an allocation."""
     room = np.empty(a.size + 1, a.dtype)
     room[1:] = a.reshape(-1)
     return room[1:].reshape(a.shape)

@@ -1,4 +1,4 @@
-"""Exported plans: what is written, and programs in C and C++ that solve with it."""
+"""Exported plans: their files, and C and C++ programs that solve with them."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_programs_solve_on_every_device(tmp_path, programs, method, index):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_programs_compile_the_sources_of_a_plan(tmp_path, programs, dtype, symmetric):
-    """Of several kernels, and of cells in pieces, whose launches use arrays of their own."""
+    """A plan with several kernels cuts cells into pieces; its launches have additional arrays."""
     index = next(i for i, d in devices.all_devices() if not devices.is_simulator(d))
     device = dict(devices.all_devices())[index]
     if pocl.is_unnamed(device) or (dtype == "float64" and not devices.has_fp64(device)):

@@ -23,7 +23,7 @@ def test_blocks_begin_on_whole_transactions():
 
 @pytest.mark.parametrize("method", ["fine", "contraction"])
 def test_natural_tables_lead_to_each_place(method):
-    """For each value of a block: where it lies in natural order, and where in the block."""
+    """The tables map each value of a block to its positions in natural order and in the block."""
     forest = Forest.from_parents([random_binary_tree(n, 5, n) for n in (9, 30, 9, 17)] * 3)
     plan = make_plan(forest, method)
     assert sorted(plan.gather[plan.gather >= 0]) == list(range(forest.num_nodes))

@@ -35,7 +35,7 @@ def test_spec_holds_stride_only_where_all_agree():
 
 
 def test_statistics_by_hand():
-    # three branches of 2, 1 and 3 nodes; 4 lanes: 2 steps of the root branch and 3 of the others
+    # branches with 2, 1 and 3 nodes; 4 lanes: 2 steps in the root branch and 3 in the others
     forest = Forest(np.array([-1, 0, 1, 1, 3, 4]))
     stats = make_plan(forest, "fine", work_group=4).parts[0].statistics
     assert stats["levels"] == 2

@@ -1,4 +1,4 @@
-"""Other roots: the trees, and what becomes of entries between nodes."""
+"""Other roots: the trees, and the new places of entries between nodes."""
 
 import doctest
 
@@ -69,7 +69,7 @@ def test_edges_are_the_same_edges():
 
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 def test_the_matrix_of_every_cell_is_the_same(symmetric):
-    """Entry by entry, and so in what the dense matrices of LAPACK and the reference solve."""
+    """Compare every matrix entry, and solutions of LAPACK with a dense matrix and `reference`."""
     forest = Forest.from_parents([*dissimilar(20), chain(1), chain(6), star(5)])
     new = reroot(forest)
     system = make_system(forest, symmetric=symmetric)

@@ -16,7 +16,7 @@ from clhines.solver.device import program
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_exponentials_of_vectors(queue, needs, dtype):
-    """To 1.5 and 3 ulp, against more digits; beyond what the format holds, too."""
+    """Compare with more digits to 1.5 and 3 ulp, also beyond the range of the format."""
     needs(queue, dtype)
     real, number, width = REALS[dtype], np.dtype(dtype).type, 4
     texts = exponentials(real, width, "a")
@@ -29,7 +29,7 @@ def test_exponentials_of_vectors(queue, needs, dtype):
     low, high = (-745.0, 709.7) if real == "double" else (-103.0, 88.7)
     rng = np.random.default_rng(3)
     edges = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, low - 20, high + 20, info.tiny, 1e-9]
-    halves = np.log(2) * (np.arange(-20, 21) + 0.5)  # where k changes
+    halves = np.log(2) * (np.arange(-20, 21) + 0.5)  # k changes there
     x = [
         edges,
         halves,
@@ -41,7 +41,7 @@ def test_exponentials_of_vectors(queue, needs, dtype):
     x = np.concatenate(x).astype(dtype)
     x = x[: len(x) // width * width]
     more = np.longdouble if real == "double" else np.float64
-    # Where the device has no subnormal numbers, all of one may be lost.
+    # A device without subnormal numbers may replace them by 0.
     config = queue.device.double_fp_config if real == "double" else queue.device.single_fp_config
     lost = 0 if config & cl.device_fp_config.DENORM else info.tiny
     for name, exact, bound in (("exp", np.exp, 1.5), ("expm1", np.expm1, 3.0)):
@@ -115,9 +115,9 @@ def test_rates_of_vectors(typed_queue, dtype):
             "weight": np.where(x == 0, step, np.expm1(z) / wide),
             "weight_slope": more(step) ** 2 * slope,
         }
-    # A rounding of e changes x / (e - 1) by e / (e - 1) < 1.6 roundings where |x| > 1; a rounding
-    # of b * dt changes its weight by |b * dt| < 2.5 of them; the rest are single operations. The
-    # slope of the weight cancels to a quarter of its terms where b * dt is -3/4.
+    # A rounding of e changes x / (e - 1) by e / (e - 1) < 1.6 roundings if |x| > 1; a rounding
+    # of b * dt changes its weight by |b * dt| < 2.5 roundings; the rest are single operations. The
+    # slope of the weight cancels to a quarter of its terms at b * dt = -3/4.
     for name, expected in exact.items():
         found = computed(name, np.arange(len(x)))
         most = (24 if name == "weight_slope" else 6) * np.finfo(dtype).eps

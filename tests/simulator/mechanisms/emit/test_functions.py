@@ -1,8 +1,8 @@
 """Generated OpenCL against its NumPy twins.
 
-OpenCL and NumPy do the same operations in the same order. Between them are the roundings of
-functions (OpenCL allows 3 to 5 ulp, eight times that where one exponential stands for its eighth
-power) and fused multiplications: `CLOSE` times eps of the largest term; measured 4.
+OpenCL and NumPy do the same operations in the same order. They differ by the roundings of functions
+(OpenCL allows 3 to 5 ulp, eight times as much for an eighth power of an exponential) and by fused
+multiplications: `CLOSE` times eps times the largest term; measured 4.
 """
 
 import numpy as np
@@ -177,7 +177,7 @@ def test_functions_for_groups_do_what_the_numpy_twins_do(queue, needs, dtype, wi
 
 
 def twin_results(m, v, t, dt, params, states, noise):
-    """What the kernel computes, by the twins in the same order."""
+    """Return the kernel's results in the same order, computed by the NumPy twins."""
     with_noise = {"noise": noise} if m.uses_noise else {}
     result = []
     if m.states:
@@ -243,7 +243,7 @@ def test_generated_opencl_does_what_its_numpy_twins_do(queue, needs, dtype):
 def test_the_conductance_is_the_slope_of_the_current(text):
     m = mechanism(text)
     v, p, s, noise = inputs(m, np.float64)
-    v = np.linspace(-99, 59, len(v))  # off the points where a choice changes
+    v = np.linspace(-99, 59, len(v))  # off the points at which a choice changes
     given = dict(zip(m.parameters, p)), dict(zip(m.states, s)), noise, 0.025
     (_, slope), (low, _), (high, _) = (m.current(v + h, 1.5, *given) for h in (0, -1e-5, 1e-5))
     np.testing.assert_allclose(slope, (high - low) / 2e-5, rtol=1e-6, atol=1e-7)

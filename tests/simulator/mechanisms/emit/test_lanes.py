@@ -1,4 +1,4 @@
-"""Functions for lanes of a GPU: quotients, helpers, rows of tables, terms of exponentials."""
+"""Functions for GPU lanes: quotients, helpers, rows of tables, terms of exponentials."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def test_exponentials_of_tabled_time_constants_have_few_terms():
 
 
 def test_constants_are_arguments():
-    """What depends on single parameters and the step is worked out apart."""
+    """A function of its own computes all terms that depend only on constant parameters and dt."""
     channel = Mechanism.from_nmodl(MODS / "sk.mod")
     printed = Functions(channel.compiled, "double", lanes=Lanes(True))
     text, constants = printed.lifted(["current", "advance"])

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.core
 
 
 def test_a_constant_in_a_condition_of_constants_has_one_name():
-    """Of what instances share: with a line of its own beside it the source would not build."""
+    """A second definition beside the shared constant would keep the source from building."""
     lines = "parameter a = 1\nb = exp(a)\ncurrent i = where(exp(b) > 9, where(v < 0, b, 1), 2)*v"
     few = Mechanism(minimal(lines)).compiled
     source, constants = Functions(few, "double", 1, ["a"]).lifted(["current"])

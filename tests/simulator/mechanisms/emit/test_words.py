@@ -1,4 +1,4 @@
-"""Variables that are called as words of OpenCL C, of its vendors, and of Python."""
+"""Variables with the names of words in OpenCL C, its vendors' extensions, and Python."""
 
 import importlib.util
 import re

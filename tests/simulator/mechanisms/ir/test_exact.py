@@ -1,4 +1,4 @@
-"""Exact numbers: functions to 60 digits beside mpmath, and what is refused."""
+"""Exact numbers: functions to 60 digits against mpmath; refusals."""
 
 from fractions import Fraction
 
@@ -21,7 +21,7 @@ def test_functions_have_60_digits(name):
             true = getattr(mpmath, name)(mpmath.mpf(x.numerator) / x.denominator)
             found = exact.FUNCTIONS[name](x)
             found = mpmath.mpf(found.numerator) / found.denominator
-            # four roundings to 60 digits, of 5e-60 each, and that of the argument; some cancel
+            # four roundings of 5e-60 each (60 digits) and the argument's rounding; some cancel
             size = (4 + abs(float(x))) * max(1, abs(true))
             assert abs(found - true) < 5 * mpmath.mpf(10) ** -60 * size
 

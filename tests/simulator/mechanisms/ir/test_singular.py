@@ -10,7 +10,7 @@ from clhines.simulator.mechanisms.mechanism import Mechanism
 
 pytestmark = pytest.mark.core
 
-SINGULAR = {  # a rate with a removable singularity, where it is, and what it is for mpmath
+SINGULAR = {  # a rate and its removable singularity in v (mV)
     "hh": ("(v + 40)/(1 - exp(-(v + 40)/10))", -40),
     "other sign": ("-0.32*(v + 47)/(exp(-0.25*(v + 47)) - 1) + 4*exp(-v/10)", -47),
     "turned": ("(0.25*v + 4)/(exp(v/16 + 1) - 1)", -16),
@@ -26,13 +26,13 @@ SINGULAR = {  # a rate with a removable singularity, where it is, and what it is
 
 
 def distances():
-    """How far from the point: exactly on it, next to it, up to where nothing cancels."""
+    """Return distances from the point: 0, tiny ones, and ones at which nothing cancels."""
     steps = 10.0 ** np.arange(-18, 2)
     return np.concatenate([[0.0], steps, -steps, np.linspace(-30, 30, 41)])
 
 
 def exactly(source, v):
-    """The value of an expression at v by 200 digits, a limit where it is 0 / 0."""
+    """Return an expression at v to 200 digits, and its limit if it is 0 / 0."""
     names = {f: getattr(mpmath, f) for f in ("exp", "tanh", "sinh", "log")}
     code = compile(source.replace("^", "**").replace("20*log(2)", "20*log(mpf(2))"), "rate", "eval")
     names["mpf"] = mpmath.mpf
@@ -58,7 +58,7 @@ def test_removable_singularities_are_removed(name, dtype):
     v = np.concatenate([v, np.nextafter(dtype(point), [dtype(-99), dtype(99)])])
     expected = np.array([exactly(source, float(x)) for x in v])
     got, slope = m.current(v, dtype(0))
-    # roundings of v's own size in an exponent, and eightfold where an exponential is shared
+    # roundings of v's own size in an exponent, and eightfold in a shared exponential
     scale = np.abs(expected) * (8 + np.abs(v) / 5) + 1e-3
     assert (np.abs(got - expected) <= 4 * np.finfo(dtype).eps * scale).all()
     h = 1e-4

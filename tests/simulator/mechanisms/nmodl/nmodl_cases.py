@@ -2,8 +2,8 @@
 
 ``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's point or None, target's
 point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``random``:
-(point, name, ids); ``set``: of the segment; ``records``: (mechanism, point's number, "weight" or
-"", name); ``ions``: names; ``globals``: of hoc, as a model begins with.
+(point, name, ids); ``set``: the segment's values; ``records``: (mechanism, point's number, "weight"
+or "", name); ``ions``: names; ``globals``: hoc globals at the start of a model.
 """
 
 CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
@@ -23,7 +23,7 @@ def _driven(name, records, params=None, **more):
 
 
 def _point(name, records, params=None, **more):
-    """A point process beside a leak and both clamps, and what is recorded of it."""
+    """Return a case with a point process, a leak, both clamps, and its records."""
     points = [[name, params or {}], CLAMP, BACK]
     records = [[0, r] for r in records] + more.pop("of_weights", [])
     return {"name": name, "density": [PAS], "points": points, "records": records, **more}

@@ -10,7 +10,7 @@ from clhines.simulator.mechanisms import Mechanism
 
 OWN = Path(__file__).parents[3] / "mod" / "nmodl"
 FILES = {"IClamp": "stim", "pas": "passive", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn", "hh": "hh"}
-# what NEURON has before anything is changed, and the charge
+# NEURON's defaults, and the charge
 IONS = {
     "na": {"ena": 50.0, "nai": 10.0, "nao": 140.0, "valence": 1},
     "k": {"ek": -77.0, "ki": 54.4, "ko": 2.5, "valence": 1},
@@ -45,7 +45,7 @@ def instance(spec, name, params, where):
 
 
 def simulated(spec, extra):
-    """Return what `nmodl_oracle.run` returns, from the host."""
+    """Return the values of `nmodl_oracle.run`, computed on the host."""
     density = {name: instance(spec, name, params, name) for name, params in spec["density"]}
     points = [instance(spec, n, p, k) for k, (n, p) in enumerate(spec.get("points", []))]
     order = sorted(density.values(), key=lambda one: not writes_concentration(one))

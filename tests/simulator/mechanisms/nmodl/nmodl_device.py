@@ -17,7 +17,7 @@ def _type(a):
 
 
 def values_of(m, a, rng, tables):
-    """(COUNT,) values of an argument that goes in; of a table all of it."""
+    """Return (COUNT,) values of an input argument, or a whole table."""
     if a.role == "table":
         return tables[a.name]
     if a.role == "stream":
@@ -36,11 +36,11 @@ def values_of(m, a, rng, tables):
 
 
 def on_device(queue, cases, real="double", width=1):
-    """Yield what NumPy twins give, what the device gives, and how large the numbers are.
+    """Yield the results of NumPy twins, of the device, and the size of the numbers.
 
-    `cases` are pairs of a mechanism and a block. All are in one program, a kernel each, since a
-    program for each takes far longer. Of several instances at once where `width` is more than 1,
-    some of which have odd voltages.
+    `cases` are pairs of a mechanism and a block. One program holds a kernel for each, because a
+    program for each takes far longer. If `width` exceeds 1, each work-item computes `width`
+    instances, some with odd voltages.
     """
     made = [Case(m, block, real, width) for m, block in cases]
     head = [

@@ -57,7 +57,7 @@ class Cell:
     # ------------------------------------------------------------------------------- calls
 
     def call(self, one, block, t, v=None, weights=None, flag=0.0, other=None, x=None):
-        """Call the twin of a block; return what is no variable of the instance, by role, name."""
+        """Call the twin of a block; return the other results by (role, name)."""
         arguments = one.m.calls(block, one.outputs)
         names = one.p.net.weights if one.p.net else ()
         given = []
@@ -182,7 +182,7 @@ class Cell:
     # ------------------------------------------------------------------------------- steps
 
     def nernst(self, name, when):
-        """Work out an ion's reversal potential where its style says so at this point."""
+        """Compute an ion's reversal potential if the ion's style requires it at this point."""
         ion = self.ions[name]
         if ion.get(when):
             factor = 1e3 * R * (self.celsius + 273.15) / F / ion["valence"]

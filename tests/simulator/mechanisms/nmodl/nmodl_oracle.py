@@ -1,5 +1,5 @@
-"""Run single compartments in NEURON: ``python nmodl_oracle.py SPECS.json OUT.npz`` where the
-library of the .mod files is. What a specification holds is in `nmodl_cases`."""
+"""Run single compartments in NEURON: ``python nmodl_oracle.py SPECS.json OUT.npz`` in the folder
+with the library of the .mod files. `nmodl_cases` describes the specifications."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from neuron import h
 
 
 def run(spec):
-    """Return (steps + 1, values) float64: v, then what the specification records."""
+    """Return (steps + 1, values) float64: v, then the specification's records."""
     h.celsius, h.dt = spec.get("celsius", 6.3), spec["dt"]
     sec = h.Section(name="sec")
     sec.L, sec.diam, sec.nseg, sec.cm = spec.get("L", 20), spec.get("diam", 15), 1, 1
@@ -32,7 +32,7 @@ def run(spec):
         h.setpointer(seg._ref_v, name, points[k])
     for k, name, ids in spec.get("random", []):
         getattr(points[k], name).set_ids(*ids)
-        getattr(points[k], name).set_seq(0)  # its first words are those of other ids without
+        getattr(points[k], name).set_seq(0)  # without it the first words belong to other ids
     for source, target, weights, delay in spec.get("netcons", []):
         nc = h.NetCon(points[source] if source is not None else None, points[target])
         nc.delay = delay

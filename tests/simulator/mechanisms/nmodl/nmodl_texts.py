@@ -1,4 +1,4 @@
-"""Texts of NMODL for tests of what is refused, the rejections, and the assertion."""
+"""NMODL texts for tests of refusals, the rejections, and the assertion."""
 
 import pickle
 

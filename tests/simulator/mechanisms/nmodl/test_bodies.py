@@ -1,4 +1,4 @@
-"""Blocks of NMODL that change what they read: BREAKPOINT is executed twice a step, as in NEURON."""
+"""Blocks of NMODL that change their inputs: BREAKPOINT runs twice a step, as in NEURON."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""NMODL: single compartments against NEURON, and what is refused."""
+"""NMODL: single compartments against NEURON; refusals."""
 
 import importlib.util
 import json
@@ -25,10 +25,10 @@ from clhines.solver.device.devices import limits
 
 ORACLE = Path(__file__).with_name("nmodl_oracle.py")
 STEPS = {0.025: 600, 0.1: 150}  # 15 ms
-# Both sides do the same operations in another order: some 100 a step, each off by 1e-16 of what it
-# works out, over 600 steps, where a state forgets within tens of ms: below 1e-11. The slope of a
-# current is NEURON's quotient of a difference of 0.001 mV, which loses 5 digits of the slope, not
-# of the current: another 1e-16/1e-3*60 mV a step.
+# Both sides do the same operations in another order: some 100 a step, each with a relative error of
+# 1e-16, over 600 steps, and a state forgets errors within tens of ms: below 1e-11. NEURON's slope
+# of a current is a difference quotient over 0.001 mV. It loses 5 digits of the slope but none of
+# the current: another 1e-16/1e-3*60 mV a step.
 TOLERANCE = 1e-9
 
 needs_neuron = pytest.mark.skipif(
@@ -39,7 +39,7 @@ needs_neuron = pytest.mark.skipif(
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory):
-    """What NEURON gives for every case at each dt; its .mod files are compiled once."""
+    """Return NEURON's results for every case at each dt; compile the .mod files once."""
     folder = tmp_path_factory.mktemp("nmodl")
     specs = [
         {**case, "name": f"{case['name']}@{dt}", "dt": dt, "steps": steps}
@@ -70,7 +70,7 @@ def test_as_neuron(reference, case, dt):
     assert dict(zip(names, near, strict=True)) == dict.fromkeys(names, True)
 
 
-REFUSED = {  # text, what is refused, and what stands in its line
+REFUSED = {  # text, refused construct, words of its line
     "changing table": (
         text_of(
             "f(v)",
@@ -219,7 +219,7 @@ PROCEDURE scale() { q = 3^((celsius - 23)/10) many = 2 }"""
 
 
 def test_what_a_table_sets_beside_its_columns_is_to_be_given():
-    """NEURON sets `q` and `many` where it makes the table; they would be 0 here."""
+    """Require values for `q` and `many`, which NEURON sets while it makes a table."""
     with_table, without = (Mechanism.from_nmodl(BESIDE, use_tables=use) for use in (True, False))
     assert with_table.program.beside == ("q", "many") and without.program.beside == ()
 
@@ -259,7 +259,7 @@ def test_tables_between_their_ends():
 
 
 def all_blocks(wanted):
-    """Mechanism and block of all files of this folder, of the blocks that are wanted."""
+    """Return (mechanism, block) for all files in this folder and blocks that `wanted` accepts."""
     made = [mechanism(path.stem) for path in sorted(OWN.glob("*.mod"))]
     return [(m, block) for m in made for block in m.program.blocks if wanted(m, block)]
 

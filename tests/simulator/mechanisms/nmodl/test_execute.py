@@ -1,4 +1,4 @@
-"""What a file executes is counted before it is done."""
+"""The statements that a file executes are counted before they run."""
 
 import time
 
@@ -79,7 +79,7 @@ def test_loops_keep_branches_that_the_first_turn_does_not_take():
     assert found["b"].tolist() == [sum(range(1, n + 1)) for n in whole]
 
 
-REFUSED = {  # text, what is refused, and what stands in its line
+REFUSED = {  # text, refused construct, words of its line
     "FROM": (text_of("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "compared element": (
         "NEURON { POINT_PROCESS p }\nASSIGNED { v y[3] }\nNET_RECEIVE(w) {\n"

@@ -1,4 +1,4 @@
-"""Values of variables: what one block sets and another reads."""
+"""Values of variables that one block sets and another reads."""
 
 import pytest
 from nmodl_texts import assert_refused, text_of
@@ -7,7 +7,7 @@ from clhines import Network, Simulation
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms import Mechanism
 
-REFUSED = {  # text, what is refused, and what stands in its line
+REFUSED = {  # text, refused construct, words of its line
     "v of a function of events": (
         "NEURON { POINT_PROCESS one\nNONSPECIFIC_CURRENT i }\nASSIGNED { v i x }\n"
         "BREAKPOINT { i = x*v }\nFUNCTION f() {\nf = v }\nNET_RECEIVE(w) { x = f() }",
@@ -71,7 +71,7 @@ def test_refused_by_name_and_line(which):
 
 @pytest.mark.parametrize("body", ["q = v", "q = q + 1"])
 def test_globals_that_a_step_begins_and_ends_with_are_of_one_instance(body):
-    """BEFORE STEP of one instance reads what that of the one before has set."""
+    """BEFORE STEP of an instance reads the value that the previous instance's block set."""
     more = f"ASSIGNED {{ q }}\nBEFORE STEP {{ x = q\n {body} }}"
     made = Mechanism.from_nmodl(text_of("q = v", "RANGE x\n GLOBAL q", more))
     assert (made.program.alone, made.program.last) == (("q",), ())

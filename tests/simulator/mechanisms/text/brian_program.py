@@ -1,12 +1,12 @@
 """Spikes and weights of Brian 2 for tests/simulator: ``python brian_program.py FILE``.
 
-It runs where Brian 2 is installed, which the tests need not: they read the file. The step is that
-of this package (implicit in v, then exact in conductances), written out by `run_regularly`, as
-Brian's own methods are explicit; thresholds, refractoriness, resets and synapses are Brian's. Of
-`exact` the step is Brian's, too: its method of that name.
+The program needs Brian 2; the tests only read the file. `run_regularly` computes the step of this
+package (implicit in v, then exact in conductances), because Brian's own methods are explicit.
+Thresholds, refractoriness, resets and synapses are Brian's. For `exact` the step is Brian's method
+of that name.
 
-Weights are those after each step with given spikes. Traces of spikes are Brian's event-driven ones;
-eligibility and dopamine, with the weight that grows by both, are integrated by its `rk4`.
+The file holds the weights after each step with prescribed spikes. Brian computes traces of spikes
+by events. Its `rk4` integrates eligibility, dopamine and the weight that grows by both.
 """
 
 import json
@@ -48,8 +48,8 @@ def amplitudes():
     return {"adex": rng.uniform(0.6, 1.2, 8), "izhikevich": rng.uniform(5.0, 20.0, 8)}
 
 
-# v at the start and threshold; then of v: its rate but for I/c, minus the rate's slope, and 1/c; of
-# w: its time constant and what it goes to; what a spike does
+# v at the start and threshold; for v: its rate without I/c, minus the rate's slope, and 1/c; for
+# w: its time constant and steady value; the reset after a spike
 POINTS = {
     "adex": (
         *(-70.6, -40.0, "(0.03*(-70.6 - v) + 0.06*exp((v + 50.4)/2) - w)/0.281"),
@@ -131,7 +131,7 @@ def brian_exact():
 
 
 def brian_points(kind):
-    """Neurons without refractory time: v implicit where its rate falls with v, else explicit."""
+    """Run neurons without refractory time; v is explicit if its rate rises with v."""
     import brian2 as b
 
     b.prefs.codegen.target = "numpy"

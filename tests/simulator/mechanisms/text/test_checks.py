@@ -35,14 +35,14 @@ def kinetics(matrix, method):
 @pytest.mark.parametrize("method", ["sparse", "derivimplicit"])
 @pytest.mark.parametrize("n", [2, 3, 8, 15])
 def test_an_implicit_step_solves_its_equations(method, n):
-    """``(1 - dt*A) x = x0``, against LAPACK; stiff, too, where one by one the states oscillate."""
+    """Compare ``(1 - dt*A) x = x0`` with LAPACK, also for stiff systems."""
     for scale in (1.0, 1000.0):
         matrix = scheme(n, n, scale)
         m = Mechanism(kinetics(matrix, f"method {method}"))
         states = m.initial(0.0)
         x, dt = np.eye(n)[0], 0.05
         condition = np.linalg.cond(np.eye(n) - dt * matrix)
-        size = np.linalg.norm(matrix, 1)  # its columns add up to 0 but for roundings of this
+        size = np.linalg.norm(matrix, 1)  # columns add up to 0 within roundings of this
         for step in range(20):
             states = m.advance(0.0, step * dt, dt, None, states)
             x = np.linalg.solve(np.eye(n) - dt * matrix, x)

@@ -1,4 +1,4 @@
-"""Texts of mechanisms: hostile ones, unlucky names, numbers, units; what is refused."""
+"""Texts of mechanisms: hostile ones, unlucky names, numbers, units; refusals."""
 
 import numpy as np
 import pyopencl as cl
@@ -156,7 +156,7 @@ def test_so_are_those_of_constant_mechanisms(fast_queue, engine, number):
 
 @pytest.mark.parametrize("engine", ["reference", "epochs", "steps"])
 def test_constants_beyond_the_precision_are_refused(fast_queue, engine, needs):
-    """When a simulation is made, and when they are set; then those of before are not taken."""
+    """Refuse such constants in `Simulation` and after `set`; later runs use later valid ones."""
     dtype, large = (np.float64, 1e306) if engine == "reference" else (np.float32, 1e38)
     for g, message in ((large, ""), (30 * large, r"constant \w+ of node 0 adds up to")):
         net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)

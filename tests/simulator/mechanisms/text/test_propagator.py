@@ -1,4 +1,4 @@
-"""`method exact`: Brian 2's spikes, sums of kernels, exponentials of matrices; what is refused."""
+"""`method exact` against Brian 2, sums of kernels and exponentials of matrices; refusals."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ def kernel(t, tau, tau_m, c):
 @pytest.mark.parametrize("dt", [0.25, 4.0])
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_the_sum_of_kernels_of_the_spike_response_model(fast_queue, needs, engine, dt, dtype):
-    """Events as kernels, those of before a spike from there on; one decays as the membrane does."""
+    """Compare v with a sum of kernels per event; one kernel decays with the membrane's tau."""
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
     rng = np.random.default_rng(5)

@@ -112,10 +112,10 @@ def test_the_bits_of_the_reference(double_queue, name, exact, tmp_path):
 
 @pytest.mark.parametrize("name", brian.RULES)
 def test_weights_of_brian(double_queue, name):
-    """After each step with given spikes.
+    """Compare weights with Brian's after each step with prescribed spikes.
 
-    Brian works out t - (last time) from times, T at most: its traces are off by T/tau roundings per
-    spike. What rk4 leaves of a step h of exp(-t/tau) is (h/tau)^5/120.
+    Brian computes t - (last time) from times up to T: its traces are off by T/tau roundings per
+    spike. The error of rk4 in a step h of exp(-t/tau) is (h/tau)^5/120.
     """
     found = json.loads(Path(__file__).with_name("brian.json").read_text())
     source, target, weight, trains = brian.plastic_wiring()
@@ -168,7 +168,7 @@ def test_a_reward_by_hand(double_queue):
         np.testing.assert_allclose((sim.weights() - first)[own], change, rtol=1e-13)
         sim.set(weight=first)  # from now on
         np.testing.assert_array_equal(sim.weights()[own], first[own])
-        sim.run(700.0)  # what is left after that is 1e-9 of it
+        sim.run(700.0)  # the remaining eligibility is 1e-9 of the first
         rest = 0.01 * 0.3 * 2.0 * tau * np.exp(-5.0 / tau)
         np.testing.assert_allclose((sim.weights() - first)[own], rest, rtol=1e-8)
         sim.reset()

@@ -1,4 +1,4 @@
-"""Texts with `spike:`: Brian 2's spikes, a closed formula, a dense solve, what is refused."""
+"""Texts with `spike:` against Brian 2, a closed formula and a dense solve; refusals."""
 
 import importlib.util
 import json
@@ -101,9 +101,9 @@ def test_the_example_for_users_of_brian(double_queue, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_periods(fast_queue, needs, engine, dtype):
-    """Steps that an implicit Euler step needs to the threshold, and the refractory time's.
+    """Compare intervals with the number of implicit Euler steps to the threshold, plus `rest`.
 
-    That is tau*log(...) + rest to a step, and what Euler's step is late by: T*dt/(2*tau).
+    The number of steps times dt is tau*log(...) within one step plus Euler's delay, T*dt/(2*tau).
     """
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
@@ -166,7 +166,7 @@ def passive_tree():
 @pytest.mark.parametrize("rest", [0.0, 1.5])
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_a_soma_with_branches(fast_queue, needs, engine, rest):
-    """A dense solve in which v is put back, and kept, where the text puts it."""
+    """Compare with a dense solve that resets v and holds it there for the refractory time."""
     net, parent, area, g = passive_tree()
     dt, steps, held = 0.05, 600, round(rest / 0.05)
     text = net.insert(LIF.replace("point", "density").replace("[nA]", "[mA/cm2]"), net.soma,
@@ -203,7 +203,7 @@ def test_a_soma_with_branches(fast_queue, needs, engine, rest):
             v[0], wait = -68.0, held
     assert len(spikes) > 3
     np.testing.assert_array_equal(np.rint(result.spike_time / dt), spikes)
-    # 600 steps, each of which rounds ten numbers of 100 mV, and what leaks from where v is held
+    # each of 600 steps rounds ten numbers up to 100 mV
     np.testing.assert_allclose(result[number], expected, 0, steps * 10 * 100 * 2.0**-52)
     assert result[counts].max() == max(1, held)
 
@@ -255,7 +255,7 @@ def test_a_rate_with_the_current_takes_that_of_the_voltage_after_a_reset(fast_qu
 
 
 def test_a_current_that_is_constant_at_the_reset(fast_queue, needs):
-    """Its name is that of a constant there, and of a value that changes elsewhere."""
+    """One name stands for a constant at the reset and for a changing value elsewhere."""
     text = """
         point km
         parameter a = 1
@@ -283,7 +283,7 @@ def test_above_the_threshold_at_the_start(fast_queue, needs):
         v, u = sim.record("v", 0), sim.record("u", text)
         result = sim.run(0.1)
         assert result.spike_time.tolist() == [0.0] and result[u][0, 0] == 8
-        # from -65 mV: (0.04*v^2 + 5*v + 140 - u)*dt/c, explicit where the slope is negative
+        # from -65 mV: (0.04*v^2 + 5*v + 140 - u)*dt/c, explicit if the slope is negative
         rate, slope = 0.04 * 65**2 - 5 * 65 + 140 - 8, 0.08 * 65 - 5
         expected = -65 + rate / (0.1 / 0.1 + slope)
         np.testing.assert_allclose(result[v][1], expected, 1e-12)

@@ -168,7 +168,7 @@ def test_shifted_branches_stay_below_their_parents_and_within_the_lanes(lanes, m
     roots = np.flatnonzero(levels.parent < 0)
     start = levels.level_start[blocks.slot_template[levels.slot]]
     assert (of[roots] == start[roots]).all()
-    # no level is added, and no level is over-full where several cells share a block
+    # no level is added, and none is over-full if several cells share a block
     assert np.array_equal(levels.level_start, plain.level_start)
     fits = 0
     for first, end in zip(levels.level_start[:-1], levels.level_start[1:]):

@@ -65,7 +65,7 @@ def test_a_long_chain_among_many_short_ones_takes_little_memory():
     ids=["GPU", "CPU", "CPU that vectorises"],
 )
 def test_padding_is_computed_where_that_is_faster(limits, computed):
-    """Branches of different lengths, and chains of one length; what is asked for comes first."""
+    """Compare branches of different lengths and chains of one length; `padding=` overrides."""
     forests = Forest.from_parents([chain(3), chain(5)]), Forest.from_parents([chain(4)] * 2)
     for dtype, expected in computed.items():
         for forest, computes in zip(forests, expected):

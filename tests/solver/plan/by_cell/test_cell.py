@@ -73,7 +73,7 @@ def test_default_vectors_fit_an_asked_for_block():
 
 
 def test_what_all_cells_share_is_in_the_kernel():
-    """The nodes of each cell, and that all are chains; on GPUs, where cells lie side by side."""
+    """On GPUs a kernel has the number of nodes, if equal, and the fact that all are chains."""
     trees = [random_binary_tree(21, 5, k) for k in (1, 2)]
     for cells, rows, chains, text in (
         ([chain(7)] * 3, 7, True, "chains of 7 nodes"),

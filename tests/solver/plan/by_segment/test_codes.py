@@ -13,7 +13,7 @@ pytestmark = pytest.mark.core
 
 
 def test_lanes_name_their_neighbours():
-    """Two templates: one of two cells and one of the rest, of several segments each."""
+    """Two templates, one for two cells and one for the rest, have several segments each."""
     forest = Forest.from_parents([*dissimilar(5), chain(40)])
     trees = forest.trees
     cut = schedule.segments(trees, 6)

@@ -66,7 +66,7 @@ def test_contraction_stays_within_local_memory(cells, dtype, limits):
     ],
 )
 def test_cells_above_local_memory_in_registers(cells, direct, dtype):
-    """In one launch, whose local memory fits, where the compiler is NVIDIA's."""
+    """With NVIDIA's compiler, one launch holds such cells in registers; its local memory fits."""
     limits = Limits(132, 1024, ptx=True)
     forest = Forest.from_parents(cells)
     plan = make_plan(forest, "contraction", dtype, limits)
@@ -89,7 +89,7 @@ def test_contraction_in_groups_too_small_for_pieces():
 
 
 def test_many_branching_children_are_planned_at_once():
-    m = 6000  # children of the root, with two leaves each: in rounds of one, a matter of minutes
+    m = 6000  # children of the root with two leaves each; one child per round would take minutes
     parent = np.concatenate(([-1], np.zeros(m, int), np.repeat(np.arange(1, m + 1), 2)))
     begin = time.process_time()
     make_plan(Forest(parent), "contraction", limits=Limits(132, 1024))

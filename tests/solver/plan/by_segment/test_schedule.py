@@ -45,7 +45,7 @@ def test_rounds_are_independent(parent, pin):
     kept = plan.round == plan.KEPT
     if pinned is None:
         assert np.array_equal(kept, parent < 0)
-    else:  # and those of which several kept ones hang
+    else:  # and segments with several kept children
         assert kept[pinned | (parent < 0)].all()
     above = parent.copy()
     for k in np.flatnonzero(plan.round == plan.LEAF):

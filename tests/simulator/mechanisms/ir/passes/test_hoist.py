@@ -1,4 +1,4 @@
-"""Hoist: what depends on parameters and the step alone gets a symbol."""
+"""Hoist: an expression of parameters and the step alone gets a symbol."""
 
 import pytest
 from graph_values import operations, value

@@ -74,7 +74,7 @@ def overflowing(graph):
 
 @pytest.mark.parametrize("number", range(10))
 def test_a_weight_of_zero_times_an_overflow_is_zero(number, monkeypatch):
-    """The value is finite where an exponential in it is infinite; so are the derivatives."""
+    """Values and derivatives stay finite although an exponential in them is infinite."""
     for name in ("exp", "sinh", "cosh"):
         monkeypatch.setitem(OPS, name, getattr(np, name))
     monkeypatch.setitem(OPS, "pow", lambda x, y: float(np.float64(x) ** y))

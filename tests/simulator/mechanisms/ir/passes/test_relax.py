@@ -21,7 +21,7 @@ def step(drive, rate):
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("named", [False, True])
 def test_steps_towards_a_steady_value(scaled, named):
-    """``x' = q*(y - x)/tau``: no weight and no quotient but that of tau."""
+    """``x' = q*(y - x)/tau`` needs no weight and one quotient, 1/tau."""
     graph = Graph()
     y, tau, q = map(graph.symbol, ("y", "tau", "q"))
     inverse = (q if scaled else graph.one) / tau

@@ -25,7 +25,7 @@ def test_one_quotient_for_both_signs():
 
 
 def test_slopes_of_both_signs():
-    """Far from 0 they are tiny on one side, where a sum would leave rounding errors."""
+    """Far from 0 a slope is tiny on one side: a sum would leave rounding errors there."""
     graph = Graph()
     x = (graph.symbol("v") + 40) / 10
     roots = [graph.slope(bernoulli(y), "v") for y in (x, -x)]

@@ -1,4 +1,4 @@
-"""Share exponentials: those of whole multiples become powers of one."""
+"""Share exponentials: exponentials of whole multiples become powers of one exponential."""
 
 import time
 from fractions import Fraction
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.core
 
 
 def test_many_exponentials_are_shared_in_time_in_proportion_to_their_number():
-    """Of 4,000 steepnesses; those that are whole multiples, up to 8, become powers."""
+    """Of 4,000 exponentials, whole multiples up to 8 of another's exponent become powers."""
     graph = Graph()
     v = graph.symbol("v")
     roots = [graph.call("exp", v * graph.number(Fraction(1, k))) for k in range(2000, 6000)]

@@ -33,7 +33,7 @@ def test_function_table_without_neuron():
 
 
 def test_tables_that_are_made_of_function_tables():
-    """Where rows are at the knots, interpolation in them is that of the FUNCTION_TABLE."""
+    """A TABLE with rows at the knots interpolates like the FUNCTION_TABLE itself."""
     text = """
     NEURON {{ SUFFIX made NONSPECIFIC_CURRENT i RANGE m, minf }}
     ASSIGNED {{ v i minf mtau }}

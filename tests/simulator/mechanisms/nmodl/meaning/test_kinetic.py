@@ -1,9 +1,9 @@
-"""KINETIC and LONGITUDINAL_DIFFUSION: what is refused."""
+"""Refusals of KINETIC and LONGITUDINAL_DIFFUSION."""
 
 import pytest
 from nmodl_texts import TWO_STATES, assert_refused, diffusing
 
-REFUSED = {  # text, what is refused, and what stands in its line
+REFUSED = {  # text, refused construct, words of its line
     **{
         f"rate {what}": (
             TWO_STATES + "KINETIC k { ~ a <-> b (" + rates + ") }",

@@ -1,9 +1,9 @@
-"""FOR_NETCONS: what an event may not need of it."""
+"""Refusals of FOR_NETCONS in events."""
 
 import pytest
 from nmodl_texts import assert_refused, text_of
 
-REFUSED = {  # text, what is refused, and what stands in its line
+REFUSED = {  # text, refused construct, words of its line
     "v set for each connection": (
         text_of("FOR_NETCONS(a) {\nv = a }").replace("INITIAL", "NET_RECEIVE(w)"),
         "v is set in FOR_NETCONS",

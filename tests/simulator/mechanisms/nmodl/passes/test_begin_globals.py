@@ -1,4 +1,4 @@
-"""Begin globals: INITIAL sees the defaults of what later blocks alone set."""
+"""Begin globals: INITIAL sees the defaults of variables that only later blocks set."""
 
 import pytest
 from nmodl_blocks import blocks_after

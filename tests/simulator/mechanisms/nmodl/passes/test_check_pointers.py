@@ -1,4 +1,4 @@
-"""Check pointers: what they write may not be read."""
+"""Check pointers: no block may read a variable that a pointer writes."""
 
 import pytest
 from nmodl_blocks import blocks_before

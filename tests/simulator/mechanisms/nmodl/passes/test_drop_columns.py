@@ -1,4 +1,4 @@
-"""Drop columns: those that no block looks up are 0."""
+"""Drop columns: a table column that no block looks up becomes 0."""
 
 from nmodl_blocks import blocks_before
 

@@ -1,4 +1,4 @@
-"""Make tables: the parameters that they depend on, and what they may not depend on."""
+"""Make tables: parameters on which they depend, and refused dependencies."""
 
 import pytest
 from nmodl_blocks import blocks_after

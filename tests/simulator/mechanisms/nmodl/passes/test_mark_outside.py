@@ -1,4 +1,4 @@
-"""Decisions by what is outside of an array."""
+"""Decisions by array elements outside of the bounds."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ REFUSED = {
         " if (x > 0) {", after="\nx = 2 VERBATIM\nfprintf(f, &x); }\nENDVERBATIM"
     ),
     "left out": verbatim("#if 0", after="\nx = 2\nVERBATIM\n#endif\nENDVERBATIM"),
-    # what follows it may not go with it
+    # the statement after the block may not be dropped with it
     "a body without braces": verbatim(' if (x > 0) puts("x"); x = 2;'),
     "a body behind the block": verbatim(" if (x > 0)", after="\nx = 2"),
     "braces of NMODL": verbatim(" f(); } else { f();", "if (x > 0) {\n", "\nx = 2 }"),

@@ -1,4 +1,4 @@
-"""Texts that NEURON's translator refuses are refused, in the line where they are wrong."""
+"""Texts that NEURON's translator refuses are refused, with the number of the wrong line."""
 
 import contextlib
 import inspect
@@ -31,7 +31,7 @@ ASSIGNED {{ v i }}
 {}
 BREAKPOINT {{ i = v }}
 """
-WRONG = {  # template, and what stands in it
+WRONG = {  # template: its insertions
     BODY: [
         "x = +1", "x = 2*+x", "x = 1 ;", "f2(1 2)", "x = f2(1, 2,)", "LOCAL q x = q",
         "x = 1 LOCAL q", "x = 1\nLOCAL q\nq = 1", "x = y", "y = 1", "x[0] = 1", "x = x[0]",
@@ -115,7 +115,7 @@ def test_the_texts_of_the_package_are_such_that_neuron_takes_them():
 
 
 def call_twin(function, inputs):
-    """Call a generated NumPy function with what it takes of some inputs."""
+    """Call a generated NumPy function with the inputs that its parameters name."""
     return function(*(inputs[name] for name in inspect.signature(function).parameters))
 
 

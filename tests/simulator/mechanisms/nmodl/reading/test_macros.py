@@ -1,4 +1,4 @@
-"""What C's preprocessor leaves of VERBATIM."""
+"""VERBATIM after C's preprocessor."""
 
 import pytest
 

@@ -25,7 +25,7 @@ def test_a_brace_that_is_not_closed_names_its_line(word):
     assert caught.value.rejections[0].line == (9 if word == "IF" else at + 1)
 
 
-REFUSED = {  # text, what is refused, and what stands in its line
+REFUSED = {  # text, refused construct, words of its line
     "not closed": ("NEURON { SUFFIX one\nRANGE x", "'{' without its '}'", "NEURON"),
     "a second declaration": (
         text_of("y = 1", more="PARAMETER { y = 2 }\nASSIGNED { y }"),
@@ -53,7 +53,7 @@ BEFORE FOO { g = 3 }
 
 
 def test_a_refusal_does_not_hide_those_of_later_blocks():
-    """Those of NEURON's translator come when all blocks can be read."""
+    """The refusals of NEURON's translator follow once all blocks can be read."""
     ids = [(r.line, r.construct.id) for r in rejections(SEVERAL)]
     assert ids == [
         (2, "mod.neuron-block"),

@@ -1,9 +1,9 @@
-"""VERBATIM blocks: each is reported, and a return where it can be no IF."""
+"""VERBATIM blocks: each is reported, and a return in a block that no IF can replace."""
 
 import pytest
 from nmodl_texts import assert_refused, rejections, text_of
 
-REFUSED = {  # text, what is refused, and what stands in its line
+REFUSED = {  # text, refused construct, words of its line
     "return in a loop": (
         text_of("FROM k=0 TO 2 { VERBATIM\nreturn;\nENDVERBATIM\n}"),
         "VERBATIM: a return there",
