@@ -1,4 +1,4 @@
-"""What is rejected is listed before anything runs, and the constructs of the page are."""
+"""`check` lists refusals before anything runs, and the constructs of the page."""
 
 from types import SimpleNamespace
 
@@ -185,12 +185,12 @@ def test_copies_are_made_at_once_and_do_what_the_reference_does():
     found = found_by(MANY)
     calls, peaks, nodes = zip(*found["spent"], strict=True)
     few, some, many = calls
-    # not one call, of Python or of C, for each further copy; a kernel of another shape costs some
+    # less than one call, of Python or of C, per further copy; a kernel of another shape costs some
     assert min((some - few) / 500, (many - some) / 1000) < 1
-    # the host has arrays of nodes, 24 numbers of each; all values of mechanisms in the forms that
-    # they go through would be 236
+    # the host holds node arrays, 24 numbers per node; all forms of all mechanism values would be
+    # 236
     assert peaks[1] - peaks[0] < 8 * 48 * (nodes[1] - nodes[0])
-    # as of `test_run`: 1e-9 of the largest value at the upstroke of a spike
+    # as in `test_run`: 1e-9 of the largest value at the upstroke of a spike
     for own in (found[engine] for engine in ("steps", "epochs", "epochs-gpu")):
         assert own["mv"] < 65e-9 and own["na"] < 1e-9 * max(found["largest_na"], 1)
         assert own["top"] > 0 and own["differ"] > 1e-3  # set of each copy
@@ -283,7 +283,7 @@ rejected("LinearMechanism", linear, None)
 
 
 def test_constructs_are_rejected():
-    """Each by a sentence of the catalogue, of which docs/refusals.md is printed."""
+    """Each refusal is a sentence of the catalogue, from which docs/refusals.md is printed."""
     found = found_by(CONSTRUCTS)
     assert found.pop("plain") == [] == found.pop("late")
     for name, lines in found.items():
@@ -354,7 +354,7 @@ print(json.dumps([*map(bool, heard), off]))
 
 
 def test_time_of_an_event_within_half_a_step():
-    """With bins NEURON's t is that of the last self event: of the sending, by one NetStim."""
+    """With bins, NEURON's t is the time when one NetStim sent its last self event."""
     *heard, difference = forked.result_of(SHORT)
     assert heard == [True, True]
     assert difference < 1e-12  # event times are sums of some 1,000 steps
@@ -407,7 +407,7 @@ print(json.dumps([float(truth[0].max() / 1e-6), differences]))
 
 
 def test_an_instance_with_many_self_events_under_way():
-    """More than 16 where several connections lead to it, as to older models' AMPA_S and NMDA_S."""
+    """Older models' AMPA_S and NMDA_S have more than 16 if several connections lead to one."""
     most, differences = forked.result_of(MANY_ON_THEIR_WAY, "reference", "steps")
     assert most > 32
     assert max(differences) < 1e-12  # sums of some dozens of weights
@@ -436,13 +436,13 @@ print(json.dumps([places, float(np.abs(found[0][:3] - found[1][:3]).max()), foun
 
 
 def test_ends_where_nothing_is_have_no_node():
-    """Each would bring an axial conductance that rounds the membrane of a short segment away.
+    """Ends without mechanisms have no node, which would round a short segment's membrane away.
 
-    A step in float32 rounds v and the terms of its equation, by at most four ulps of 65 mV, so
-    that 80 steps are off by 80 * 4 * 65 * 6e-8 mV; with its ends such a soma is off by 0.2 mV.
+    A float32 step rounds v and the terms of its equation by at most four ulps of 65 mV, so 80 steps
+    are off by 80 * 4 * 65 * 6e-8 mV; with nodes at its ends such a soma is off by 0.2 mV.
     """
     places, difference, shape = forked.result_of(ENDS)
-    # a joined end, and one with a point process, are nodes; others are those of the segment
+    # an end that is joined or has a point process is a node; other ends are the segment's node
     soma, joined, middle, away, far = 0, 1, 2, 3, 4
     assert places == [soma, soma, soma, joined, middle, middle, joined, away, far]
     assert shape == [9, 81]
@@ -469,7 +469,7 @@ print(json.dumps([hidden, float(np.abs(found[0] - found[1]).max()), float(found[
 
 
 def test_variables_of_hoc_may_have_the_names_of_functions_of_python():
-    """As `ref` in ModelDB's 118098, where `h.ref` is then a number."""
+    """In ModelDB's 118098, `h.ref` is a number."""
     hidden, difference, highest = forked.result_of(HIDDEN)
     assert hidden == [1, 2, 3, 4]
     assert difference < 1e-9 * 65 and highest > 0

@@ -1,4 +1,4 @@
-"""What files take from elsewhere: EXTERNAL, TABLEs that NEURON has made, errors that they raise."""
+"""Values from outside a file: EXTERNAL variables, TABLEs that NEURON has filled, raised errors."""
 
 import mod_files
 import numpy as np
@@ -28,7 +28,7 @@ def cell():
 
 
 def in_pieces(run, refs, before=lambda turn: None):
-    """Values in time of two runs, each in two pieces."""
+    """Return the values over time of two runs, each in two pieces."""
     vectors, found = [h.Vector().record(ref) for ref in refs], []
     for turn in range(2):
         before(turn)
@@ -47,7 +47,7 @@ def compare(refs, before=lambda turn: None, engine="auto"):
 
 
 def test_external_variables(cell):
-    """A number, with changes between runs."""
+    """Compare an external number that changes between runs with NEURON."""
     section, _ = cell
     section.insert("ext_outer")
     section.insert("ext_alone")
@@ -84,7 +84,7 @@ def test_external_variables_of_a_file_alone():
 
 
 def test_a_table_as_neuron_has_made_it(cell):
-    """NEURON made it in its first INITIAL, when `scale` was another, and for all instances."""
+    """NEURON filled it in its first INITIAL, with another `scale`, for all instances."""
     section, _ = cell
     section.insert("ext_made")
     segment = section(0.5)
@@ -93,7 +93,7 @@ def test_a_table_as_neuron_has_made_it(cell):
     def before(turn):
         segment.ext_made.scale = 0.1
 
-    in_pieces(h.continuerun, refs, before)  # from here on `scale` is not what the table has
+    in_pieces(h.continuerun, refs, before)  # from here on the table has another `scale`
     compare(refs, before)
 
 
@@ -117,7 +117,7 @@ def test_a_table_that_is_made_again(cell):
 
 
 def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
-    """NEURON makes it before INITIAL of what was set before, and again where a step begins."""
+    """NEURON fills it with the old values before INITIAL, and again at the beginning of a step."""
     section, _ = cell
     section.nseg, section.L = 3, 200
     section.insert("ext_unseen")
@@ -147,7 +147,7 @@ def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
 @pytest.mark.parametrize("early", [0, 1])
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_what_is_set_where_a_table_is_made(cell, early, engine):
-    """After the step in which NEURON makes it; also of a model that is kept, and in a loop."""
+    """Compare variables that a block sets while filling a table; also kept models and loops."""
     section, _ = cell
     section.nseg, section.L = 3, 200
     section.insert("ext_aside")
@@ -193,9 +193,9 @@ def test_what_is_set_where_a_table_is_made(cell, early, engine):
 
 @pytest.mark.parametrize("name", ["ext_warm", "ext_warmed"])
 def test_a_table_of_what_initial_sets(cell, name):
-    """NEURON makes one of them before INITIAL, so of what the last one has set, the other after it.
+    """NEURON fills one table before INITIAL, from values of the last run, and the other after it.
 
-    A parameter that is not in DEPEND changes nothing until the table is made again.
+    A parameter that is not in DEPEND has no effect until NEURON fills the table again.
     """
     section, _ = cell
     section.insert(name)
@@ -208,7 +208,7 @@ def test_a_table_of_what_initial_sets(cell, name):
         for celsius in (15, 30, 20):
             h.finitialize(-65)
             h.celsius = celsius
-            for _ in range(2):  # the second table is that of the first
+            for _ in range(2):  # the second run reuses the first one's table
                 h.finitialize(-65)
                 run(STOP / 2)
                 setattr(h, f"half_{name}", 45)
@@ -221,7 +221,7 @@ def test_a_table_of_what_initial_sets(cell, name):
     assert np.ptp(expected[:, 1, -1]) > 1e-3
     found = turns(clhines.neuron.run)
     assert (np.abs(found - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
-    h.celsius = 25  # NEURON would make it again of what INITIAL has set before
+    h.celsius = 25  # NEURON would fill it again, from the previous values of INITIAL
     [said] = map(str, clhines.neuron.check())
     assert f"{name}: TABLE of rates depends on 'warm', which changes" in said
     assert f"call h.finitialize(), or set usetable_{name} = 0" in said
@@ -229,7 +229,7 @@ def test_a_table_of_what_initial_sets(cell, name):
 
 
 def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
-    """Beside 0/0, where a clamp holds the voltage; the exact row would be off by far more."""
+    """Beside 0/0, where a clamp holds the voltage, the exact row would differ far more."""
     section, _ = cell
     section.insert("ext_rounded")
     segment = section(0.5)
@@ -246,7 +246,7 @@ def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
 
 
 def test_an_error_that_a_file_raises_is_refused():
-    """Where parameters do not rule it out."""
+    """An error that the file may raise is refused, unless its parameters exclude it."""
     text = """
         NEURON { POINT_PROCESS raises  NONSPECIFIC_CURRENT i  RANGE most }
         PARAMETER { most = 3 }
@@ -267,7 +267,7 @@ def test_an_error_that_a_file_raises_is_refused():
 
 
 def test_c_asks_for_what_is_there(cell):
-    """A Vector in a variable is rejected."""
+    """A Vector in a variable that C reads is refused."""
     section, _ = cell
     section.insert("nmcasts")
     compare([section(0.5)._ref_v, section(0.5)._ref_seen_nmcasts])

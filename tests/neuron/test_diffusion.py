@@ -1,4 +1,4 @@
-"""LONGITUDINAL_DIFFUSION beside NEURON itself, in `clhines.neuron.run`."""
+"""Compare LONGITUDINAL_DIFFUSION in `clhines.neuron.run` with NEURON."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import pytest
 
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("diffusion_program.py")
-# In each row 1/dt is 20 times what is off the diagonal: nothing cancels, and some 20 roundings of
-# 1.1e-16 along a path of 10 segments make 2e-15 a step. They decay no slower than concentrations
-# do: in 140 steps at most 3e-13 adds up.
+# In each row 1/dt is 20 times the off-diagonal entries, so nothing cancels. Some 20 roundings of
+# 1.1e-16 along a path of 10 segments make 2e-15 a step. They decay no slower than concentrations:
+# 140 steps add up to at most 3e-13.
 TOLERANCE = 1e-12
 ENGINES = ("reference", "steps", "epochs", "epochs-gpu")
 CASES = (
@@ -30,7 +30,7 @@ def test_concentrations_are_those_of_neuron(case, engine):
 
 
 def test_neighbours_are_those_of_neuron():
-    """Of sections joined at random, turned round or not, of which some have the mechanism."""
+    """Compare random trees with NEURON: sections in any direction, some with the mechanism."""
     found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
     assert found["raised"] > 25
     assert found["difference"] <= TOLERANCE

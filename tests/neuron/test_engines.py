@@ -1,4 +1,4 @@
-"""Every engine in both precisions beside NEURON, with few kernels and few .mod files."""
+"""Compare every engine in both precisions with NEURON, with few kernels and few .mod files."""
 
 from pathlib import Path
 
@@ -22,11 +22,11 @@ def library():
 @pytest.mark.parametrize("engine", [engine.name for engine in ENGINES])
 @pytest.mark.parametrize("model", ["memory", "texts"])
 def test_every_engine_beside_neuron(library, model, engine, dtype):
-    """Two cells in NEURON's memory with channels of .mod files, or of texts: spikes, voltages.
+    """Compare spikes and voltages of two cells with channels of .mod files, or of texts.
 
     NEURON divides differences of currents by 0.001 mV, a relative error of 1e-11 that the upstroke
-    of a spike amplifies to less than 1e-6 mV. float32 has half the digits: the spikes are in
-    the same steps, or in neighbouring ones.
+    of a spike amplifies to less than 1e-6 mV. float32 has half the digits: the spikes are in the
+    same steps, or in neighbouring ones.
     """
     if engine == "reference" and dtype == "float32":
         pytest.skip("the reference is in float64")

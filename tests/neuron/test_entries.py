@@ -1,4 +1,4 @@
-"""Every name that hoc knows, and every member of its classes, is classified in `entries.json`.
+"""`entries.json` classifies every name that hoc knows, and every member of its classes.
 
 A group says whether its entries run, are refused, or have no effect on a run, and which test shows
 it. An entry of the installed NEURON that the table lacks fails here.
@@ -119,7 +119,7 @@ print(json.dumps(found))
 
 
 def test_what_has_no_effect():
-    """Some of each family, called before a run: it is the same to the bit, here and in NEURON."""
+    """Call some of each family before a run: it stays the same to the bit, as in NEURON."""
     (lines, ours, theirs), *others = result_of(NO_EFFECT)
     assert lines == [] and max(theirs) > 0  # it spikes
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-9 * 80  # `test_run`'s

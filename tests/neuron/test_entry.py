@@ -1,4 +1,4 @@
-"""`clhines.neuron.run` beside NEURON itself, which is the oracle."""
+"""Compare `clhines.neuron.run` with NEURON, which is the oracle."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 
 pytestmark = pytest.mark.neuron
 FOLDER = Path(__file__).parent
-# NEURON divides differences of currents by 0.001 mV for conductances, also of ohmic ones: 1e-13 of
-# 1 mA/cm² for 0.02 S/cm², 5e-12 relative, which a spike's upstroke (about e^5) amplifies.
+# NEURON divides differences of currents by 0.001 mV for conductances, also for ohmic ones: 1e-13 of
+# 1 mA/cm² for 0.02 S/cm² is 5e-12 relative, which a spike's upstroke (about e^5) amplifies.
 TOLERANCE = 1e-9
 
 
@@ -56,7 +56,7 @@ def test_bins_of_events_are_those_of_neuron(engine, dt):
 
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_bins_that_begin_at_another_time_are_put_right_by_neuron(engine):
-    """After t and dt have been set to go to a steady state first."""
+    """Bins start at another time if t and dt were set, as for a steady state."""
     found = result_of(engine, "late", "bins_program.py")
     assert found["late"] is not None and found["late"] <= TOLERANCE, found
     assert sum(found["sizes"][:7]) > 6
@@ -103,7 +103,7 @@ print(json.dumps(found))
 
 
 def test_of_events_of_one_time_that_sent_first_comes_first_here():
-    """NEURON's order is either, by what else was in its queue, as the page says."""
+    """Of simultaneous events the first sent comes first; NEURON's order depends on its queue."""
     neuron, ours, also_neuron, also_ours = forked.result_of(SAME_TIME)
     first, second = 0.7 * 1 + 2, 0.7 * 2 + 1
     assert ours == also_ours == pytest.approx(first, rel=1e-15)
@@ -129,7 +129,7 @@ print(json.dumps([cell.m != cell.m, *said]))
 
 
 def test_a_state_that_becomes_no_number_ends_a_run():
-    """Infinity by two events, times a decay of 0: NaN in NEURON, which goes on."""
+    """An infinite state times a decay of 0 is NaN: NEURON continues, a run here ends."""
     is_lost, *said = forked.result_of(OVERFLOWS)
     assert is_lost
     assert said == ["m of IntFire1 is no number after the run"] * 3
@@ -155,7 +155,7 @@ print(json.dumps([gone.preseg() is None, *found, said]))
 
 
 def test_a_netcon_whose_source_is_gone_sends_nothing():
-    """NEURON ends the process where Python asks for the delay of one."""
+    """Reading the delay of such a NetCon in Python ends NEURON's process."""
     is_gone, neuron, ours, said = forked.result_of(GONE)
     assert is_gone and max(neuron) - min(neuron) > 1
     # both sides do the same operations in another order, 1e-16 each of 65 mV, over 200 steps
@@ -211,7 +211,7 @@ print(json.dumps(found))
 
 
 def test_spikes_of_the_start_and_of_a_call_s_last_bin_are_neuron_s():
-    """From above a threshold, in calls of a step and until the event's bin; some are refused."""
+    """Compare spikes from above a threshold, in calls of one step and until the event's bin."""
     *found, refused = forked.result_of(ENDS)
     for neuron, ours in zip(found[::2], found[1::2], strict=True):
         assert len(neuron[0]) == 1
@@ -240,7 +240,7 @@ print(json.dumps(found))
 
 
 def test_progress_says_what_is_read_made_and_compiled():
-    """In this order, once; nothing of it where a model is kept, or no progress is asked for."""
+    """Each phase is printed once, in order; a kept model, or no `progress`, prints none."""
     (*first, has_bar), kept, silent, refused = forked.result_of(PHASES)
     assert first[:5] == [
         "clhines: reading NEURON's memory ...",
@@ -282,7 +282,7 @@ print(json.dumps([*found, listed, h.t]))
 
 
 def test_what_run_alone_can_do_is_refused_by_from_neuron():
-    """NEURON takes steps before 0 ms itself in a run, so that check() lists nothing."""
+    """In a run, NEURON itself steps to 0 ms, so check() lists nothing."""
     statement, early, listed, end = forked.result_of(FROM_NEURON)
     assert "CVode.event with a statement, at t = 1.5 ms" in statement
     assert "h.t is -1 ms; expected 0 or more" in early
@@ -308,7 +308,7 @@ print(json.dumps(found))
 
 
 def test_times_of_psolve_are_left_to_neuron():
-    """NEURON's h.t stays at the begin of the call until it ends."""
+    """NEURON's h.t keeps the start time until the call ends."""
     expected, recorded, reasons = forked.result_of(SOLVED)
     assert recorded == expected == [0.0, 0.0]
     assert "Vector.record of h.t at given times, in psolve" in str(reasons)

@@ -1,4 +1,4 @@
-"""What a model was when it was read: each change is seen, and no other."""
+"""The fingerprint of a read model detects each change, and nothing else."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_no_write_into_neurons_memory_is_missed():
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_what_neuron_moves_in_each_run_is_no_change(engine):
-    """GLOBALs that blocks set, how far a played vector is, a value of INITIAL: it is read once."""
+    """GLOBALs that blocks set, positions of played vectors and values of INITIAL are no change."""
     found = told("stays", engine)
     assert found["moved"] and found["stayed"] and found["reads"] == 1
     assert found["worst"] < TOLERANCE

@@ -1,4 +1,4 @@
-"""Examples that frameworks come with, unmodified: the switch on beside NEURON, in own processes."""
+"""Compare unmodified examples of frameworks with the switch on and off, in processes."""
 
 import os
 import sys
@@ -27,11 +27,11 @@ EXAMPLES = {  # package -> names of `frameworks.SCRIPTS`
 
 @pytest.mark.parametrize("name", [name for names in EXAMPLES.values() for name in names])
 def test_an_example_gives_what_it_gives_in_neuron(name):
-    """Each spike in its step, and voltages (of hnn-core dipoles) as near as rounding lets them be.
+    """Compare the step of each spike, and voltages (for hnn-core dipoles) within rounding.
 
-    Each step may round otherwise here: as nudges of the least amount, one a ms, which NEURON shows
-    the growth of. NEURON's conductances, differences over 0.001 mV, round by some thousand times
-    more than a voltage. So steps times what the nudges move is the bound.
+    Each step may round otherwise here. The growth of that is measured in NEURON by nudges of the
+    least amount, one a ms. NEURON's conductances, differences over 0.001 mV, round by some thousand
+    times more than a voltage. So the bound is the number of steps times the effect of the nudges.
     """
     package = next(p for p, names in EXAMPLES.items() if name in names)
     if find_spec(package) is None:

@@ -1,4 +1,4 @@
-"""Gradients of models that are read from NEURON."""
+"""Gradients of models read from NEURON."""
 
 import central_differences
 import pytest

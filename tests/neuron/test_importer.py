@@ -1,4 +1,4 @@
-"""GLOBALs that each instance sets in turn, so that all have the last one's, beside NEURON."""
+"""GLOBALs that each instance sets in turn, so that all see the last value, compared with NEURON."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ OWN = {"nmlast": "half_nmlast", "nmbegun": "size_nmbegun"}
 
 
 def cells(count, mechanism="nmlast", branched=False):
-    """`count` cells, each a soma with a dendrite; the mechanism is in all of their segments.
+    """Make `count` cells, each a soma with a dendrite; the mechanism is in all of their segments.
 
     NEURON's last segment of a branched cell is not the last one by node.
     """
@@ -42,7 +42,7 @@ def cells(count, mechanism="nmlast", branched=False):
 
 
 def pieces(run, sections, clamp):
-    """Voltages and states of two runs, with values that a user changes before and within them."""
+    """Return voltages and states of two runs, with changes by a user before and within them."""
     found, half = [], sections[-1].half_nmlast
     h.minf_nmlast = h.rise_nmlast[0] = h.rise_nmlast[1] = 0
     v = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
@@ -91,7 +91,7 @@ def test_a_file_without_range_has_what_initial_has_set(engine):
     for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
         h.finitialize(-40)
         run(3)
-        soma.gbar_ext_ca = 2e-4  # the model is read again, with what it had written back
+        soma.gbar_ext_ca = 2e-4  # read again, with values that the run wrote back
         run(6)
         soma.gbar_ext_ca = 1e-4
         found.append(np.array(pools))
@@ -130,7 +130,7 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
             for k, section in enumerate(sections):
                 section.size_nmbegun = 1 + k / 3 + turn
             h.finitialize(-62 - turn)
-            sections[-1].size_nmbegun = 5  # what INITIAL has set stays
+            sections[-1].size_nmbegun = 5  # values that INITIAL has set stay
             run(2)
             sections[-1].size_nmbegun = 7 + turn
             run(5)
@@ -185,7 +185,7 @@ def test_what_events_set_is_there_in_the_next_initial(engine):
 
 
 def shifted():
-    """Cells in a ring: the tables of each depend on the voltage of the next, and on a parameter."""
+    """Cells in a ring: each one's tables depend on the voltage of the next, and on a parameter."""
     mod_files.loaded()
     sections = [h.Section(name=f"cell{k}") for k in range(3)]
     for k, section in enumerate(sections):
@@ -201,7 +201,7 @@ def shifted():
 
 
 def test_tables_that_neuron_makes_again_are_refused():
-    """A DEPEND that each step sets from a POINTER: NEURON makes the tables again."""
+    """NEURON fills tables again if each step sets a DEPEND variable from a POINTER."""
     sections, _clamp = shifted()
     h.finitialize(-62)
     [said] = clhines.neuron.check()
@@ -210,7 +210,7 @@ def test_tables_that_neuron_makes_again_are_refused():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_a_table_holds_comes_back(engine):
-    """A parameter among the columns has the value with which NEURON filled the table."""
+    """A parameter among the columns has the value from NEURON's filling of the table."""
     soma, clamp = clamped("nmheld")
     clamp.amp = 0.1
     v = h.Vector().record(soma(0.5)._ref_v)
@@ -234,7 +234,7 @@ def test_what_a_table_holds_comes_back(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_loop_sends_events(engine):
-    """Some are ahead of the run."""
+    """Compare events that a VERBATIM loop sends, some before the run, with NEURON's."""
     soma, _clamp = clamped("hh")
     cells = [h.nmburst() for _ in range(3)]
     train, synapses = h.NetStim(), [h.ExpSyn(soma(0.5)) for _ in cells]

@@ -1,4 +1,4 @@
-"""Models that `run` advances in pieces: what is kept between them, beside NEURON itself."""
+"""Models that `run` keeps between pieces, compared with NEURON."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ PROGRAM = Path(__file__).with_name("kept_program.py")
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
 TOLERANCE = 1e-9
 DT = 0.025  # ms
-REFUSED = {  # NEURON's own steps are of no order where it changes in a run; it raises itself
+REFUSED = {  # NEURON takes no steps of an order that changes in a run; it raises an error itself
     "secondorder": "secondorder",
     "gap not set up": "target_var or source_var after setup_transfer()",
 }
-# NEURON plays from h.finitialize() on, and of what does not fire nothing is waited for
+# NEURON plays from h.finitialize() on; nothing waits for silent sources
 IDLE = {"nothing", "play", "record", "netcon gone", "firing", "nothing coupled"}
 
 
@@ -45,7 +45,7 @@ def test_models_with_counters_and_gap_junctions_are_read_once(engine):
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu", "reference"])
 def test_parameters_that_differ_at_a_start_are_set(engine):
-    """The model is read, and a simulation made, once; a membrane, stimuli, a synapse, couplings."""
+    """Parameters that change between runs are set in a kept simulation; one read suffices."""
     found = told("scan", engine)
     assert found["made"] == ["read_model", "Simulation"]
     assert found["worst"] < TOLERANCE
@@ -56,7 +56,7 @@ def test_parameters_that_differ_at_a_start_are_set(engine):
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_differs_at_a_start_acts_as_in_neuron(engine):
-    """A clamp beside one that is played, a voltage that is transferred, an early spike."""
+    """Compare a clamp beside a played one, a transferred voltage, and an early spike."""
     found = told("starts", engine)
     assert found["worst"] < TOLERANCE
     assert min(found["effect"]) > 1e-3
@@ -80,14 +80,14 @@ def test_what_is_deleted_between_pieces_is_gone():
 
 @pytest.mark.parametrize("engine", ["auto", "steps"])
 def test_pieces_give_the_bits_of_one_call(engine):
-    """But for the last step of each, which is NEURON's own and differs in its last bits."""
+    """Compare pieces with one call; each piece's last step is NEURON's, so its last bits differ."""
     for differences in told("pieces", engine):
         assert max(differences) < 1e-10
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_events_at_the_end_of_a_piece_are_recorded_once(engine):
-    """Of a NetStim, an artificial cell and a threshold; NEURON takes the last step of a piece."""
+    """Compare a NetStim, an artificial cell and a threshold; NEURON takes each last step."""
     for truth, ours in told("recorded", engine):
         assert [len(a) for a in truth] == [len(a) for a in ours]
         assert min(map(len, truth)) > 1
@@ -121,7 +121,7 @@ print(json.dumps(rows))
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_an_end_keeps_how_far_it_is_from_the_voltage_beside_it(engine):
-    """By steps of second order, in which NEURON changes the sign of that and never its size."""
+    """A second-order step of NEURON flips the sign of an end's offset and keeps its size."""
     first, *second = result_of(ENDS, engine)
     assert max(off for off, *_ in (first, *second)) < TOLERANCE
     assert max(off for _, off, _ in (first, *second)) < TOLERANCE
@@ -150,7 +150,7 @@ print(json.dumps(rows))
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_the_time_is_recorded_at_times_of_a_vector_as_by_neuron(engine):
-    """It is that of a step before, where an event comes at the end of one."""
+    """If an event ends a step, NEURON records the time of the previous step."""
     for off_t, off_v, before in result_of(AT_TIMES, engine):
         assert off_t < TOLERANCE and off_v < TOLERANCE and before > 0.02
 
@@ -208,9 +208,9 @@ print(json.dumps(rows))
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_is_set_stays_until_a_vector_plays_its_next_step(engine):
-    """Between pieces and in loops, before, at and after the times of steps, and behind the last.
+    """Compare values set between pieces and in loops, around the times of played steps.
 
-    What comes next has the time that it had before, and what is late comes at once.
+    A later value keeps its time; an overdue one is played at once.
     """
     for off, off_in_loop, effect, same in result_of(PLAYED, engine):
         assert max(off, off_in_loop) < TOLERANCE and effect > 0.01 and same
@@ -290,7 +290,7 @@ print(json.dumps([rows, said]))
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_run_that_begins_before_0_goes_on_at_0(engine):
-    """NEURON takes the steps before; spikes about 0, events across it, all kinds of records."""
+    """NEURON steps to 0; compare spikes near 0, events across it, and all kinds of records."""
     rows, said = result_of(BELOW, engine)
     assert min(row[3] for row in rows) < 1
     for truth, found, worst, _, ran, end in rows:

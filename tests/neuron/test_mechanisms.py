@@ -1,4 +1,4 @@
-"""POINTERs to variables of other mechanisms, beside NEURON, and those that are rejected."""
+"""POINTERs to variables of other mechanisms: compared with NEURON, or refused."""
 
 import forked
 import mod_files
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.neuron
 
 STOP = 12.0  # ms
 ENGINES = ("auto", "reference", "steps", "epochs", "epochs-gpu")
-POINTED = {  # what pointers a and b point to, and whether other nodes may
+POINTED = {  # targets of pointers a and b, and whether they may be at other nodes
     "each in its block": ("seen", "late", False),
     "each in the other": ("late", "seen", True),
     "one that events set": ("late", "msg", False),
@@ -25,7 +25,7 @@ POINTED = {  # what pointers a and b point to, and whether other nodes may
 
 @pytest.fixture
 def two_cells():
-    """A passive cell, one that a clamp makes fire, and that clamp."""
+    """A passive cell, a cell that a clamp makes fire, and the clamp."""
     mod_files.loaded()
     cells = [h.Section(name=f"pointed{k}") for k in range(2)]
     for k, cell in enumerate(cells):
@@ -40,7 +40,7 @@ def two_cells():
 
 @pytest.fixture
 def model(two_cells):
-    """Two cells with a source each, and readers that NEURON calls before and after these."""
+    """Two cells with a source each, and readers that NEURON calls before and after the sources."""
     cells, clamp = two_cells
     sources = [h.ext_msg(cell(x)) for cell in cells for x in (0.2, 0.8)]
     for k, source in enumerate(sources):
@@ -64,12 +64,12 @@ def point(readers, sources, names, place):
 
 
 def seen_by(run, readers, sources):
-    """Voltages, states of the readers and what their events saw, all in time."""
+    """Return voltages, states of the readers and values in their events, all over time."""
     sections = list(h.allsec())
     vectors = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
     vectors += [h.Vector().record(getattr(r, f"_ref_{n}")) for r in readers for n in ("x", "got")]
     vectors += [h.Vector().record(s._ref_late) for s in sources]
-    for _ in range(2):  # readers that come first have what the sources' last INITIAL has set
+    for _ in range(2):  # readers before the sources get the sources' values from their last INITIAL
         h.finitialize(-65)
     run(STOP / 3)
     run(STOP)
@@ -80,11 +80,11 @@ def seen_by(run, readers, sources):
 @pytest.mark.parametrize("place", ["own", "other", "next"])
 @pytest.mark.parametrize("case", POINTED)
 def test_variables_of_others_are_those_of_neuron(model, case, place, engine):
-    """At the own node any block may read any variable: kinds act in NEURON's order.
+    """Compare with NEURON: at the own node any block may read any variable, in NEURON's order.
 
-    At others, those that change in another part of a step than the one that reads them; epochs
-    support those of the same cell. What
-    differs is rounded: eps of each of 480 steps, which the upstroke amplifies by about e^5.
+    At other nodes a block may read only variables that change in another part of the step; epochs
+    support this within a cell. Differences are rounding: eps in each of 480 steps, which the
+    upstroke amplifies by about e^5.
     """
     sources, readers, _ = model
     a, b, elsewhere = POINTED[case]
@@ -141,7 +141,7 @@ def test_what_is_rejected(model):
 
 @pytest.fixture
 def heard(two_cells):
-    """Two cells with objects whose variables are set, before these act and after, and events."""
+    """Two cells with targets, setters that NEURON calls before and after these, and events."""
     cells, clamp = two_cells
     places = [cell(x) for cell in cells for x in (0.2, 0.8)]
     targets = [h.ext_heard(place) for place in places]
@@ -177,9 +177,9 @@ def heard_by(run, targets):
 @pytest.mark.parametrize(("out", "level"), [(0, 0), (0, 1), (0, 2), (1, 1)])
 @pytest.mark.parametrize("setters", [1, 2], ids=["before", "after"])
 def test_what_breakpoint_sets_by_pointers_is_that_of_neuron(heard, setters, out, level, engine):
-    """Kinds set in NEURON's order; at other nodes what no block uses just then.
+    """Compare with NEURON: mechanisms set in NEURON's order; at other nodes only idle variables.
 
-    What differs is rounded: eps of each of 480 steps, which the upstroke amplifies by about e^5.
+    Differences are rounding: eps in each of 480 steps, which the upstroke amplifies by about e^5.
     """
     targets = heard[0]
     heard[3 - setters].clear()
@@ -235,7 +235,7 @@ def test_what_breakpoint_sets_that_is_rejected(heard, case, said):
 
 
 def test_what_lies_behind_an_object_that_records_is_not_its_vector(monkeypatch):
-    """A word of the heap there, as the address of an element that a POINTER adds to, says none."""
+    """A heap word behind a recording object, a POINTER's address, is not its vector."""
     mod_files.loaded()
     soma, whole = h.Section(name="soma"), h.Vector(1)
     element, total = whole._ref_x[0], h.ext_total(soma(0.5))
@@ -272,7 +272,7 @@ print(json.dumps(said))
 
 
 def test_netcons_of_variables_of_mechanisms_are_refused():
-    """NEURON compares such a variable, also `x` of a source that has one, with the threshold."""
+    """NEURON compares such a variable, also a source's variable `x`, with the threshold."""
     expected = "expected a voltage or an object that sends events"
     names = "hh.m", "ExpSyn.g", "ext_source.x"
     assert forked.result_of(COMPARED) == [[f"NetCon of {name}; {expected}"] for name in names]

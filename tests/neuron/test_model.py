@@ -1,4 +1,4 @@
-"""A model as it was read: it runs elsewhere, without NEURON."""
+"""A model read from NEURON runs elsewhere, without NEURON."""
 
 import json
 
@@ -47,7 +47,7 @@ print(json.dumps([sim.voltages().tolist(), result.spike_cell.tolist(), result.sp
 
 
 def test_a_model_runs_elsewhere_without_neuron(tmp_path):
-    """From a network and a state in files, in another process: the same bits."""
+    """Run a network and a state from files in another process: the bits are the same."""
     folder = f"FOLDER = {str(tmp_path)!r}\n"
     expected = found_by(folder + SAVED)
     assert json.loads(output_of("-c", folder + LOADED).splitlines()[-1]) == expected

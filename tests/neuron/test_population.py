@@ -1,4 +1,4 @@
-"""A population of a model of NEURON: NEURON itself, one set after another, is the oracle."""
+"""Compare a population of a NEURON model with NEURON, which runs its sets in turn."""
 
 import pytest
 from processes import output_of
@@ -59,6 +59,6 @@ def test_sets_are_those_of_neuron():
     lines = output_of("-c", PROGRAM).splitlines()[-2:]
     rows = [[float(x) for x in line.split()] for line in lines]
     for difference, spikes, highest in rows:
-        # as of `test_run`: 1e-9 of the largest value, about 65 mV, at the upstroke of a spike
+        # as in `test_run`: 1e-9 of the largest value, about 65 mV, at the upstroke of a spike
         assert difference < 65e-9 and spikes == 1 and highest > 20
     assert rows[0][2] + 1 < rows[1][2]  # another conductance, another spike

@@ -1,4 +1,4 @@
-"""NEURON's own MPI ranks, each with its cells: spikes of one process of NEURON's."""
+"""Compare runs on NEURON's MPI ranks, each with its cells, with NEURON in one process."""
 
 import functools
 import importlib.util
@@ -20,7 +20,7 @@ TOLERANCE = 1e-9  # mV, as in switch/test_hooks
 
 
 def mpi():
-    """mpiexec, and the library that it belongs to."""
+    """mpiexec, and its MPI library."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=path)
     package = importlib.util.find_spec("mpi4py")
@@ -47,7 +47,7 @@ def told(ranks, *scenarios):
 
 @functools.cache
 def in_one_process(*options, scenario="neuron"):
-    """Spikes, and the voltage of cell 0, of NEURON in one process; also from above thresholds."""
+    """Return NEURON's spikes and voltage of cell 0 in one process; also from above thresholds."""
     return told(1, *options, scenario)[scenario]
 
 
@@ -57,7 +57,7 @@ def of_neuron():
 
 
 def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
-    """Spikes and the voltage of cell 0 of all ranks, beside those of NEURON in one process."""
+    """Compare spikes and the voltage of cell 0 of all ranks with NEURON in one process."""
     for (found, own), (spikes, v) in zip(runs, of_neuron, strict=True):
         assert {gid for _, gid in spikes} == {*range(6), 50, *others}
         assert [gid for _, gid in found] == [gid for _, gid in spikes], engine
@@ -68,15 +68,15 @@ def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
 
 @pytest.fixture(scope="module")
 def of_two():
-    """What two ranks give: refusals, runs by three engines, and what cannot be undone."""
+    """Results on two ranks: refusals, runs by three engines, and irreversible changes."""
     refused = (*("setting", "changed", "early", "infinite", "played", "calling"), "from_neuron")
     return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "crowded", "pieces")
 
 
 def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
-    """Cells and a NetStim that others listen to; in several calls, and from the start again.
+    """Compare cells and a NetStim that all ranks hear, in several calls, and from the start again.
 
-    Or NEURON goes on from the second call.
+    In a second variant NEURON takes over from the second call.
     """
     assert all(len(spikes) > 15 for spikes, _ in of_neuron)
     of_three = told(3, "auto", "reference")
@@ -87,7 +87,7 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
 
 
 def test_a_coin_decides_who_takes_each_call(of_neuron):
-    """Of two ranks and three, on each alike: NEURON's spikes, some steps by it and some here."""
+    """A coin decides alike on two and three ranks; compare spikes with NEURON's."""
     seeds = [f"coin-{seed}" for seed in range(6)]
     steps, decisions = [], []
     for ranks, some in ((2, seeds[:4]), (3, seeds[4:])):
@@ -101,7 +101,7 @@ def test_a_coin_decides_who_takes_each_call(of_neuron):
 
 @pytest.mark.parametrize("engine", ["auto", "steps"])
 def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
-    """As long as no rank has other parameters, which none is planned anew for."""
+    """Ranks keep their simulations unless parameters of any rank change."""
     runs, (made,), (times,) = in_one_process(scenario="again")
     assert made == [0] * 5 and len(times) > 100
     for ranks in 2, 3:
@@ -111,9 +111,9 @@ def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
 
 
 def test_bins_on_several_ranks_are_those_of_neuron():
-    """Of ``CVode.queue_mode(1, 0)``: events of other ranks, and those on their way at a call.
+    """Compare ``CVode.queue_mode(1, 0)``: events of other ranks, and pending ones at a call.
 
-    Where NEURON goes on, without bins as well, a spike that it saw at the end of a call comes once.
+    If NEURON takes over, also without bins, a spike at the end of a call comes once.
     """
     loose, whole = (in_one_process("--bins", mode) for mode in ("0", "1"))
     assert loose[0][0] != whole[0][0]
@@ -127,7 +127,7 @@ def test_bins_on_several_ranks_are_those_of_neuron():
 
 
 def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step():
-    """With ``spike_compress``, as in NEURON on as many ranks, where not on one."""
+    """Compare ``spike_compress`` with NEURON on as many ranks, which differs from one process."""
     whole = in_one_process("--compress")
     for ranks, engines in (2, ("auto", "back", "far", "epochs-gpu")), (3, ("reference",)):
         found = told(ranks, "--compress", "neuron", "shifted", *engines)
@@ -141,13 +141,13 @@ def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step():
 
 
 def test_neuron_goes_on_with_delays_of_less_than_two_steps():
-    """A spike that NEURON sees in its own step, at the end of a call, comes in time."""
+    """A spike that NEURON detects in its own step, at the end of a call, arrives in time."""
     known = in_one_process("--soon", "--bins", "0")
     compare(told(2, "--soon", "--bins", "0", "back")["back"], known, "back", range(60, 66))
 
 
 def test_events_are_exchanged_while_the_next_steps_are_under_way(of_neuron):
-    """Of a half epoch during the next half, as on GPUs, with those of given times and in bins."""
+    """Compare exchanges during the next half epoch, as on GPUs, with VecStims and bins."""
     compare(told(2, "--during", "auto")["auto"], of_neuron, "auto")
     library = "--trains", str(mod_files.library())
     trains = in_one_process(*library)
@@ -160,7 +160,7 @@ def test_events_are_exchanged_while_the_next_steps_are_under_way(of_neuron):
 
 
 def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
-    """Voltages of the step's begin; in three calls, and from the start again, with a current."""
+    """Compare voltages from the start of the step, in three calls, again, and with a current."""
     library = "--gaps", str(mod_files.library())
     whole = in_one_process(*library)
     assert of_neuron[0][0] != whole[0][0]
@@ -176,7 +176,7 @@ def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
 
 
 def test_one_device_takes_the_cells_of_all_ranks(of_neuron):
-    """As on GPUs: in several calls, from the start again, and where NEURON goes on."""
+    """As on GPUs: compare several calls, a second start, and runs that NEURON takes over."""
     found = told(2, "--one", "auto", "back", "epochs-gpu", "coin-1", "infinite")
     first, second = found.pop("infinite")
     assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
@@ -195,7 +195,7 @@ def test_one_device_takes_the_cells_of_all_ranks(of_neuron):
 
 
 def test_one_device_has_trains_gap_junctions_and_empty_ranks(of_neuron):
-    """Epochs take pointers to voltages of other ranks, whose cells are on the same device."""
+    """Epochs support pointers to voltages of other ranks if all cells are on one device."""
     library = str(mod_files.library())
     whole = in_one_process("--gaps", library)
     found = told(3, "--one", "--gaps", library, "epochs", "auto")
@@ -207,13 +207,13 @@ def test_one_device_has_trains_gap_junctions_and_empty_ranks(of_neuron):
 
 
 def test_ranks_without_sections(of_neuron):
-    """One with a NetStim alone, and one with nothing."""
+    """One rank has only a NetStim, one is empty."""
     for ranks in (2, 3):
         compare(told(ranks, "--empty", "auto")["auto"], of_neuron, ranks)
 
 
 def test_trains_of_given_times_are_heard_by_all_ranks(of_neuron):
-    """Also those at the start and at the ends of calls, with delays as long as an epoch."""
+    """Compare trains at the start and at the ends of calls, with delays as long as an epoch."""
     library = "--trains", str(mod_files.library())
     whole = in_one_process(*library)
     for gid in range(6):  # each cell fires at other times for them
@@ -225,7 +225,7 @@ def test_trains_of_given_times_are_heard_by_all_ranks(of_neuron):
 
 
 def test_potentials_outside_are_those_of_each_rank(of_neuron):
-    """They stay or are played, in some cells of each rank: see test_outside."""
+    """Compare constant and played potentials in some cells of each rank; see test_outside."""
     whole = in_one_process("--outside")
     assert of_neuron[0][0] != whole[0][0]
     found = told(2, "--outside", "auto", "steps") | told(3, "--outside", "reference")
@@ -234,7 +234,7 @@ def test_potentials_outside_are_those_of_each_rank(of_neuron):
 
 
 def test_watch_conditions_of_one_rank(of_neuron):
-    """Events that NEURON delivers on that rank alone exchange no spikes."""
+    """Events that NEURON delivers on one rank only exchange no spikes."""
     library = "--watch", str(mod_files.library())
     whole = in_one_process(*library)
     assert of_neuron[0][0] != whole[0][0]
@@ -242,7 +242,7 @@ def test_watch_conditions_of_one_rank(of_neuron):
 
 
 def test_what_one_rank_refuses_neuron_takes_on_all(of_neuron):
-    """Also what cannot be built there, and what is seen once all have run: nothing is written."""
+    """Also if it cannot be built, or fails after the run: then nothing is written."""
     runs, said = told(2, "left")["left"]
     spikes, v = of_neuron[0]
     planted = "not simulated", "no kernel", "no memory", "at the end"
@@ -259,7 +259,7 @@ def test_what_one_rank_refuses_neuron_takes_on_all(of_neuron):
 
 
 def test_what_one_rank_refuses_all_raise(of_two):
-    """And go on from the start as if nothing had been: runs by engines come after it."""
+    """After the error all ranks run again from the start, by each engine."""
     first, second = of_two["setting"]
     assert first.startswith("RankError: rank 1: the model has 1 thing that is not simulated")
     assert second.startswith("RejectedError: ") and "nrn_netrec_state_adjust" in second
@@ -280,7 +280,7 @@ def test_what_one_rank_refuses_all_raise(of_two):
 
 
 def test_a_rank_that_fails_ends_all():
-    """The first rank goes on to its next run, and would wait there for good."""
+    """Otherwise the first rank would wait forever in its next run."""
     done = ended(2, "fails")
     assert done.returncode
     assert "ValueError: of the script" in done.stderr
@@ -307,7 +307,7 @@ pc.barrier()
     ],
 )
 def test_the_command_line_ends_all_ranks_where_a_script_fails_on_one(tmp_path, end, said):
-    """With the status of the script: 1 after an exception."""
+    """The exit code is the script's: 1 after an exception."""
     script = tmp_path / "fails.py"
     script.write_text(FAILING.replace("END", end), "utf-8")
     done = ended(2, script, program=("-m", "clhines.cli", "simulate"))
@@ -408,7 +408,7 @@ def agree(ours, neurons):
 
 
 def test_ranks_run_alone_where_neuron_exchanges_nothing(tmp_path):
-    """Without `set_maxstep`; also jobs of ``submit``, each of which one rank runs alone."""
+    """Without `set_maxstep`, and jobs of ``submit``, each of which one rank runs alone."""
     script = tmp_path / "alone.py"
 
     def found(does):
@@ -474,7 +474,7 @@ def test_all_ranks_list_what_one_refuses(when, said):
         )
 
 
-REFUSED = {  # models of refused_ranks.py: what both ranks list and raise
+REFUSED = {  # models of refused_ranks.py: refusals that both ranks list and raise
     "record_of_another": "neuron.netcon-record-gid",
     "compressed": "neuron.spike-compress-delay",
     "pattern": "neuron.patternstim-on-ranks",

@@ -1,4 +1,4 @@
-"""What `clhines.neuron.check` lists, and what `run` then refuses: the same."""
+"""`run` refuses exactly the models that `clhines.neuron.check` lists."""
 
 import re
 from pathlib import Path
@@ -59,7 +59,7 @@ print(json.dumps(found))
 
 
 def test_what_a_run_refuses_is_listed_before():
-    """`check` starts a run itself: what records, INITIAL and the present values are looked at."""
+    """`check` starts a run itself, so it sees records, INITIAL and the present values."""
     found = forked.result_of(CHECKED)
     assert found.pop("nothing") == [[], ""]
     said = {

@@ -1,4 +1,4 @@
-"""The self-test of NEURON's version: planted faults fail."""
+"""The self-test of NEURON's version detects planted faults."""
 
 import json
 
@@ -22,7 +22,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_faults_fail(fault):
-    """What is read or written back as of another version: events, callbacks, numbers."""
+    """Faults change events, callbacks and numbers that another version might lay out otherwise."""
     program = f"""
 import contextlib, io
 {PLANTED[fault]}

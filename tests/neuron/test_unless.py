@@ -1,4 +1,4 @@
-"""Mechanisms that draw from NEURON's one generator, where a parameter says so or always."""
+"""Mechanisms that draw from NEURON's global generator, always or if a parameter says so."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_sources_without_noise(engine):
 
 
 def drawing(seed):
-    """A synapse that draws, what must live on, and a function of NEURON that sets the seed."""
+    """A synapse that draws, objects to keep alive, and NEURON's function that sets the seed."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     soma.insert("pas")
@@ -78,7 +78,7 @@ def test_numbers_of_the_one_generator(engine, seed):
 
 
 def sources(count):
-    """A section, and so many sources with noise of NEURON's one generator that end at a synapse."""
+    """A section, and sources with noise of NEURON's global generator that end at a synapse."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     soma.insert("pas")
@@ -89,7 +89,7 @@ def sources(count):
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_one_source_whose_parameters_ask_for_numbers(engine):
-    """Its noise is set between runs, in which NEURON and this package take turns."""
+    """Compare a source whose noise changes between runs by NEURON and here in turns."""
     soma, (source,), kept = sources(1)
     v, found = h.Vector().record(soma(0.5)._ref_v), []
     for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
@@ -113,7 +113,7 @@ REFUSED = "draws from NEURON's shared generator by several instances"
     "name", ["nmdraws", "nmnoise", "nmownev", "nmfluct", "nmjolts", "ext_poisson"]
 )
 def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
-    """In INITIAL, steps, events and sources; `check` lists them, and the switch leaves them."""
+    """In INITIAL, steps, events and sources: `check` lists them; the switch runs NEURON."""
     soma, made, kept = sources(2)
     out = h.ext_heard(soma(0.5))
     if name == "nmnoise":

@@ -1,4 +1,4 @@
-"""Vectors that sample at intervals what events set; beside NEURON."""
+"""Vectors that sample, at intervals or times, variables that events set, compared with NEURON's."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.neuron
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_what_a_watch_sets_is_sampled_as_by_neuron(engine):
-    """A sample a rounding error behind the event, of the time t, is what the event has left."""
+    """Compare samples at intervals; rounding decides whether a sample precedes the event."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     soma.insert("pas")
@@ -41,7 +41,7 @@ def test_what_a_watch_sets_is_sampled_as_by_neuron(engine):
 @pytest.mark.parametrize("what", ["ExpSyn", "ext_reset"])
 @pytest.mark.parametrize("interval", [0.025, 0.1])
 def test_what_events_of_any_time_set_is_not_sampled(what, interval):
-    """NEURON has delivered, or not, what is due at that moment, by rounding of both times."""
+    """Sampling a variable that NetCon events set is refused: rounding orders event and sample."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     synapse, source = getattr(h, what)(soma(0.5)), h.NetStim()
@@ -65,7 +65,7 @@ def test_what_events_of_any_time_set_is_not_sampled(what, interval):
 
 
 def test_the_time_at_given_times():
-    """NEURON's t is that of the step before, also where a step ends by rounding behind a time."""
+    """NEURON records the previous step's time, even if a step ends just behind the sample time."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     times = h.Vector([0.5, 0.51, 3.3333, 7, 9.99, 20])
@@ -81,7 +81,7 @@ def test_the_time_at_given_times():
 
 
 def test_times_that_do_not_ascend_are_due_at_once():
-    """NEURON records at a time that is past when the one before it is delivered."""
+    """NEURON records for a past time as soon as the preceding sample is delivered."""
     h.load_file("stdrun.hoc")
     soma = h.Section(name="soma")
     soma.insert("hh")
@@ -116,7 +116,7 @@ def test_a_vector_of_values_and_of_times_is_rejected():
 @pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize("way", ["at intervals", "at times"])
 def test_what_is_played_is_not_sampled(way, continuous):
-    """NEURON samples between the events of its queue, which set it at each of the times played."""
+    """Sampling a played variable is refused: NEURON's order of both depends on its event queue."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     clamp, values, times = h.IClamp(soma(0.5)), h.Vector([0, 0.1, 0.3, 0.2]), h.Vector([0, 1, 2, 3])

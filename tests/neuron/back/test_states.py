@@ -1,4 +1,4 @@
-"""Events on their way at the start of a run, of NetCons whose weights events change."""
+"""Pending events at the start of a run, for NetCons whose weights change with events."""
 
 from contextlib import nullcontext
 
@@ -56,7 +56,7 @@ def results(synapses, netcons, parts, engine):
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
 @pytest.mark.parametrize("begin", [0.0, 0.5, 2.6])
 def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
-    """Some have been delivered at 2.6 ms to some of a source's connections, and to others not."""
+    """Compare with NEURON; at 2.6 ms only some connections of a source have delivered its event."""
     own = [(False, begin)] if begin else []
     expected, weights = results(*model, [(False, STOP)], engine)
     got, got_weights = results(*model, [*own, (True, STOP)], engine)
@@ -68,7 +68,7 @@ def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
 def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
-    """NEURON looks at that when they are sent; FOR_NETCONS looks at all, silent ones, too."""
+    """NEURON checks `active` when it sends an event; FOR_NETCONS includes inactive NetCons."""
     synapses, netcons = model
     silent = [h.NetCon(None, synapse) for synapse in synapses]
     for netcon in silent:
@@ -118,13 +118,14 @@ def test_events_on_their_way_have_weights_that_for_netcons_alone_sets(engine):
 def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, times):
     h.finitialize(-65)
     for t in times:
-        model[1][0].event(t)  # behind what its source has sent: the others would get it, too
+        # after its source's last event: its other NetCons would deliver it, too
+        model[1][0].event(t)
     with pytest.raises(InputError, match="a pending event whose NetCon has weights"):
         clhines.neuron.run(STOP, engine="reference")
 
 
 def test_an_event_that_its_only_source_would_have_to_send_in_time_to_come_is_refused(model):
-    """The source's own would come behind it."""
+    """The source's own event would come after the pending one."""
     stim = h.NetStim()
     stim.start, stim.number = 1, 1
     netcon = h.NetCon(stim, model[0][0])
@@ -152,7 +153,7 @@ def test_an_event_of_a_vecstim_on_its_way_is_told_of_before_a_run(model):
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 @pytest.mark.parametrize("parts", [[3.7], [0.875, 1.0, 2.3, 3.7]], ids=["whole", "pieces"])
 def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
-    """The first event arms others, which withdraws the second; all is delivered before a step."""
+    """Compare WATCH conditions: the first event arms others, which cancel the second."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     bands = [h.ext_bands(soma(0.5)) for _ in range(5)]
@@ -169,14 +170,14 @@ def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
         left.append((np.array([*map(np.array, vectors)]), values))
     (expected, last), (got, got_last) = left
     assert len({*expected[1]}) == 3 and np.ptp(expected[2::4], axis=1).min() > 1
-    # times are those of steps, which NEURON adds up; the others are made by the same few operations
+    # NEURON sums dt to the times of steps; the other values result from the same few operations
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
     assert np.allclose(got_last, last, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("engine", ["reference", "auto"])
 def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine):
-    """A state is restored without its queue: NetStims of an earlier time send to a synapse."""
+    """SaveState restores a time without the queue: compare the NetStim events that are past due."""
     h.load_file("stdrun.hoc")
     soma = h.Section(name="soma")
     soma.L = soma.diam = 20

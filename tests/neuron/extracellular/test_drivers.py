@@ -1,4 +1,4 @@
-"""Mechanisms that set e_extracellular through a POINTER: what is refused."""
+"""Mechanisms that set e_extracellular through a POINTER: refusals."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Layers of extracellular of a model's own, beside NEURON."""
+"""Layers of `extracellular` with individual parameters, compared with NEURON's."""
 
 from pathlib import Path
 
@@ -24,8 +24,9 @@ LAYERED = [
 
 @pytest.mark.parametrize(("case", "engine"), LAYERED)
 def test_layers_of_its_own_are_those_of_neuron(case, engine):
-    """Potentials outside, which are unknowns of a step, do not differ from NEURON's by more than
-    NEURON's would if its parameters were others by what its own rounding stands for.
+    """Compare outer potentials, which are unknowns of a step, with NEURON's.
+
+    They differ by at most the effect of NEURON's own rounding, expressed as a change of parameters.
     """
     found = forked.result_of(PROGRAM, case, engine)
     assert found["moved"] > 30 and found["outside"] > (10 if "zero" not in case else 1)
@@ -39,8 +40,9 @@ AXON = PROGRAM.with_name("axon_program.py")
 @pytest.mark.parametrize("engine", ["steps", *OTHERS])
 @pytest.mark.parametrize("case", ["inside", "outside"])
 def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
-    """A pulse inside the first node travels node by node, one outside starts in the middle; each
-    node spikes in NEURON's step, and all potentials in each step are NEURON's to its rounding.
+    """Compare a double cable's spikes and potentials with NEURON's.
+
+    A pulse inside the first node travels from node to node; a pulse outside starts in the middle.
     """
     found = forked.result_of(AXON, case, engine)
     truth, ours = found["steps"]
@@ -53,7 +55,7 @@ def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
     else:
         first = int(np.argmin(truth))
         assert 0 < first < len(truth) - 1 and truth == truth[::-1]
-    assert found["outside"] > 50  # mV, under the myelin; outside of it 1e9 S/cm² hold what is given
+    assert found["outside"] > 50  # mV, under the myelin; outside of it 1e9 S/cm² hold the potential
     for name, off in found["off"].items():
         assert off <= found["rounded"][name], name
     assert found["rounded"]["v"] < 1e-4
@@ -85,7 +87,7 @@ print(json.dumps(found))
 
 
 def test_vectors_of_hoc_record_each_layer():
-    """In Python NEURON gives vext[0] whatever the index; one layer of its own is rejected."""
+    """Hoc records each layer; NEURON's Python returns vext[0] for every index."""
     truth, ours = np.array(forked.result_of(LAYERS.replace("COUNT", "2")))
     assert truth.shape == (2, 41) and 0 < truth[1, -1] < truth[0, -1] / 5
     # of differences of some 65 mV, by fewer than 500 operations

@@ -1,4 +1,4 @@
-"""NEURON's `extracellular` beside NEURON itself, in `clhines.neuron.run`."""
+"""NEURON's `extracellular` in `clhines.neuron.run`, compared with NEURON."""
 
 from pathlib import Path
 
@@ -27,20 +27,22 @@ PAIRS = [
 
 @pytest.mark.parametrize(("case", "engine"), PAIRS)
 def test_voltages_and_currents_are_those_of_neuron(case, engine):
-    """Of all nodes, in pieces; of potentials that stay, are played, drawn, changed, or set by a
-    mechanism through a POINTER, whose reading of i_membrane is NEURON's at the end, too.
+    """Compare all nodes with NEURON, in pieces.
+
+    Potentials are constant, played, random, changed between pieces, or set by a mechanism through a
+    POINTER. Its value of i_membrane after the run is compared, too.
     """
     found = forked.result_of(PROGRAM, case, engine)
     potential = HELD * found["largest"]
     assert found["moved"] > 30  # mV
-    assert found["others"] <= potential  # those outside, or what is read of i_membrane
+    assert found["others"] <= potential  # potentials outside, or readings of i_membrane
     allowed = potential * (1 if case == "passive" else SPIKE)
     assert found["voltages"] <= allowed
     assert found["currents"] <= allowed  # mA/cm²: the membrane has less than 1 S/cm², by cm/dt too
 
 
 def test_potentials_in_trees_at_random_are_those_of_neuron():
-    """Sections joined at ends and between, turned round or not, of which some are in the field."""
+    """Compare random trees with NEURON: any joints and directions, some sections in the field."""
     found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
     assert found["moved"] > 20
     assert found["difference"] <= HELD * found["largest"]  # passive: nothing amplifies
@@ -174,7 +176,7 @@ def test_what_is_rejected_names_the_section_and_the_variable():
 
 
 def test_a_field_in_a_network_from_neuron(tmp_path):
-    """`Network.field` in a network that `from_neuron` made, beside NEURON's `extracellular`."""
+    """Compare `Network.field` of a network from `from_neuron` with NEURON's `extracellular`."""
     program = PROGRAM.with_name("field_program.py")
     found = forked.result_of(program, str(tmp_path / "model.npz"))
     assert found["moved"] > 30 and found["voltages"] < 1e-9  # mV

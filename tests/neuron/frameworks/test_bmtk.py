@@ -1,4 +1,4 @@
-"""Reports of BMTK under the switch have what they have in NEURON."""
+"""Reports of BMTK under the switch are equal to NEURON's."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SHAPES = {  # of the reports' tables, (steps, columns)
 
 
 def test_reports_of_bmtk_are_those_of_neuron_step_by_step():
-    """Steps of 1 to 1e2 mV, 1 and less: NEURON's own rounding is 1e-9 of them."""
+    """Values are 1 to 1e2 mV per step, and below 1; NEURON itself rounds them by 1e-9."""
     values = forked.result_of(PROGRAM, "reports")
     assert values["shapes"] == {**SHAPES, "last": [7]}
     assert all(largest > 1e-3 for largest in values["largest"].values())

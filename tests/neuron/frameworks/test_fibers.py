@@ -1,4 +1,4 @@
-"""PyFibers' runs of fibers in extracellular fields are the same under the switch."""
+"""Compare PyFibers' runs of fibers in extracellular fields with and without the switch."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Channels that hoc builds (KSChan), beside NEURON."""
+"""Channels that hoc builds (KSChan), compared with NEURON."""
 
 import forked
 import pytest
@@ -295,7 +295,7 @@ print(json.dumps([listed, said]))
 
 @pytest.mark.parametrize("name", ["RANDOM", "REPRESENTS", "BBCOREPOINTER", "CVODE"])
 def test_channels_named_like_words_of_nmodl(name):
-    """A word that the channel's text has is refused by name; others are as any."""
+    """A channel name is refused if it is a keyword in the channel's text; others are allowed."""
     listed, said = forked.result_of(CHANNEL_OF_NAME.replace("NAME", repr(name)))
     if name == "CVODE":
         assert listed == [] and said < 1e-9  # mV: 200 steps of some roundings of 70 mV each
@@ -309,7 +309,7 @@ def result_of(program, *arguments):
 
 
 def test_channels_that_only_hoc_inserts_run():
-    """NEURON's Python has no name for one that it has not inserted itself."""
+    """NEURON's Python has no name for a mechanism that only hoc inserts."""
     known, difference, moved = forked.result_of(BY_HOC)
     assert not known
     assert moved > 5
@@ -318,7 +318,7 @@ def test_channels_that_only_hoc_inserts_run():
 
 @pytest.mark.parametrize(("engine", "orders"), [*zip(ENGINES, (2, 2, 1, 1), strict=True)])
 def test_vectors_and_values_are_those_of_neuron(engine, orders):
-    """Twice from finitialize, with rates, powers, shares and counts changed between pieces."""
+    """Compare two runs with NEURON; rates, powers and counts change between pieces."""
     rejected, difference, moved = result_of(BESIDE, engine, orders)
     assert rejected == []
     assert min(moved) > 90
@@ -329,8 +329,8 @@ def test_vectors_and_values_are_those_of_neuron(engine, orders):
 def test_copies_are_alike_and_start_as_neuron_does():
     for first, second in result_of(COPIES):
         assert first < 1e-9
-        # NEURON's steady state is a step of 1e9 ms, which rounds occupancies by 1e-7, and a spike's
-        # upstroke amplifies what they change in v by about e^5
+        # NEURON's steady state is a step of 1e9 ms, which rounds occupancies by 1e-7; a spike's
+        # upstroke amplifies their effect on v by about e^5
         assert second < 65 * 1e-7 * 148
 
 

@@ -1,4 +1,4 @@
-"""States that are not found in NEURON's memory."""
+"""States that NEURON's memory lacks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Addresses that can be read."""
+"""Readable addresses."""
 
 import pytest
 

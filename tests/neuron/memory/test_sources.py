@@ -11,7 +11,7 @@ pytestmark = pytest.mark.neuron
 
 
 class _ReusedAddresses:
-    """NEURON's `h`, whose new Vectors lie where `words` of an older source still point to."""
+    """NEURON's `h`; its new Vectors lie at the addresses in `words` of an older source."""
 
     def __init__(self, memory):
         self._memory, self.addresses = memory, []
@@ -27,7 +27,7 @@ class _ReusedAddresses:
 
 @pytest.mark.parametrize("at", [1, 2, 10])
 def test_words_that_neuron_leaves_unset_are_not_taken_for_a_vector(at, monkeypatch):
-    """NEURON sets neither the last value and time nor the delay of a new source."""
+    """NEURON leaves last value, last time and delay of a new source uninitialised."""
     section = h.Section(name="soma")
     memory = NeuronMemory(h)
     reused = _ReusedAddresses(memory)

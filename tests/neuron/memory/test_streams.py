@@ -1,4 +1,4 @@
-"""Random numbers that VERBATIM draws, by hoc's Random or a Random123 stream, beside NEURON's."""
+"""Random numbers that VERBATIM draws from hoc's Random or Random123, compared with NEURON's."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def _random(kind, k):
 
 
 def _model(name, kind):
-    """Return what must live on, synapses, and what sets their streams to the begin."""
+    """Return objects to keep alive, synapses, and functions that rewind their streams."""
     soma = h.Section(name="soma")
     soma.insert("pas")
     kept, synapses, randoms = [soma], [], []
@@ -55,7 +55,7 @@ def _model(name, kind):
 
 
 def _begun(randoms, run):
-    """Let a run begin anew and go on to 25 ms; where the streams are then."""
+    """Run from the start to 25 ms; return the positions of the streams."""
     for random in randoms:
         random.seq(0)
     h.dt, h.steps_per_ms = 0.025, 40
@@ -65,7 +65,7 @@ def _begun(randoms, run):
 
 
 def _run(model, watched, run):
-    """Return traces and what synapses have after a run of ours and some steps of NEURON's."""
+    """Return traces and synapse variables after a run here and some steps of NEURON."""
     kept, synapses, randoms = model
     records = [h.Vector().record(kept[0](0.5)._ref_v)]
     records += [h.Vector().record(synapse._ref_g) for synapse in synapses]
@@ -101,7 +101,7 @@ def test_draws_as_neuron(name, kind):
 
 
 def test_streams_go_on_where_initial_leaves_them():
-    """With again = 0 the second run draws what follows: places are read and put back."""
+    """Compare positions; with again = 0 the second run continues the first one's streams."""
     model = _model("ext_release", "ids")
     for synapse in model[1]:
         synapse.again = 0
@@ -183,7 +183,7 @@ def test_another_global_index_is_refused():
     assert "another global index" in one.construct and len(model[1]) == 3
 
 
-# a model of synapses of a file, beside NEURON with each engine: spread of g and v, largest errors
+# compares a file's synapses with NEURON for each engine: spread of g and v, largest errors
 OTHERS = """
 h.nrn_load_dll(sys.argv[1])
 name, engines = sys.argv[2], sys.argv[3:]
@@ -218,7 +218,7 @@ print(json.dumps([np.ptp(expected, axis=1).tolist(), errors]))
 
 
 def _of_others(name):
-    """Text of the last file of a name below CLHINES_MODELS, with types that NEURON 9 asks for."""
+    """Return the text of the last file of a name below CLHINES_MODELS, with NEURON 9's C types."""
     files = sorted(Path(os.environ["CLHINES_MODELS"]).rglob(f"{name}.mod"))
     text = files[-1].read_text("utf-8", "replace")
     text = re.sub(r"^(double nrn_random_pick|void\* nrn_random_arg)\(.*$", "", text, flags=re.M)
@@ -247,7 +247,7 @@ def test_an_instance_without_a_stream_does_what_its_file_says():
 
 
 def _trains(given):
-    """Return what must live on, and cells with some streams, of which the others are regular."""
+    """Return objects to keep alive, and cells; some have random streams, the others are regular."""
     soma = h.Section(name="soma")
     soma.insert("pas")
     synapse, kept, trains = h.ExpSyn(soma(0.5)), [soma], []
@@ -290,7 +290,7 @@ def test_instances_without_a_stream_that_draw_from_the_one_generator_are_rejecte
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_static_variables_of_c_have_their_present_values(engine):
-    """With a macro of one argument, lines of the preprocessor over blocks, and a local there."""
+    """Also with a macro of one argument, conditional blocks, and a local variable there."""
     sections = [h.Section(name=name) for name in "ab"]
     points = [h.ext_style(section(0.5)) for section in sections]
     for k, point in enumerate(points):
@@ -316,7 +316,7 @@ def test_static_variables_of_c_have_their_present_values(engine):
 
 
 def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
-    """NEURON goes on with the words that it has; what draws one of them makes others."""
+    """NEURON keeps using the old stream pointers; the next draw replaces them."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     draws, drawn = h.nmrandom(soma(0.5)), []
@@ -339,7 +339,7 @@ def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
     [([0], "has no stream of random numbers"), ([16], "points to memory that is no stream")],
 )
 def test_pointers_to_no_stream_are_refused(pointers, said):
-    """A run reads what POINTERs of a model that is kept point to again."""
+    """A run of a kept model reads the targets of its POINTERs again."""
     soma = h.Section(name="soma")
     memory, pointers = NeuronMemory(h), np.array(pointers)
     with pytest.raises(RejectedError, match=f"ext_release: POINTER rng {said}"):

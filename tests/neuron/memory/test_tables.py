@@ -1,4 +1,4 @@
-"""FUNCTION_TABLE: hoc's tables, of Vectors, of numbers at equal distances and constant."""
+"""FUNCTION_TABLE: hoc's tables from Vectors, from equidistant numbers, and constant ones."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def _run(records, run):
     h.dt, h.steps_per_ms = 0.025, 40
     h.finitialize(-70)
     run(15)
-    return np.array(records)[:, 1:]  # ASSIGNED variables begin with what the last run has left
+    return np.array(records)[:, 1:]  # ASSIGNED variables start with the values after the last run
 
 
 @pytest.mark.parametrize("give", [_by_vectors, _by_numbers])
@@ -96,7 +96,7 @@ def test_refused(model):
 
 
 def test_no_table_is_refused():
-    """In a process of its own, in which the functions have none."""
+    """In a new process, in which the functions have no table."""
     program = f"""
 h.nrn_load_dll({str(mod_files.library())!r})
 soma = h.Section(name="soma")

@@ -1,4 +1,4 @@
-"""NEURON's versions: a self-test comes before its private memory is read."""
+"""A self-test of each NEURON version precedes reads of its private memory."""
 
 import configparser
 import json
@@ -40,7 +40,7 @@ def cell():
 
 
 def test_a_version_passes_once_and_the_result_is_kept(cell, monkeypatch):
-    """Of NEURON as it is installed, by a process of its own; a broken file is as none."""
+    """The installed NEURON is tested in its own process; a broken cache file counts as none."""
     calls, run = [], subprocess.run
 
     def counted(*given, **named):
@@ -114,7 +114,7 @@ def test_the_command_refuses_a_version_that_has_failed(tmp_path):
 
 
 def test_the_switch_tests_its_hooks_until_the_device_takes_a_call(cell, monkeypatch):
-    """A first script that NEURON takes does not wait for the test of all."""
+    """The test of all hooks waits until the device takes a call."""
     tests, tested = [], versions._tested
 
     def noted(version, test):

@@ -1,4 +1,4 @@
-"""The mechanisms that docs/neuron.md names run."""
+"""Run the mechanisms that docs/neuron.md names."""
 
 import re
 from pathlib import Path

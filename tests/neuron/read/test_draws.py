@@ -1,4 +1,4 @@
-"""Random.play: the numbers are NEURON's, bit by bit, and so is what they lead to."""
+"""Random.play: compare its numbers with NEURON's bit by bit, and the dependent results."""
 
 import forked
 import pytest
@@ -173,7 +173,7 @@ print(json.dumps(found))
 
 
 def test_other_models_and_ways_of_running_draw_the_same():
-    """Without sections, by the switch, in single precision, with voltages that are transferred."""
+    """Without sections, by the switch, in single precision, and with transferred voltages."""
     found = forked.result_of(START + OTHERS)
     for name, (same, lengths) in found.items():
         assert same, name
@@ -225,7 +225,7 @@ print(json.dumps(found))
 
 
 def test_a_run_that_fails_gives_its_numbers_back():
-    """Of every generator and distribution: NEURON then draws what it would have."""
+    """After a failed run NEURON draws the same numbers as without it, for every generator."""
     found = forked.result_of(START + GIVEN_BACK)
     assert len(found["said"]) == 4 and all("engine=" in line for line in found["said"])
     truth, *others = found["numbers"]

@@ -1,4 +1,4 @@
-"""What acts in each step of NEURON and is no part of a model is rejected by name."""
+"""Callbacks and objects that act in each step of NEURON, outside the model, are refused by name."""
 
 import ctypes
 
@@ -142,7 +142,7 @@ def test_what_acts_in_each_step_is_rejected_by_name():
     found = printed_by(STEPPING)
     plain = found.pop("plain")
     assert len(plain) > 10
-    # what has been taken back is as if it never was
+    # removed callbacks have no effect
     assert [lines for lines, *_ in plain] == [[]] * len(plain)
     assert not any(differs for *_, differs in plain)
     rows = [(name, *row) for name, several in found.items() for row in several]
@@ -176,13 +176,13 @@ print(json.dumps(found))
 
 
 def test_neuron_steps_several_threads_of_a_model_that_was_read():
-    """NEURON refuses steps of several threads if any list of functions to call in steps exists."""
+    """NEURON cannot step several threads while a list of per-step functions exists."""
     one, several = [[], True], [["threads of NEURON"], True]
     assert printed_by(THREADS) == [one, several, one, 40]
 
 
 def test_a_word_that_held_the_lists_address_before_does_not_point_to_the_list(monkeypatch):
-    """NEURON may make its list where an object was to which an old word still points."""
+    """NEURON may allocate its list at an address that a stale pointer still holds."""
     now = (ctypes.c_uint64 * 4)(7, 64, 64, 9)
     variables = ctypes.addressof(now), np.array(now)
     before = [(variables[0], np.array([7, 64, 0, 9], np.uint64))]
@@ -278,7 +278,7 @@ print(json.dumps(listed()))
 
 
 def test_of_many_variables_that_are_not_recorded_the_first_are_named():
-    """A name is looked for among all NetCons, which are many where many are recorded."""
+    """Only the first names are looked up, since each look-up searches all NetCons."""
     said = printed_by(MANY)
     assert ["].delay" in line for line in said] == [True] * 8 + [False] * 4
     assert all("Vector.record of a variable like these" in line for line in said[8:])
@@ -319,7 +319,7 @@ print(json.dumps(found))
 
 
 def test_pieces_joined_by_multisplit_are_rejected():
-    """NEURON joins the sections into one cell; without, the second of them stays at rest."""
+    """NEURON joins the sections into one cell; without multisplit, the second stays at rest."""
     (lines, message, _, joined), *others = printed_by(PIECES)
     assert [line.split(";")[0] for line in lines] == ["ParallelContext.multisplit"]
     assert "ParallelContext.multisplit" in message and np.ptp(joined[1]) > 50
@@ -422,7 +422,7 @@ def test_mechanisms_that_hoc_makes_of_templates_are_rejected_by_name():
             name in starts
         )
         assert starts.get(name, "") in message
-        # NEURON's own run is another one where there is an instance
+        # an instance changes NEURON's own run, too
         assert (v == plain) == (name not in ("density", "point")), name
 
 

@@ -1,4 +1,4 @@
-"""PatternStim: spikes of gids, in order of time, beside NEURON."""
+"""PatternStim: compare spikes of gids, in order of time, with NEURON's."""
 
 import pytest
 from forked import printed_by
@@ -38,7 +38,7 @@ print(json.dumps(found))
 
 
 def test_fake_output_of_pattern_stim_is_as_in_neuron():
-    """NEURON 9 sends the same for 0 and 1: spikes of gids that are not here."""
+    """For fake_output 0 and 1 NEURON 9 sends the same spikes: those of gids on other ranks."""
     import numpy as np
 
     *found, ((late,), _) = printed_by(PATTERN)

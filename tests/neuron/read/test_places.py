@@ -1,4 +1,4 @@
-"""Sections, synapses and connections by their objects in NEURON."""
+"""Find sections, synapses and connections by their NEURON objects."""
 
 import pytest
 from forked import found_by

@@ -1,4 +1,4 @@
-"""Vector.play into what a run does not follow is refused by name."""
+"""Vector.play into unsupported variables is refused by name."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.neuron
 @pytest.mark.parametrize("continuous", [True, False])
 @pytest.mark.parametrize("name", ["celsius", "pointed_level"])
 def test_plays_into_variables_of_hoc_are_refused(name, continuous):
-    """NEURON steps these models, whatever reads the variable: also POINTERs to it."""
+    """NEURON steps these models, since any POINTER may read the variable."""
     mod_files.loaded()
     soma = h.Section(name="soma")
     soma.insert("hh")

@@ -1,4 +1,4 @@
-"""NEURON's one queue: events, self events, played values and WATCH conditions in order of time."""
+"""Compare the order of events, self events, plays and WATCH conditions with NEURON's queue."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ print(json.dumps([current[3] / current[0], [str(r) for r in clhines.neuron.check
 
 
 def test_a_current_that_neuron_adds_up_twice_is_not_recorded():
-    """``neuron.vector-record-current-twice``."""
+    """Difference ``neuron.vector-record-current-twice``."""
     factor, said = forked.result_of(TWICE.format(folder=str(PROGRAM.parent)))
     assert factor == pytest.approx(2, rel=0.1)
     assert len(said) == 1 and "Vector.record of ica beside ext_twice, which writes" in said[0]

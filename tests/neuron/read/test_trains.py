@@ -1,4 +1,4 @@
-"""Which NMODL texts send events at the times of a Vector; their runs are in test_entry.py."""
+"""NMODL texts that send events at the times of a Vector are recognised; test_entry.py runs them."""
 
 from pathlib import Path
 

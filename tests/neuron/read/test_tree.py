@@ -1,4 +1,4 @@
-"""Resistances of trees that round, beside NEURON."""
+"""Compare trees with extreme axial resistances, which round, with NEURON."""
 
 from decimal import Decimal, localcontext
 
@@ -12,9 +12,9 @@ pytestmark = pytest.mark.neuron
 
 
 def exact(sections, joints, steps):
-    """Voltages after steps of backward Euler, of 50 digits: sections, then where they meet.
+    """Return voltages after backward Euler steps in 50 digits: sections, then joints.
 
-    A joint is a section, its end and the number of where it meets others.
+    Each joint is a section, its end and the number of the junction.
     """
     size = len(sections) + 1 + max(number for *_, number in joints)
     v, dt = [Decimal(-65)] * size, Decimal(h.dt)
@@ -42,11 +42,10 @@ def exact(sections, joints, steps):
 
 
 def test_resistances_next_to_nothing_round_as_in_neuron():
-    """Large sections with hardly a resistance, joined by thin ones, as ModelDB 64229 has them.
+    """Compare large sections with tiny resistances, joined by thin ones, as in ModelDB 64229.
 
-    A row of the matrix rounds C/dt by eps times the axial conductance, so changes of v have
-    that relative error, in NEURON and here; 1e-10 mV of the first step, which its network
-    amplifies to a hundredth of a mV, is that.
+    A matrix row rounds C/dt by eps times the axial conductance. Changes of v have that relative
+    error, in NEURON and here: 1e-10 mV in the first step, which this network amplifies to 0.01 mV.
     """
     found = [h.Section(name=f"near{k}") for k in range(5)]
     for section, share in zip(found, (0.0136, 0.308, 0.6784, 0, 0), strict=True):
@@ -79,7 +78,7 @@ def test_resistances_next_to_nothing_round_as_in_neuron():
 
 
 def test_resistances_that_neuron_rounds_below_0():
-    """To the end of a section whose last 3-D point has no diameter: of -1e16 MOhm or so."""
+    """The last 3-D point has no diameter, so the resistance to the end is about -1e16 MOhm."""
     rng, cell = np.random.default_rng(0), h.Section(name="tapered")
     cell.nseg = 3
     cell.insert("hh")

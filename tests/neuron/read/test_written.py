@@ -1,4 +1,4 @@
-"""POINTERs by which events set weights of other NetCons, beside NEURON, and what is refused."""
+"""POINTERs through which events set weights of other NetCons: compared with NEURON, or refused."""
 
 import mod_files
 import numpy as np
@@ -17,7 +17,7 @@ WEIGHT = 0.01  # µS
 
 @pytest.fixture
 def model():
-    """Three cells, each with synapses of four sources, whose weights other instances set."""
+    """Three cells, each with synapses of four sources; other instances set the weights."""
     mod_files.loaded()
     cells = [h.Section(name=f"steered{k}") for k in range(3)]
     sources = [h.NetStim() for _ in range(4)]
@@ -41,7 +41,7 @@ def model():
 
 
 def pieces(run, cells, made):
-    """Voltages, conductances and changes in time, and weights between pieces, of two runs."""
+    """Return voltages, conductances and changes over time, and weights between pieces."""
     vectors = [h.Vector().record(cell(0.5)._ref_v) for cell in cells]
     vectors += [h.Vector().record(s._ref_g) for s, *_ in made]
     vectors += [h.Vector().record(rule._ref_change) for _, rule, *_ in made]
@@ -63,9 +63,10 @@ def ours(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_weights_are_those_of_neuron(model, engine):
-    """Weights have the operations of NEURON, in its order; exp(x) may be off by an ulp of 2e-16.
+    """Compare weights with NEURON's; the operations and their order are equal.
 
-    What differs is that, and in voltages eps of each of 1600 steps, times e^5 of an upstroke.
+    Only exp(x) may differ, by an ulp of 2e-16, and voltages by eps in each of 1600 steps, amplified
+    by e^5 in an upstroke.
     """
     cells, _, made = model
     expected = pieces(h.continuerun, cells, made)
@@ -76,7 +77,7 @@ def test_weights_are_those_of_neuron(model, engine):
 
 
 def test_events_are_taken_with_weights_that_were_set_before(model):
-    """Events on their way when a run begins come with what their weight is then."""
+    """Events pending at the start of a run come with their NetCon's present weight."""
     cells, _, made = model
 
     def mixed(until):

@@ -1,4 +1,4 @@
-"""A model's own advance() runs if it only takes a step and draws; any other is NEURON's."""
+"""A model's own advance() runs here if it only steps and draws; otherwise NEURON takes the run."""
 
 import forked
 import pytest

@@ -1,4 +1,4 @@
-"""Functions of CVode.extra_scatter_gather beside NEURON."""
+"""Functions of CVode.extra_scatter_gather, compared with NEURON."""
 
 import pytest
 from forked import printed_by
@@ -141,7 +141,7 @@ print(json.dumps(found))
 
 
 def test_functions_of_extra_scatter_gather_have_neurons_values_or_are_rejected():
-    """They are called in the middle of a step, where v and i_membrane_ are those of its end."""
+    """NEURON calls them within a step; v and i_membrane_ already have the values of its end."""
     import numpy as np
 
     found = printed_by(SCATTER)

@@ -59,7 +59,7 @@ print(work._process.pid, flush=True)
 
 @pytest.fixture(autouse=True)
 def environment(tmp_path, monkeypatch):
-    """Empty caches, which a script has, too."""
+    """Empty caches, for the script, too."""
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "pocl"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -100,7 +100,7 @@ def test_the_child_ends_with_its_script(end, status):
 
 
 def is_alive(process):
-    """Whether a process runs; one whose parent has not asked for its end yet does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The estimate who ends a call sooner, and the calls of the switch that go by it."""
+"""The estimate whether NEURON or the device ends a call sooner, and the switch's choice by it."""
 
 import json
 import os
@@ -24,7 +24,7 @@ MODEL = Counts(2000, (("hh", 1000), ("pas", 1000)), (("a", 3000), ("b", 300)), 1
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A cache folder of its own, and the machine of the constants."""
+    """A temporary cache folder, and the cost constants of one machine."""
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cost, "machine_factor", lambda: 1.0)
     monkeypatch.setattr(cost, "_MODEL", 1.0)  # above the times below, whatever is imported
@@ -52,14 +52,14 @@ def test_a_call_goes_to_who_ends_sooner(steps, sooner):
 
 
 def test_the_device_goes_on_with_pieces_that_pay():
-    """Once it has begun: 0.01 s a piece, and 0.1 ms a step, beside 1 ms a step in NEURON."""
+    """The device, once begun, takes 0.01 s a piece and 0.1 ms a step; NEURON takes 1 ms a step."""
     one = ledger(**TIMES)
     one.add_device(1000, 0.6, 0.1)
     assert [one.device_is_sooner(n) for n in (1, 12, 14, 40)] == [False, False, True, True]
 
 
 def test_pauses_for_code_of_events_count():
-    """128 pauses of 31 ms in 1,000 steps: 4 ms a step, in NEURON 1."""
+    """128 pauses of 31 ms in 1,000 steps add 4 ms a step; NEURON takes 1 ms a step."""
     one = ledger(**TIMES)
     one.add_device(1000, 4.5, 0.125, [0.03125] * 128)
     assert (one.record.device_begin, one.record.device_pause) == (0.5, 0.03125)
@@ -85,7 +85,7 @@ def test_the_record_tells_of_pauses():
 
 
 def test_the_device_begins_when_neuron_has_taken_as_long():
-    """No earlier run tells of the script; after 13 pieces NEURON has taken 0.52 s."""
+    """Without records of earlier runs, the device begins after 13 pieces, 0.52 s of NEURON."""
     one, taken = ledger(**TIMES), []
     for _ in range(20):
         taken.append(one.device_is_sooner(40))
@@ -139,7 +139,7 @@ def test_kernels_that_are_compiled_ahead_stay_in_the_record():
 
 
 def test_one_rank_compiles_ahead(cells, monkeypatch):
-    """Of ranks that exchange nothing; those that do compile in a call."""
+    """Ranks without exchange compile ahead on one rank; ranks with exchange compile in a call."""
     accounts = Accounts(h)
     accounts.device_is_sooner(1)
     monkeypatch.setattr(Ledger, "may_compile_ahead", lambda *_: True)
@@ -166,7 +166,7 @@ def test_times_fall_by_half_or_stay():
 
 
 def test_noise_of_measured_times_changes_no_decision():
-    """20 runs of a script, each 30 % longer or shorter: after the second all are the same."""
+    """Of 20 runs with times 30 % longer or shorter, all decide alike from the third on."""
     rng, decisions = np.random.default_rng(61), []
     for _ in range(20):
         one = Ledger.of(MODEL, "")
@@ -238,7 +238,7 @@ def test_counts(cells, monkeypatch):
 
 
 def test_counts_of_many_sections_are_fast():
-    """20 ms, or 1 % of what NEURON takes for 100 steps."""
+    """Counting costs at most 20 ms, or 1 % of NEURON's time for 100 steps."""
     made = [h.Section(name=f"n{k}") for k in range(4000)]
     for section in made:
         section.nseg = 5
@@ -265,7 +265,7 @@ def test_the_model_is_counted_again_when_it_changes(cells):
 
 
 def test_only_calls_that_are_decided_on_are_noted(cells):
-    """Not those that the device always takes, nor those that are refused before."""
+    """Calls that the device always takes, and refused calls, are not noted."""
     h.load_file("stdrun.hoc")
     h.finitialize(-65)
     with clhines.neuron.enable() as on:
@@ -318,7 +318,7 @@ def script(folder, once, step, quiet="", **options):
 
 @pytest.mark.core
 def test_who_takes_a_run(tmp_path):
-    """By constants that let one of both win: voltages are the same, and a line says who it was."""
+    """Constants that let NEURON or the device win change a log line, but no voltage."""
     *neuron, v, text, said = script(tmp_path, 10, 1e-6)
     assert neuron == [0, 200, False]
     assert said[-1] == "clhines: 200 steps by NEURON (sooner there)"
@@ -354,7 +354,7 @@ def test_when_is_checked(tmp_path):
 
 
 def test_pieces_of_both_are_as_of_neuron(cells, monkeypatch):
-    """Who takes a piece is drawn: a network with events, changes between pieces, and a play."""
+    """Draw who takes each piece; compare events, changes and a play with NEURON."""
     h.load_file("stdrun.hoc")
     soma, synapse, stim, wire = cells[1], *cells[3:]
     clamp, rng = h.IClamp(soma(0.5)), np.random.default_rng(64)
@@ -430,7 +430,7 @@ if me == 0:
 
 @pytest.mark.mpi
 def test_all_ranks_leave_a_call_to_the_same(tmp_path):
-    """Cells of two ranks, in pieces: spikes by NEURON and by the device are the same."""
+    """Compare the spikes of two ranks' cells, in pieces, taken by NEURON and by the device."""
     path = tmp_path / "ranks.py"
     path.write_text(RANKS)
     found = {}
@@ -461,7 +461,7 @@ def test_the_calibration_is_kept(folder, monkeypatch):
 
 
 def test_each_statement_of_an_event_is_a_pause():
-    """In a process of its own, as a cell of another test would change the estimate."""
+    """In a process of its own, as cells of other tests would change the estimate."""
     steps, pauses, seconds = forked.printed_by("""
 import clhines
 from clhines.neuron.switch import cost

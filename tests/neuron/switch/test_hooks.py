@@ -1,4 +1,4 @@
-"""The switch: NEURON's own calls, of Python and hoc, that run a model here; beside NEURON."""
+"""The switch runs NEURON's own calls, from Python and hoc, here; compared with NEURON."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def told(*words, program=PROGRAM):
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_is_recorded_is_as_by_neuron(engine):
-    """Voltages, spikes and the time at the end, of each way to run a model."""
+    """Compare voltages, spikes and the final time for each way to run a model."""
     found = told("ways", engine)
     assert len(found) == 9
     for way, one in found.items():
@@ -111,7 +111,7 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
 
 
 def test_progress_names_each_phase_of_a_run(tmp_path):
-    """Of a model that is read, made and planned, in this order; nothing where it is not asked."""
+    """Progress lists reading, building and planning in this order; by default nothing."""
     command = ["-m", "clhines.cli", "simulate", "script.py", "--engine", "reference"]
     done = run(tmp_path, "hh", *command)
     assert not done.returncode and "clhines: " not in done.stderr
@@ -168,7 +168,7 @@ if __name__ == "__main__":
 
 
 def test_what_a_pool_may_drop_is_warned_of(tmp_path):
-    """As BluePyOpt does; in the process that Python has started nothing is said twice."""
+    """As for BluePyOpt: a pool's subprocess does not repeat the warning."""
     (tmp_path / "pool.py").write_text(POOL, "utf-8")
     done = run(tmp_path, "hh", "pool.py")
     assert done.returncode == 0
@@ -248,7 +248,7 @@ print(json.dumps([len(truth), len(found), worst, said]))
 
 
 def test_psolve_goes_on_from_the_time_of_the_last_step():
-    """NEURON's does so whatever h.t is, but where dt is another as well."""
+    """NEURON's psolve continues from there whatever h.t is, unless dt changes as well."""
     count, own, worst, said = result_of(TIMES)
     assert count == own == 2 + 80 and worst < TOLERANCE
     assert (
@@ -382,7 +382,7 @@ print(json.dumps([found, ends]))
 
 
 def test_neuron_takes_a_call_from_the_steps_that_it_has():
-    """At once, and after steps; its own streams of random numbers go on from where they are."""
+    """At once, and after steps; NEURON's random streams continue at their present positions."""
     found, ends = result_of(LEFT, "reference")
     assert len(found) == 15
     for way, name, off, steps, (reason, *more) in found:
@@ -502,7 +502,7 @@ LOOP = "a loop around fadvance(), in place of h.continuerun(): stepped by NEURON
     ],
 )
 def test_check_ends_a_script_at_its_first_run(tmp_path, call, listed):
-    """Nothing that the script does after it takes place, such as writing its results."""
+    """The script's later work, such as writing results, does not take place."""
     (tmp_path / "ends.py").write_text(ENDS.replace("RUN", call), "utf-8")
     command = ["-m", "clhines.cli", "simulate", "ends.py"]
     done = run(tmp_path, "hh", *command, "--check")
@@ -543,7 +543,7 @@ def test_each_block_counts_its_own_steps(tmp_path):
 
 
 def test_environment_variable_turns_the_switch_on(tmp_path):
-    """With a site module that imports clhines a script needs no line of its own."""
+    """With a site module that imports clhines, a script needs no line of its own."""
     (tmp_path / "sitecustomize.py").write_text("import clhines\n", "utf-8")
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     for value, ran in (("always", 200), ("1", 0), ("never", 0), ("0", 0)):
@@ -576,7 +576,7 @@ def test_fixed_steps_in_place_of_variable_ones_are_neurons_fixed_steps(engine):
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_code_of_cvode_events_runs_in_a_run_as_in_neuron(engine):
-    """Recorded values, the times at which it runs, and what it changes, by two ways to run."""
+    """Compare records, call times and changes by the code with NEURON, for two ways to run."""
     found = told(engine, program=PROGRAM.with_name("statements_program.py"))
     assert len(found) == 20
     for name, one in found.items():
@@ -591,7 +591,7 @@ def test_code_of_cvode_events_runs_in_a_run_as_in_neuron(engine):
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_a_run_ends_as_in_neuron_where_code_makes_its_steps_shorter(engine):
-    """Half a step of the first length before its end; `psolve` takes the new one later."""
+    """It ends half an old step before the stop time; `psolve` adopts the new step later."""
     found = told(engine, "finer", program=PROGRAM.with_name("statements_program.py"))
     assert found["worst"] < TOLERANCE and found["rows"] > 600
     assert found["psolve"].startswith("h.dt has been set to 0.0125 ms in psolve")
@@ -606,7 +606,7 @@ def test_code_of_cvode_events_that_cannot_be_run_is_refused():
 
 
 def test_neuron_steps_models_whose_sources_and_vectors_call_code():
-    """With one line that says why; what the code finds and changes is NEURON's, bit by bit."""
+    """A line names the reason; the code's reads and changes equal NEURON's bit by bit."""
     found = told("auto", "called", program=PROGRAM.with_name("statements_program.py"))
     record, play = "NetCon.record of a statement or a function", "Vector.play of a statement"
     for name, (reasons, same, calls) in found.items():
@@ -615,10 +615,10 @@ def test_neuron_steps_models_whose_sources_and_vectors_call_code():
 
 
 def test_a_voltage_that_runs_off_is_told_of():
-    """It comes back before the end, and nothing of it is recorded: what NEURON gives is rounding.
+    """The voltage recovers and is not recorded, but NEURON's result is rounding error.
 
-    From 2^20 mV on v + 0.001 mV, with which NEURON makes conductances, is rounded by 2^-33 mV,
-    which is 2^-23 of the difference: as coarse as float32.
+    From 2^20 mV on, v + 0.001 mV, which NEURON uses for conductances, is rounded by 2^-33 mV. This
+    is 2^-23 of the difference: as coarse as float32.
     """
     found = told(program=PROGRAM.with_name("runaway_program.py"))
     assert abs(found["back"]) < 100
@@ -631,7 +631,7 @@ def test_a_voltage_that_runs_off_is_told_of():
 
 
 def test_what_scripts_do_between_runs_is_as_in_neuron():
-    """Sums of voltages and of times of spikes, and what is raised, after each run."""
+    """Compare sums of voltages and spike times, and raised errors, after each run."""
     found = told(program=PROGRAM.with_name("uses_program.py"))
     for use, steps in USES.items():
         truth, got, here = found.pop(use)

@@ -1,4 +1,4 @@
-"""The self-test of the switch's hooks: planted faults fail."""
+"""The self-test of the switch's hooks detects planted faults."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A folder of repositories that are made here, in NEURON and with the switch."""
+"""The comparison of a folder of small repositories in NEURON and with the switch."""
 
 from pathlib import Path
 
