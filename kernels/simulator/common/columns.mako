@@ -16,8 +16,8 @@ inside = {x: [f"b{x}{l}" for l in range(x + 1, K)] for x in X}
 %>\
 ## Part of epoch_by_node.mako if nodes have layers around them: solve for the changes of all potentials, see
 ## clhines/simulator/gpu/columns.py. c0, c1, ... are the row of factors of a column, whose nodes are side by side at
-## `place`. All values of a column are read before the last column's results are written, because the compiler keeps
-## this order. r, e and b are a column's sums: right-hand sides, conductances to ground, and between its potentials.
+## `place`. The values of the next column are read before the results of the present one are written, as the compiler does
+## not move reads ahead of writes. r, e and b are a column's sums: right-hand sides, conductances to ground, and between its potentials.
 ## Sum of the conductances of potential x; each of `names` has a row of conductances to another column.
 <%def name="all_of(x, names)">(${" + ".join([f"e{x}", *inside[x]])})\
 % for name in names:
