@@ -259,9 +259,6 @@ def _local(p: Cursor, line: int) -> Statement:
     while p.take(","):
         declared.append((p.name(), p.length()))
     p.scopes[-1] |= declared
-    before, after = p.tokens[p.place - 1], p.token
-    if before.line == after.line and after.text != "}" and not before.of_c:
-        raise not_neuron(f"'{after.text[:40]}' behind LOCAL in its line", line, "end the line")
     return Statement("local", line, tuple(declared))
 
 

@@ -160,6 +160,17 @@ def test_v_must_be_declared_in_files_for_one_thread(which, declared):
     assert nocmodl.folder() is None or nocmodl.takes(text) != is_refused
 
 
+@pytest.mark.parametrize(
+    "body", ["LOCAL q x = q", "LOCAL q, r  q = 1 r = q x = r", "LOCAL q[2] if (v > 0) { x = 1 }"]
+)
+@pytest.mark.parametrize("block", ["INITIAL", "PROCEDURE p()", "FUNCTION f(a)"])
+def test_statements_stand_behind_local_in_its_line(block, body):
+    text = f"NEURON {{ SUFFIX one RANGE x }}\nASSIGNED {{ v x }}\n{block} {{ {body} }}\n"
+    Mechanism.from_nmodl(text)
+    Mechanism.from_nmodl(text.replace(body, f"if (v > 1) {{ {body} }}"))
+    assert nocmodl.folder() is None or nocmodl.takes(text)
+
+
 def test_a_unit_without_a_name_is_one_of_a_state():
     text = "NEURON { SUFFIX one RANGE x }\nASSIGNED { x () }\nSTATE { m () a START 1 () }\n"
     Mechanism.from_nmodl(text)
