@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import cast
 
@@ -293,6 +294,14 @@ def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
     """Return the array length of each variable in an entry's NMODL text, 0 for scalars."""
     variables = file_of(entry.text, entry.file).variables
     return {name: variable.length for name, variable in variables.items()}
+
+
+@lru_cache(maxsize=64)  # each run calls it
+def locals_of(text: str, path: str) -> dict[str, int]:
+    """Return the numbers of a file's LOCALs by name, in the order of all LOCALs of the file."""
+    variables = [v for v in file_of(text, path).variables.values() if v.sort == "local"]
+    ends = accumulate(max(v.length, 1) for v in variables)
+    return {v.name: end - max(v.length, 1) for v, end in zip(variables, ends, strict=True)}
 
 
 @lru_cache(maxsize=64)  # a fingerprint calls it in each run

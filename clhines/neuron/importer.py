@@ -20,10 +20,17 @@ from clhines.neuron.connections import (
     steer,
     write_by_pointers,
 )
-from clhines.neuron.convert import Rejected, RejectedError, reject, rejection, split_name
+from clhines.neuron.convert import (
+    Rejected,
+    RejectedError,
+    locals_of,
+    reject,
+    rejection,
+    split_name,
+)
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
-from clhines.neuron.memory.tables import local_at
+from clhines.neuron.memory.tables import local_at, thread_locals_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
@@ -158,12 +165,25 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
     )
 
 
+def is_local(model: NeuronModel, name: str, quantity: Quantity) -> bool:
+    """Whether a state of a mechanism is a file-level LOCAL."""
+    base, entry = split_name(quantity)[0], model.every[name].entry
+    return (
+        quantity.is_global
+        and base not in entry.globals_
+        and entry.channel is None
+        and base in locals_of(entry.text, entry.file)
+    )
+
+
 def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
     """Return the address of a file-level LOCAL, (1,) uint64, or (0,) if there is none."""
     (base, element), entry = split_name(quantity), model.every[name].entry
     at = None
-    if quantity.is_global and base not in entry.globals_:
-        at = local_at(base, entry.number)
+    if is_local(model, name, quantity):
+        at = local_at(base.removeprefix("_"), entry.number)  # "_": it hides another variable
+        if at is None and (first := thread_locals_at(model.memory, entry.number)):
+            at = first + 8 * locals_of(entry.text, entry.file)[base]
     return np.array([] if at is None else [at + 8 * (element or 0)], np.uint64)
 
 

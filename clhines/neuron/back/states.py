@@ -10,7 +10,7 @@ from clhines.core.arrays import shifted
 from clhines.core.errors import InputError
 from clhines.neuron.connections import rejected_on_way
 from clhines.neuron.convert import rejection, split_name
-from clhines.neuron.importer import NeuronNetwork, local_of, waiting
+from clhines.neuron.importer import NeuronNetwork, is_local, local_of, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
@@ -167,7 +167,7 @@ def _take_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name
             values[place] = value if element is None else value[element]
         elif len(at := local_of(imported.model, name, quantity)):
             values[place] = numbers_at(at)
-        elif quantity.name in imported.groups[name].mechanism.program.begun:
+        elif is_local(imported.model, name, quantity):
             raise rejection(name, "neuron.local-unreadable", base=base)
 
 

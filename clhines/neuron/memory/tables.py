@@ -16,6 +16,7 @@ import numpy as np
 
 from clhines.neuron.memory.raw import Readable, words_at
 from clhines.neuron.memory.session import memory_ranges
+from clhines.neuron.memory.symbols import Library
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 
 _SYMBOLS = 2  # type of an ELF section
@@ -24,6 +25,8 @@ _FILE = 4  # type of the symbol in front of a C++ file's symbols
 _MECHANISM = b"_ZL9_mechtype"  # NEURON's number of a file's mechanism
 _ARGUMENT_WORDS = 5  # per table argument: size, knots or 0, least and greatest x, spacing
 _MOST = 8000  # values in a table
+# words of a thread and of a mechanism's list in it; slots of a mechanism's data in a thread
+_LISTS, _SLOTS, _SLOT_WORDS, _MOST_SLOTS = 3, 4, 5, 64
 _SAMPLES = 8
 
 
@@ -81,6 +84,31 @@ def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
 def local_at(name: str, mechanism: int) -> int | None:
     """Return the address of a mechanism's file-level LOCAL; None if the library lacks it."""
     return static_at(f"_z{name}", mechanism)
+
+
+def thread_locals_at(memory: Library, mechanism: int) -> int | None:
+    """Return the address of the file-level LOCALs of a thread-safe file; None if not found.
+
+    NEURON keeps them in an array of numbers, one for each of its threads.
+    """
+    try:
+        number = ctypes.c_char.in_dll(ctypes.CDLL("libstdc++.so.6"), "_ZTIPd")
+    except (OSError, ValueError):
+        return None
+    at, readable = words_at(memory.variable("nrn_threads"), _LISTS + 1)[_LISTS], Readable(8)
+    while at and words_at(at, 3)[2] & 0xFFFFFFFF != mechanism:
+        at = words_at(at, 1)[0]
+    slots = words_at(words_at(at, 2)[1], _SLOTS + 1)[_SLOTS] if at else 0
+    if slots not in readable or not 0 < words_at(slots - 8, 1)[0] < _MOST_SLOTS:
+        return None
+    words = words_at(slots, _SLOT_WORDS * words_at(slots - 8, 1)[0])
+    of_globals = static_at("_thread1data", mechanism)
+    arrays = [
+        array
+        for array, kind in zip(words[2::_SLOT_WORDS], words[3::_SLOT_WORDS], strict=True)
+        if kind == ctypes.addressof(number) and array in readable and array != of_globals
+    ]
+    return arrays[0] if len(arrays) == 1 else None
 
 
 def static_at(name: str, mechanism: int) -> int | None:
