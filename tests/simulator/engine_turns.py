@@ -19,7 +19,7 @@ STOP = 10.0  # ms
 
 
 def neuron_model():
-    """A soma with channels and a passive dendrite, in NEURON's memory."""
+    """Return a soma with channels and a passive dendrite, in NEURON's memory."""
     from neuron import h
 
     soma, dendrite, *points = two_sections((1, 3, 0.3), 1, 0.002)
@@ -28,7 +28,7 @@ def neuron_model():
 
 
 def two_sections(clamped, delay, weight):
-    """Soma with hh and passive dendrite, a clamp (delay, dur, amp), a synapse, a connection."""
+    """Return a soma (hh), a passive dendrite, a clamp (delay, dur, amp), a synapse, a wire."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
@@ -46,7 +46,7 @@ def two_sections(clamped, delay, weight):
 
 
 def in_neuron(models=[]):  # noqa: B006
-    """Voltages by the engine that `clhines.neuron.run` is told, or by NEURON itself."""
+    """Return voltages by the engine that `clhines.neuron.run` selects, or by NEURON itself."""
     from neuron import h
 
     import clhines.neuron

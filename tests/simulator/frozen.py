@@ -50,9 +50,9 @@ from clhines.solver.plan.plan import Limits
 
 FOLDER = Path(__file__).with_name("frozen")
 KERNELS = FOLDER / "kernels.json"
-SIMULATED = 30  # steps of a run on a simulator
-COLUMNS = 6  # nodes whose voltage is kept of every step
-ENDS = 3  # first and last values of each array that are kept besides its digest
+SIMULATED = 30  # steps of a run on a device simulator
+COLUMNS = 6  # nodes whose voltage is kept in every step
+ENDS = 3  # first and last values of each array that are kept beside its digest
 LIMITS = {
     "cpu": Limits(compute_units=4, max_work_group=1024, is_cpu=True, vector_bytes=32, clang=True),
     "gpu": Limits(compute_units=132, max_work_group=1024),
@@ -89,12 +89,12 @@ FUNCTION vtrap(x, y) { if (fabs(x/y) < 1e-6) { vtrap = y*(1 - x/y/2) } else {
 
 
 def ring_all():
-    """HH everywhere, one synapse in each cell."""
+    """Return a ring network with HH everywhere and one synapse in each cell."""
     return ring_network(ring_cables(4, levels=3, compartments=5), 6, "all", delay=1.0)
 
 
 def somas(delay=1.0, detector=False, rule=None, hh="hh", cells=4):
-    """A ring of cells read from samples; with a detector, a rule, HH by text or by a .mod file."""
+    """Return a ring of cells from samples, with a detector, a rule, HH by text or .mod file."""
     net = Network([discretise(sample_cells()[0], max_length=60)], num_cells=cells)
     net.insert("hh" if hh == "hh" else Mechanism.from_nmodl(HH))
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
@@ -107,7 +107,7 @@ def somas(delay=1.0, detector=False, rule=None, hh="hh", cells=4):
 
 
 def neuron(name, copies=2, longest=60.0):
-    """Copies of a neuron of `bench`, with longer compartments, whose current begins at once."""
+    """Return copies of a `bench` neuron with longer compartments; its current begins at t = 0."""
     net = neurons(name, discretise(NEURONS[name].morphology(), max_length=longest), copies)
     net.add("iclamp", net.soma, delay=0.1, dur=2.0, amp=2.0 * (name != "granule") + 0.1)
     return net
@@ -130,7 +130,7 @@ def swc():
 
 
 def random_points():
-    """Point processes that draw, watch, and send events to themselves."""
+    """Return point processes that draw, watch, and send events to themselves."""
     net = somas(detector=True, cells=2)
     drawing = net.add(Mechanism.from_nmodl(mod_files.FOLDER / "nmodl" / "nmrandom.mod"), net.soma)
     for k, name in enumerate(("first", "second")):
@@ -257,11 +257,11 @@ RUNS = {
 
 @contextmanager
 def as_if(limits):
-    """Let every module see these limits in place of the device's; None: the device's own."""
+    """Let every module use these limits in place of the device's; None: the device's own."""
     kept = devices.limits.__code__, devices.is_cpu.__code__
     devices.FROZEN = limits
     try:
-        if limits is not None:  # modules have imported the functions by name
+        if limits is not None:  # modules imported the functions by name
             devices.limits.__code__ = (lambda device: FROZEN).__code__  # noqa: F821
             devices.is_cpu.__code__ = (lambda device: FROZEN.is_cpu).__code__  # noqa: F821
         yield
@@ -297,7 +297,7 @@ def measured(run, device, comm=None):
                 number = watched(sim)
             count = steps // run.parts + (part == run.parts - 1) * (steps % run.parts)
             result = sim.run(count * sim.model.dt)
-            more = result[number][bool(part) :]  # the first row is the last of the part before
+            more = result[number][bool(part) :]  # the first row repeats the previous part's last
             rows.append(more[:, :COLUMNS])
             times.append(result.spike_time)
             sources.append(result.spike_cell)
@@ -415,7 +415,7 @@ def check_runs(device, write, voltage, only, seconds=np.inf):
         new |= {f"{name}/{k}": a for k, a in found.items()}
         known = {k.split("/")[1]: a for k, a in old.items() if k.split("/")[0] == name}
         text, before, spikes = compared(known, found) if known else ("no record", np.inf, False)
-        ratio = 1.0 if found["v"].dtype == np.float64 else 2.0**29  # of their roundings
+        ratio = 1.0 if found["v"].dtype == np.float64 else 2.0**29  # the ratio of the roundings
         bad = text if voltage is None else not (spikes and before <= voltage * ratio)
         if bad and not write:
             wrong.append(name)
@@ -436,7 +436,7 @@ def check_runs(device, write, voltage, only, seconds=np.inf):
 
 
 def skeleton(source):
-    """Return a source with empty functions, which any compiler takes at once."""
+    """Return a source with empty functions, which any compiler accepts quickly."""
     found, depth = [], 0
     for part in re.split(r"([{}])", re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.S)):
         if part == "{":
@@ -481,7 +481,7 @@ def kernel_cases():
 
 
 def rendered(run, limits, device):
-    """Texts of all kernels of a run, with their templates; nothing is computed."""
+    """Return the texts of a run's kernels with their templates; compute nothing."""
     found, real, build = set(), program._compile, program._build
 
     def compiled(context, source, spec):
@@ -546,7 +546,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=np.inf)
     parser.add_argument("--rank", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    os.environ["CLHINES_TRUST"] = "1"  # as tests do: known answers are not computed first
+    os.environ["CLHINES_TRUST"] = "1"  # as in tests: skip the self-tests of engines
     device = devices.choose(given.device)
     if given.rank:
         from mpi4py import MPI

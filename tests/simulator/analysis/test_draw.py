@@ -22,12 +22,12 @@ def strokes(figure, panel=0):
 
 
 def test_each_stroke_has_the_value_of_its_segment(cable):
-    """Lengths of strokes by value are the lengths of segments, from areas and diameters."""
+    """A segment's strokes, colored by value, have its length, computed from area and diameters."""
     figure = draw.plot_morphology(cable, np.arange(cable.num_nodes))
     drawn = strokes(figure)
     node, ends, diameters = draw._frusta(cable)
     assert np.array_equal(np.sort(drawn.get_array()), np.sort(node))
-    # the slant side of a frustum
+    # strokes are the slant sides of frusta
     length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
     slant = np.hypot(length, np.diff(diameters, axis=1)[:, 0] / 2)
     area = np.bincount(node, np.pi * slant * diameters.mean(axis=1), cable.num_nodes)
@@ -95,11 +95,11 @@ def test_cells_of_a_raster_are_whole_numbers(num_cells):
     bottom, top = raster.get_ylim()
     ticks = [tick for tick in raster.get_yticks() if bottom <= tick <= top]
     assert ticks and all(tick == round(tick) for tick in ticks)
-    assert below.get_ylabel() == "voltage [mV]"  # of whatever the names say
+    assert below.get_ylabel() == "voltage [mV]"  # the unit labels the axis, whatever the names
 
 
 def test_lines_differ_in_grey_too():
-    """Traces of one picture have styles of their own, not only colours."""
+    """Traces in one picture have different line styles, not only colours."""
     lines = draw.plot_traces(results.drawn(6, ([], []), np.zeros((3, 6)))).axes[0].get_lines()
     assert len({(line.get_linestyle(), line._unscaled_dash_pattern[1] is None
                  or tuple(line._unscaled_dash_pattern[1])) for line in lines}) == 6  # fmt: skip
@@ -126,7 +126,7 @@ def lines_of(axes):
 
 @pytest.mark.parametrize("drawing", ["plot_traces", "plot_result"])
 def test_records_of_other_times_are_drawn(drawing):
-    """A record with `every` was left out: an axis of nothing from 0 to 1 mV, without a word."""
+    """Draw records with `every`, alone and beside records of all steps."""
     one = ([1.0], [0])
     of_steps, coarse = ("v", "v", "mV", 1), ("slow", "v", "mV", 2)
     below = getattr(draw, drawing)(results.recorded(one, [coarse])).axes[-1]
@@ -168,7 +168,7 @@ def test_the_style_ends_with_its_block():
 
 
 def test_labels_of_low_pictures_are_whole(tmp_path):
-    """The label of the bar of a cell that is much wider than high was cut."""
+    """The label of the scale bar stays whole if a cell is much wider than high."""
     soma = np.array([[0, 0, 0, 8.0]])
     line = np.stack((40.0 * np.arange(1, 30), np.zeros(29), np.zeros(29), np.full(29, 1.5)), 1)
     rows = [f"{k + 1} {3 - 2 * (not k)} {x} {y} {z} {r} {k or -1}"
@@ -176,7 +176,7 @@ def test_labels_of_low_pictures_are_whole(tmp_path):
     (tmp_path / "wide.swc").write_text("\n".join(rows) + "\n", "utf-8")
     cell = clhines.read_swc(tmp_path / "wide.swc")
     figure = clhines.discretise(cell, max_length=20).plot()
-    figure.savefig(tmp_path / "wide.png")  # lays out
+    figure.savefig(tmp_path / "wide.png")  # computes the layout
     bar = figure.axes[-1]
     label = (bar.xaxis.label if bar.get_xlabel() else bar.yaxis.label).get_window_extent()
     assert label.width <= figure.bbox.width and label.height <= figure.bbox.height

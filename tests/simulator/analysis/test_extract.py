@@ -11,7 +11,7 @@ from clhines.simulator.analysis.definitions import WITHOUT_STIMULUS
 
 @pytest.mark.filterwarnings("ignore")  # eFEL's own
 def test_every_feature_is_efels():
-    """With the samples as they are: eFEL interpolates at dt, which is a power of 2."""
+    """Compare all features with eFEL at the samples; eFEL interpolates at dt, a power of 2."""
     count, dt = 700, 0.0625
     efel = pytest.importorskip("efel")
     t, v, current = made_traces(count, dt)
@@ -54,7 +54,7 @@ def test_stimuli_of_their_own():
 
 
 def test_by_hand():
-    """Peaks at 120, 140, 180 and 430 ms, each one sample; the minimum after each at +2 ms."""
+    """Check peaks at 120, 140, 180 and 430 ms, one sample each, and a minimum 2 ms after each."""
     t = np.arange(0, 5001) * 0.1
     v = np.full(len(t), -70.0)
     for at, top, low in ((120, 10, -80), (140, 20, -81), (180, 30, -82), (430, 40, -83)):

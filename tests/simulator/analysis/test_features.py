@@ -1,4 +1,4 @@
-"""Features of a run: windows that a run has to sum, and features from these sums alone."""
+"""Features of a run: the windows to sum, and features from these sums alone."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from clhines.simulator.analysis.segments import segments_of
 
 
 def test_sums_of_windows_and_segments_are_enough():
-    """`extract` has the traces; a run keeps a sum, a smallest and a largest of each window."""
+    """Window sums, minima and maxima give the same features as `extract` with the traces."""
     t, v, current = made_traces(30, 0.25)
     given = {"stim_start": START, "stim_end": END, "stimulus_current": current}
     features = Features(FEATURES, **given)
@@ -26,7 +26,7 @@ def test_sums_of_windows_and_segments_are_enough():
     assert list(found) == [*FEATURES]
     for name in FEATURES:
         mine, theirs = (getattr(x[name], "values", x[name]) for x in (found, expected))
-        # sums of at most 1,200 samples of 100 mV, in another order
+        # sums over up to 1,200 samples of 100 mV, in another order
         np.testing.assert_allclose(mine, theirs, 1e-11, 1e-11, err_msg=name)
 
 

@@ -14,7 +14,7 @@ def test_segments_by_hand():
     found = segments_of(v, THRESHOLD)
     assert found.row.tolist() == [0, 0, 0, 1] and found.kind.tolist() == [FIRST, UP, DOWN, FIRST]
     assert found.begin.tolist() == [0, 2, 5, 0]
-    assert found.top.tolist() == [0, 3, 5, 0]  # the first of equal ones
+    assert found.top.tolist() == [0, 3, 5, 0]  # the first one if several are equal
     assert found.top_v.tolist() == [-70.0, 30.0, -60.0, -70.0]
     assert found.after.tolist() == [1, 3, 6, 0] and found.after_v[2] == -75.0
     assert [one.tolist() for one in found.peaks()[0]] == [[3], []]
@@ -24,7 +24,7 @@ def test_segments_by_hand():
 
 
 def peaks_and_minima(v):
-    """Go through one trace, sample after sample: eFEL's definitions."""
+    """Return peaks and minima by eFEL's definitions, sample after sample in one trace."""
     ups = [k for k in range(1, len(v)) if v[k] > THRESHOLD > v[k - 1]]
     downs = [k for k in range(1, len(v)) if v[k] < THRESHOLD < v[k - 1] and ups and k >= ups[0]]
     peaks = [a + int(np.argmax(v[a : b + 1])) for a, b in zip(ups, downs) if a <= b]
@@ -49,7 +49,7 @@ def test_peaks_and_minima_are_those_of_the_traces(seed):
 
 
 def test_packed_segments_come_back():
-    """Of a run in one chunk; `test_features.py` of records has runs in several."""
+    """Unpacking returns the segments of a run in one chunk."""
     _, v, _ = made_traces(20, 0.5)
     found = segments_of(v, THRESHOLD)
     again = joined([packed(found)])

@@ -6,7 +6,7 @@ from clhines.simulator.cells.morphology import Morphology
 
 
 def cell(*rows, name="test.swc"):
-    """A morphology from SWC rows: id, type, x, y, z, radius, parent."""
+    """Return a morphology from SWC rows: id, type, x, y, z, radius, parent."""
     table = np.array(rows, dtype=np.float64)
     ids = table[:, 0].astype(np.int64)
     index = {k: i for i, k in enumerate(ids.tolist())}

@@ -14,7 +14,7 @@ def swc(tmp_path, text, name="cell.swc"):
 
 
 def refusal(path, **options):
-    """The message after ``file:line: ``, and the line."""
+    """Return the line number and the message after ``file:line: ``."""
     with pytest.raises(MorphologyError) as caught:
         read_swc(path, **options)
     message = str(caught.value)

@@ -42,7 +42,7 @@ def test_frustum():
     np.testing.assert_allclose(
         cable.area, [np.pi * (4 + 2.5) * middle, np.pi * (2.5 + 1) * middle], rtol=1e-14
     )
-    integral = 6 / (np.pi * 3.25 * 1.75)  # of 1/(pi r²) from y = 3, r = 3.25 to y = 9, r = 1.75
+    integral = 6 / (np.pi * 3.25 * 1.75)  # from (y, r) = (3, 3.25) to (9, 1.75)
     np.testing.assert_allclose(cable.g_axial[1], 1 / integral, rtol=1e-14)
 
 
@@ -63,14 +63,14 @@ def test_area_and_resistance_do_not_depend_on_the_segments(seed):
         np.testing.assert_allclose(cable.area.sum(), whole.area.sum(), rtol=1e-12)
     step = np.diff(sections_of(cell(*rows)).arc)
     resistance = 0.01 * 100 * 4 / np.pi * (step / (d[1:] * d[:-1])).sum()
-    between = (1 / cable.g_axial[1:]).sum()  # lacks half a segment at each end
+    between = (1 / cable.g_axial[1:]).sum()  # misses half a segment at each end
     assert 0 < resistance - between < 1.001 * length / 1000 * 0.01 * 100 / (np.pi * 0.1**2)
 
 
 def test_steady_state_converges_to_the_cosh_of_cable_theory():
     length, radius, ra, g, current = 1000.0, 0.5, 120.0, 2e-4, 0.05
     lam = np.sqrt(radius * 1e-4 / (2 * ra * g)) * 1e4  # µm
-    r_inf = 0.01 * ra * lam / (np.pi * radius**2)  # MΩ, of half an infinite cable
+    r_inf = 0.01 * ra * lam / (np.pi * radius**2)  # MΩ, half an infinite cable
     errors = []
     for nseg in (27, 81, 243):
         cable = discretise(straight(length, radius), max_length=length / nseg * 1.0001, Ra=ra)

@@ -29,7 +29,7 @@ def set_segments(sections, nseg):
 
 
 def our_voltages(cable, amplitude, queue):
-    """Voltages after 1 and after STEPS steps, solved on the device; (2, n) float64, mV."""
+    """Return (2, n) float64 voltages [mV], solved on the device, after 1 and after STEPS steps."""
     system = cable.system(DT, g_pas=G_PAS, e_pas=E_PAS)
     solver = Solver(Forest(cable.parent), queue=queue)
     into = np.zeros(cable.num_nodes)
@@ -96,7 +96,7 @@ def test_sample_cell(fast_queue, k, max_length):
 
 
 def test_the_step_of_the_current_is_not_lost(fast_queue):
-    """A counter-check: a current 1e-8 smaller is seen by the comparison."""
+    """The comparison detects a current that differs by 1e-8."""
     cable = discretise(sample_cells()[1], Ra=RA, cm=CM)
     one, other = (our_voltages(cable, i, fast_queue) for i in (0.1, 0.1 * (1 - 1e-8)))
     assert np.abs(one - other).max() / np.abs(one - V_INIT).max() > 1e-9

@@ -17,10 +17,10 @@ from clhines.simulator.cells.swc import read_swc
 pytestmark = pytest.mark.neuron
 
 G_PAS, RA, CM = 1e-4, 120.0, 0.9
-# Of area and input resistance. The issue is 1e-6; NEURON's Impedance is good to some 1e-12.
+# Relative bounds for area and input resistance; NEURON's Impedance is good to some 1e-12.
 AGREED = 1e-9
 
-# Files of which NEURON makes something else, and why; the reasons are in
+# Files that NEURON reads differently, and why; the reasons are in
 # `clhines.simulator.cells.sections`.
 DIFFERENT = {
     "CA1_n120.CNG.swc": "order",
@@ -32,7 +32,7 @@ DIFFERENT = {
 
 
 def our_resistance(cable):
-    """Input resistance at the soma, MΩ, by SciPy's sparse solver."""
+    """Return the input resistance at the soma, MΩ, by SciPy's sparse solver."""
     system, n = cable.system(1e15, g_pas=G_PAS), cable.num_nodes
     child = np.flatnonzero(cable.parent >= 0)
     up, u = cable.parent[child], system.u[child]
@@ -52,7 +52,7 @@ def shapes(lengths, nseg, points):
 
 
 def compare(morphology, path):
-    """Relative differences of ours: sections alike, area, input resistance."""
+    """Return whether sections agree, and relative differences in area and input resistance."""
     cable, cell = discretise(morphology, Ra=RA, cm=CM), imported(path)
     try:
         passive(cell, RA, CM, G_PAS)
@@ -117,7 +117,7 @@ def without_outline(morphology):
 
 @pytest.mark.parametrize("name", names())
 def test_file_depth_first_from_the_soma(name, tmp_path):
-    """Rewritten so that NEURON takes them as we do, all files agree."""
+    """A file rewritten depth-first from the soma, with a soma that NEURON reads alike, agrees."""
     morphology = read_swc(FOLDER / "good" / name)
     outline = DIFFERENT.get(name) == "outline"
     given = without_outline(morphology) if outline else morphology
@@ -128,7 +128,7 @@ def test_file_depth_first_from_the_soma(name, tmp_path):
 
 
 def random_cell(seed, coincident=True):
-    """Samples in depth-first order: a soma of any form, neurites some at one place."""
+    """Return a random cell, depth first: a soma of any form, some neurites at one point."""
     rng = np.random.default_rng(seed)
     soma = int(rng.integers(0, 6))
     n = soma + int(rng.integers(3, 60))
@@ -151,7 +151,7 @@ def random_cell(seed, coincident=True):
     for i in np.flatnonzero(coincident & some & (types[parent] == types)):
         if (types[i], types[parent[i]]) != (1, 1):
             xyz[i] = xyz[parent[i]]
-    if soma == 3 and coincident and rng.random() < 0.5:  # NeuroMorpho.Org's
+    if soma == 3 and coincident and rng.random() < 0.5:  # NeuroMorpho.Org's type
         parent[1:3], radius[:3] = 0, 4.0
         parent[3:] = np.where(np.isin(parent[3:], [1, 2]), 0, parent[3:])
         xyz[1:3] = xyz[0] + np.array([[0, -4, 0], [0, 4, 0]])
@@ -167,7 +167,7 @@ def random_cell(seed, coincident=True):
 
 
 def any_types(seed):
-    """Types at random, so that somas are anywhere or nowhere, and ids in any order."""
+    """Return random types, so that somas are anywhere or nowhere, and ids in any order."""
     rng = np.random.default_rng(seed)
     cell = random_cell(seed, coincident=False)
     types, n = cell.type.copy(), len(cell.type)
@@ -187,7 +187,7 @@ def check_cell(seed, tmp_path, capfd):
     capfd.readouterr()
     more, alike, area, resistance = compare(morphology, rewritten(morphology, tmp_path / "a.swc"))
     lost = capfd.readouterr().out.count("One point section")
-    if lost:  # neurites of one sample at a soma that branches: NEURON drops them, we do not
+    if lost:  # neurites with one sample at a branching soma: NEURON drops them, clhines does not
         assert more == lost, seed
         assert area > 0
         assert resistance < 0

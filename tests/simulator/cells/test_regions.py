@@ -1,4 +1,4 @@
-"""Regions, places, distances, values per section: by hand, and against NEURON."""
+"""Regions, places, distances and values per section, by hand and against NEURON."""
 
 import csv
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.core
 
 
 def by_hand():
-    """A soma of 20 µm along y, an axon, a basal, and an apical dendrite with two branches."""
+    """Return a soma (20 µm along y), an axon, a basal and an apical dendrite with two branches."""
     return cell(
         (1, 1, 0, 0, 0, 5, -1),
         (2, 1, 0, 20, 0, 5, 1),
@@ -58,7 +58,7 @@ def test_regions_by_hand():
 
 
 def test_distances_by_hand():
-    """All sections are straight, along the axes: the path from the middle of the soma, y = 10."""
+    """Compare with straight paths along the axes from the middle of the soma, y = 10."""
     cable = discretise(by_hand(), max_length=10)
     x, y = cable.xyz[:, 0], cable.xyz[:, 1]
     along = np.where(y > 20.5, y - 10 + np.abs(x), np.where(x > 0, 10 + x, np.abs(y - 10)))
@@ -76,7 +76,7 @@ def test_nodes_at_places():
         assert cable.node(s, 0) == (above if above >= 0 else first[s])
         last = first[s] + nseg - 1
         children = np.flatnonzero((sections.parent == s) & (sections.parent_x == 1))
-        if len(children):  # the junction that the children are connected to
+        if len(children):  # the junction at which the children begin
             assert cable.parent[first[children]].tolist() == [cable.node(s, 1)] * len(children)
             assert cable.area[cable.node(s, 1)] == 0
         else:
@@ -128,7 +128,7 @@ def test_values_per_section_that_cannot_be():
 
 
 def compare_with_neuron(morphology):
-    """Segments by d_lambda, resistances, distances, places, input resistance at 100 Hz."""
+    """Compare d_lambda segments, resistances, distances, places and impedances at 100 Hz."""
     from neuron_cells import d_lambda_nseg, h, neuron_sections
 
     rng = np.random.default_rng(3)
@@ -149,7 +149,7 @@ def compare_with_neuron(morphology):
     capacitance = [1e-5 * s.cm * s.area() for s in segments]
     np.testing.assert_allclose(cable.capacitance[node], capacitance, rtol=1e-12)
     at = segments[int(np.flatnonzero(node == cable.soma)[0])]
-    distances = [h.distance(at, s) for s in segments]  # of the order 1000 segments on the way
+    distances = [h.distance(at, s) for s in segments]  # about 1000 segments on the way
     np.testing.assert_allclose(cable.distance[node], distances, rtol=1e-10, atol=1e-9)
     for s in rng.integers(0, n, 20).tolist():  # junctions, too
         for x in (0.0, 1.0):
@@ -166,7 +166,7 @@ def compare_with_neuron(morphology):
 
 
 def our_impedance(cable, frequency):
-    """MΩ, by a dense solve (sparse for large cells) of the complex system."""
+    """Return impedances [MΩ] by a dense solve (sparse for large cells) of the complex system."""
     import scipy.sparse
     import scipy.sparse.linalg
 
@@ -195,7 +195,7 @@ def test_real_cells_against_neuron(name):
 
 
 def test_the_matrix_of_two_resistivities_by_hand():
-    """A soma of 20 µm and a dendrite of 101 µm, one segment each."""
+    """Compare a soma of 20 µm and a dendrite of 101 µm, one segment each, by hand."""
     rows = [(1, 1, 0, 0, 0, 10, -1), (2, 1, 0, 20, 0, 10, 1), (3, 3, 0, 21, 0, 1, 2)]
     morphology = cell(*rows, (4, 3, 0, 121, 0, 1, 3))
     cable = discretise(

@@ -25,7 +25,7 @@ def radii(path):
 
 
 def test_linear_in_the_distance_along_the_neurite(tmp_path):
-    """A corner: 4 µm from 2 µm, then 3 + 5 µm to 1 µm."""
+    """Interpolate along a corner: 4 µm from 2 µm, then 3 + 5 µm to 1 µm."""
     rows = [(1, 3, 0, 0, 0, 2, -1), (2, 3, 4, 0, 0, 0, 1), (3, 3, 4, 3, 0, 0, 2)]
     path = written(tmp_path, *rows, (4, 3, 4, 8, 0, 1, 3))
     expected = [2, 2 - 4 / 12, 2 - 7 / 12, 1]
@@ -106,7 +106,7 @@ def test_real_files(name, sample):
         discretise(cell)
     said = "or an interpolated one, by repair='zero-radius', --repair zero-radius"
     assert (said in str(caught.value)) == (sample is not None)
-    if sample is None:  # its zero is in the soma
+    if sample is None:  # the sample with radius 0 is in the soma
         assert not zero_radii(cell)[0].size
         return
     with pytest.warns(RepairWarning, match=f":10: sample {sample} has radius 0, repaired to 0.5"):

@@ -90,7 +90,7 @@ def test_soma_of_one_sample():
     np.testing.assert_allclose(cable.area, [4 * np.pi * 64, 2 * np.pi * 10], rtol=1e-6)
     assert cable.xyz[0].tolist() == [1, 2, 3]
     assert cable.sections.has_soma
-    np.testing.assert_allclose(1 / cable.g_axial[1], 5 / np.pi, rtol=1e-6)  # from 9 to 14 µm
+    np.testing.assert_allclose(1 / cable.g_axial[1], 5 / np.pi, rtol=1e-6)  # 9 to 14 µm
 
 
 def test_neurite_of_one_sample_begins_in_the_soma():
@@ -123,7 +123,7 @@ def test_soma_of_three_samples_has_no_branches():
     [(three_samples(-3, 5), (5, 5)), (three_samples(-5, 5, (5, 4, 3)), (4, 3))],
 )
 def test_other_somata_of_three_samples_are_two_sections(morphology, radii):
-    """They are joined at the root, and neurites begin there at their own first samples."""
+    """Both sections begin at the root, where the neurites begin with their own first samples."""
     sections = sections_of(morphology)
     assert sections.parent.tolist() == [-1, 0, 0, 0]
     assert sections.parent_x.tolist() == [0, 0, 0, 0]
@@ -142,7 +142,7 @@ def test_stacked_soma_holds_its_neurites_at_its_ends_and_in_the_middle():
     rows += [(6, 3, 9, 1, 0, 1, 1), (7, 3, 19, 1, 0, 1, 6), (8, 3, 9, 5, 0, 1, 5)]
     rows += [(9, 3, 9, 2, 0, 1, 2), (10, 3, 19, 2, 0, 1, 9)]
     cable = discretise(cell(*rows), max_length=2)
-    assert cable.nseg.tolist() == [3, 10, 5, 5]  # the first two have the way inside the soma
+    assert cable.nseg.tolist() == [3, 10, 5, 5]  # the first two include the way inside the soma
     assert cable.sections.parent_x.tolist() == [0, 0, 1, 0.5]
     # A junction, three segments, and a junction at the end.
     assert cable.soma == 2
@@ -197,7 +197,7 @@ def test_soma_that_is_not_the_root():
         (3, 1, 0, 0, 0, 6, 2),
         (4, 3, 10, 0, 0, 1, 3),
         (5, 3, 40, 0, 0, 1, 4),
-        (6, 1, 41, 0, 0, 1, 5),  # of type soma, but no part of it
+        (6, 1, 41, 0, 0, 1, 5),  # soma type, but outside the soma
     ]
     sections = sections_of(cell(*rows))
     assert sections.has_soma
@@ -211,7 +211,7 @@ def test_soma_that_is_not_the_root():
 
 
 def test_samples_at_one_place_are_kept():
-    """A step of the diameter is a ring of membrane, as in NEURON."""
+    """Two samples at one point add a ring of membrane, as in NEURON."""
     rows = [
         (1, 3, 0, 0, 0, 1, -1),
         (2, 3, 10, 0, 0, 1, 1),

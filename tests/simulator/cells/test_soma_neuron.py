@@ -13,12 +13,12 @@ from clhines.simulator.network.ring import G_PAS, ring_network
 pytestmark = pytest.mark.neuron
 
 DT, V_INIT, E_PAS, DURATION, MAX_LENGTH = 0.025, -65.0, -65.0, 100.0, 20.0
-PULSES = (5.0, 30.0, 55.0, 80.0), 2.0  # ms: begins of clamps, and how long they last
+PULSES = (5.0, 30.0, 55.0, 80.0), 2.0  # ms: begins and durations of clamps
 STEP = (1.0,), 50.0
 
 
 def neuron_run(path, current, pulses):
-    """Spike times and the voltage in the middle of the first soma of a cell with clamps there."""
+    """Return spike times and v in the middle of a cell's first soma, which has the clamps."""
     cell = imported(path)
     middles = {s.parentseg().sec for s in cell.all if s.parentseg() and s.parentseg().x == 0.5}
     for section in cell.all:
@@ -71,10 +71,10 @@ def our_run(cable, queue, current, pulses, active="soma"):
 @pytest.mark.parametrize(
     ("name", "current", "pulses", "segments", "spikes"),
     [
-        ("mp_ma_40984_gc2.CNG.swc", 1.0, PULSES, 3, 4),  # of one sample
+        ("mp_ma_40984_gc2.CNG.swc", 1.0, PULSES, 3, 4),  # one sample
         ("mp_ma_40984_gc2.CNG.swc", 0.5, STEP, 3, 5),
-        ("BS0284.swc", 8.0, PULSES, 3, 4),  # a stack of 19
-        ("P75-PFC-PL-V-CT.swc", 2.0, PULSES, 2, 4),  # a star of three: two sections of one segment
+        ("BS0284.swc", 8.0, PULSES, 3, 4),  # 19 stacked samples
+        ("P75-PFC-PL-V-CT.swc", 2.0, PULSES, 2, 4),  # a star: two sections of one segment
         ("dCH-cobalt.CNG.swc", 20.0, PULSES, 32, 4),  # branched, four sections
     ],
 )
@@ -91,7 +91,7 @@ def test_spikes_of_a_real_cell(double_queue, name, current, pulses, segments, sp
 
 @needs_folder
 def test_the_middle_alone_is_seen(double_queue):
-    """A counter-check: HH in one segment of three gives another number of spikes."""
+    """HH in only one segment of three gives another number of spikes: the comparison detects it."""
     cable = discretise(read_swc(FOLDER / "good" / "mp_ma_40984_gc2.CNG.swc"), max_length=MAX_LENGTH)
     result, active = our_run(cable, double_queue, 0.5, STEP, "soma.middle")
     assert active == 1

@@ -1,4 +1,4 @@
-"""The SWC reader: which forms are accepted, and which are rejected and how."""
+"""The SWC reader: accepted and rejected forms, and messages."""
 
 import numpy as np
 import pytest
@@ -182,7 +182,7 @@ def test_split_of_one_root_is_a_list_of_one(tmp_path):
         ("1 1 0 0 0 5 1", 1, "sample 1 is its own parent", "another sample or -1"),
         (PLAIN + "8 3 1 0 0 1 9\n9 3 1 0 0 1 8", 5, "a cycle of 2 samples", "8 -> 9 -> 8,"),
         ("1 1 0 0 0 5 2\n2 1 1 0 0 5 1\n", 1, "sample 1 is on a cycle", "expected a tree"),
-        # 5 hangs on a cycle without being part of it: the message names the cycle.
+        # 5 is below a cycle but not on it: the message names the cycle.
         (PLAIN + "5 3 1 0 0 1 6\n6 3 1 0 0 1 7\n7 3 1 0 0 1 6", 6, "sample 6", "6 -> 7 -> 6,"),
         (PLAIN + "5 1 9 9 9 5 -1", 5, "sample 5 is a second root", "expected 1 (or one cell"),
         (b"\xff\xfe1\0 \0", 1, "a UTF-16 byte-order mark", "expected ASCII or UTF-8"),
@@ -199,7 +199,7 @@ def test_refused(tmp_path, text, line, got, expected):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        # The first bad line is named, whatever is wrong with later ones and in whichever column.
+        # The message names the first bad line, whatever is wrong in later lines or earlier columns.
         ("1 1 0 0 0 nan -1\n2 3 x 0 0 1 1\n3\n", 1, "radius is 'nan'"),
         ("1 1 0 0 0 5 -1\n1 1 0 0 0 5 -1\n2 3 0 0 0 5 9\n", 2, "id 1 is also"),
         ("1 1 0 0 0 5 -1\n2 1 0 0 0 5 -1\n3 3 0 0 0 5 9\n", 3, "sample 3 has parent 9"),

@@ -43,7 +43,7 @@ REFUSED = {
     "parent_minus_two.swc": (2, "sample 2 has parent -2, which is absent"),
     "nul_bytes.swc": (2, r"x is '5\\x00\\x00\\x00\\x00', expected a number"),
 }
-# Trees that are read: samples, radii of zero or below, samples at their parent's place.
+# Trees that are read: number of samples, of radii <= 0, of samples at their parent's point.
 READ = {
     "HSS_ids_as_floats.swc": (2252, 0, 0),
     "negative_radius_C031097B-I4.swc": (5420, 815, 0),
@@ -147,7 +147,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 @st.composite
 def trees(draw):
-    """A random forest: parents (any order), ids, types, coordinates, and how to write it."""
+    """Draw a random forest: parents in any order, ids, types, coordinates, and a file format."""
     n = draw(st.integers(1, 30))
     above = [-1] + [draw(st.integers(-1 if draw(st.booleans()) else 0, k - 1)) for k in range(1, n)]
     ids = draw(st.lists(st.integers(0, 2**63 - 1), min_size=n, max_size=n, unique=True))

@@ -1,4 +1,4 @@
-"""Files and cells too large are refused before they take memory: 2 GiB of addresses suffice."""
+"""Files and cells too large are refused before memory is allocated: 2 GiB of addresses suffice."""
 
 import os
 
@@ -43,7 +43,7 @@ def test_a_file_without_end_is_refused():
         (b"1" * 2**25 + b" 1 0 0 0 1 -1", ":1: id is '1111"),
         (b"1 1 0 0 " + b"1" * 2**25 + b" 1 -1", ":1: z is '1111"),
     ],
-    ids=["lines", "returns", "columns", "an id", "a coordinate"],  # texts fill the environment
+    ids=["lines", "returns", "columns", "an id", "a coordinate"],  # a variable holds them
 )
 def test_large_files_are_judged_before_they_are_taken_apart(tmp_path, text, said):
     path = tmp_path / "large.swc"

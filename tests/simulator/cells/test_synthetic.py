@@ -1,4 +1,4 @@
-"""Seeded synthetic trees: valid, of the promised size and shape, the same for the same seed."""
+"""Seeded synthetic trees: valid, with the promised size and shape, equal for equal seeds."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def num_children(parent):
 
 
 def branch_lengths(parent):
-    """Nodes of each maximal chain; the chains begin at the root and below forks."""
+    """Return the sizes of maximal chains, which begin at the root and below forks."""
     children = num_children(parent)
     begins = np.ones(parent.size, dtype=bool)
     begins[1:] = children[parent[1:]] > 1
@@ -185,7 +185,7 @@ def test_lengths_and_radii_of_every_level(seed):
     cell = ring_cell(levels, 0.5, c, seed, stems=3)
     assert_is_sound_cell(cell)
     length = np.linalg.norm(edges(cell), axis=1)
-    depth = depths(cell.parent)[1:]  # 1 on the soma, then c a level
+    depth = depths(cell.parent)[1:]  # 1 on the soma, then c per level
     assert length[depth == 1] == pytest.approx(6.3, rel=1e-12)
     for level, want in enumerate(np.linspace(200, 20, levels)):
         here = (depth > 1 + level * c) & (depth <= 1 + (level + 1) * c)
@@ -213,7 +213,7 @@ def test_one_probability_a_level():
 
 
 def test_branching_happens_with_its_probability():
-    # 2,000 cells, each 1 + 1.4 + 1.96 tips on average at the third level; sigma of one is 0.9
+    # 2,000 cells, each 1 + 1.4 + 1.96 tips on average at the third level; sigma is 0.9 per cell
     tips = [(num_children(ring_cell(3, 0.4, 1, s).parent) == 0).sum() for s in range(2000)]
     assert abs(np.mean(tips) - 1.4**2) < 4 * 0.9 / np.sqrt(2000)
     assert set(tips) == {1, 2, 3, 4}
@@ -294,7 +294,7 @@ def test_sample_cells():
 
 @pytest.mark.parametrize("path", sample_swc(), ids=lambda path: path.stem)
 def test_sample_files(path):
-    """Each has the samples that the docstring names, and fires as long as a current."""
+    """Each cell has the documented number of samples, and fires while a current flows."""
     cell = read_swc(path)
     assert f"{len(cell.parent)} samples" in " ".join(sample_swc.__doc__.split())
 
@@ -307,5 +307,5 @@ def test_sample_files(path):
         net.threshold = -20.0
         times = Simulation(net, dt=0.025).run(120.0).spike_time
         gaps = np.diff(times)
-        assert len(times) > 3 and times[-1] < 110.0  # and no longer
+        assert len(times) > 3 and times[-1] < 110.0  # not after the current
         assert 105.0 - times[-1] < gaps[-1] + 5.0 and gaps.min() > 2.0

@@ -1,4 +1,4 @@
-"""Operations on arrays of networks and models, beside loops."""
+"""Operations on arrays of networks and models, against loops."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Attributes that are made on demand, and values that copies repeat."""
+"""Attributes that are computed on demand, and values that copies repeat."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files of arrays: nothing is believed that is read."""
+"""Files of arrays: readers trust no header."""
 
 import io
 import os
@@ -64,7 +64,7 @@ def test_objects_are_never_unpickled(tmp_path):
 
 
 def test_a_bomb_is_not_unpacked(tmp_path):
-    """A member of 2 GB in 2 MB: refused by its header, before anything is unpacked."""
+    """A member that unpacks from 2 MB to 2 GB is refused by its header, before unpacking."""
     path = tmp_path / "a.npz"
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -92,7 +92,7 @@ def test_more_bytes_than_the_shape_says(tmp_path):
 
 @pytest.mark.parametrize("flag", [0x1, 0x20, 0x40])
 def test_flags_of_the_zip(tmp_path, flag):
-    """Encrypted, patched, strongly encrypted: as a writer would have set them."""
+    """Refuse members flagged as encrypted, patched or strongly encrypted."""
     path = saved(tmp_path, a=np.zeros(3))
     data = bytearray(path.read_bytes())
     for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -134,4 +134,4 @@ def test_damaged_files(tmp_path, seed):
             assert str(path) in str(error)
             assert len(str(error).splitlines()) == 1
         else:
-            np.testing.assert_array_equal(found, value)  # the checksum holds
+            np.testing.assert_array_equal(found, value)  # the checksum is right

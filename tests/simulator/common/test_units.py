@@ -14,7 +14,7 @@ from clhines.simulator.common.units import UnitError, parse
 pytestmark = pytest.mark.core
 
 REGISTRY = pint.UnitRegistry(non_int_type=Decimal)
-# NEURON's units as its users write them, and pint's text of the same
+# NEURON's units as users write them, and the same units for pint
 NEURONS = {
     "mV": "mV",
     "ms": "ms",
@@ -48,7 +48,7 @@ def from_pint(name):
 
 
 def test_every_name_is_pints():
-    """A prefix and a base of ours are never another unit of pint's (min, Pa, cd ...)."""
+    """Compare every prefix with a base unit with pint (min, Pa, cd are no products)."""
     names = units.all_names()
     assert len(names) > 500
     for name, found in names.items():
@@ -145,7 +145,7 @@ def test_the_canonical_unit_reads_back_as_itself(text, theirs, canonical):
 
 
 def test_neurons_units_are_coherent_where_the_rule_says_so():
-    """Random products of the rule's units have factor 1: nothing is scaled behind formulas."""
+    """Random products of coherent units have factor 1: formulas need no hidden scale."""
     rng = np.random.default_rng(14)
     for current in ("nA", "mA/cm2"):
         for _ in range(200):
@@ -153,7 +153,7 @@ def test_neurons_units_are_coherent_where_the_rule_says_so():
             text = current + "".join(f"/{n}{-e}" for n, e in powers.items() if e < 0)
             above = [f"{n}{e}" for n, e in powers.items() if e > 0]
             unit = parse(" ".join([*above, text]))
-            assert unit.exact == (1000 if unit.canonical == "uF/cm2" else 1)  # the one exception
+            assert unit.exact == (1000 if unit.canonical == "uF/cm2" else 1)  # the only exception
 
 
 def is_rate_of(rate, state):
@@ -182,7 +182,7 @@ def test_rates():
 
 @pytest.mark.parametrize("text", ["um", "uF/cm2", "ohm cm"])
 def test_a_rate_that_is_not_neurons_is_refused(text):
-    """1 uF/cm2/ms is 0.001 S/cm2: NEURON's units of both do not fit together."""
+    """Refuse a rate such as uF/cm2/ms: 1 uF/cm2/ms is 0.001 S/cm2, not 1 in NEURON's units."""
     with pytest.raises(UnitError, match="has no rate in NEURON's units"):
         parse(text).per_time()
 
@@ -236,7 +236,7 @@ def test_only_texts_are_units():
 
 
 def test_random_texts_are_read_or_refused():
-    """Nothing else than a unit or a UnitError comes of any text, and quickly."""
+    """Every text gives a unit or a UnitError, quickly."""
     rng = np.random.default_rng(5)
     letters = [*"mMuSsVAcCF12-^*/() .µ_%e", "cm2", "ms", "degC", "ohm"]
     read = 0

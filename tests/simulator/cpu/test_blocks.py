@@ -72,12 +72,12 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
 
 
 def test_too_many_events_between_blocks(cpu, by_cell):
-    """Events of an instance that another block may lose are an error, not lost."""
+    """Too many events for an instance that another block sends to are an error, not lost."""
     net = Network.from_arrays([-1] * CELLS, np.arange(CELLS + 1), *[[300.0] * CELLS] * 3)
     added = net.add(mod_files.ours("ext_sum"), [0, 2])
     fire = net.add_artificial(mod_files.ours("ext_fire"), 1, refrac=1e-4)
     net.connect(fire, added, [0, 1], 1e-6, 6 * DT, source_index=[0, 0])
-    net.connect(net.spike_source([np.arange(1, 4, DT / 3.3)]), fire, [0], 2.0, 0.1)  # 3.3 a step
+    net.connect(net.spike_source([np.arange(1, 4, DT / 3.3)]), fire, [0], 2.0, 0.1)  # 3.3 per step
     Simulation(net, DT, queue=cpu, engine="steps").run(5.0)
     sim = Simulation(net, DT, queue=cpu)
     assert by_cell[0].crossing.any()
@@ -88,7 +88,7 @@ def test_too_many_events_between_blocks(cpu, by_cell):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", ["auto", "steps"])
 def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
-    """Instances at nodes that follow each other, that are left out, and twice at a node."""
+    """Compare instances at consecutive nodes, with gaps, and two at one node."""
     monkeypatch.setattr(steps, "LEAST_NODES", 8)
     n = 50
     rng = np.random.default_rng(3)
@@ -100,7 +100,7 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
     for name in ("ext_cad", "ext_ca", "ext_kca", "na"):
         net.insert(mod_files.ours(name), rows)
     table = net.insert(mod_files.ours("ext_table"), rows, gbar=np.linspace(1e-4, 3e-4, n - 2))
-    twice = np.concatenate([[0, 0, 2], rows[3:36]])  # the first 8 span 8 nodes, with one left out
+    twice = np.concatenate([[0, 0, 2], rows[3:36]])  # the first 8 span 8 nodes with one gap
     net.add(mod_files.ours("ext_clamp"), at=twice, amp=rng.uniform(0.005, 0.02, 36))
     both = net.add(mod_files.ours("ext_nmda"), at=twice)
     net.connect(net.spike_source([[1.0, 2.0, 5.0]]), both, np.arange(36), [[0.0005, 1.0]] * 36, 0.1)
@@ -130,7 +130,7 @@ DERIVATIVE states { m' = -m/5 }
 
 
 def take_two_blocks(monkeypatch, together):
-    """Put cells of `together` nodes into a tile, and the tiles into two blocks."""
+    """Put cells with `together` nodes into a tile, and the tiles into two blocks."""
     monkeypatch.setattr(blocks, "TOGETHER", together)
     monkeypatch.setattr(
         blocks, "plan_blocks", lambda m, w, *_, **__: blocks_of(m, w, work_of(m), 2, 1.0)
@@ -154,7 +154,7 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
     """Compare tiles of all widths and with one or more rows: events, ions and records."""
     take_two_blocks(monkeypatch, together)
     cables = ring_cables(4, levels=2, compartments=3)
-    net = Network(cables, 21)  # 6, 5, 5 and 5 of a shape
+    net = Network(cables, 21)  # shapes have 6, 5, 5 and 5 cells
     soma = net.insert(mod_files.ours("na"), net.soma)
     net.insert("hh")
     net.insert(mod_files.ours("ext_ca"), net.soma[::2])
@@ -177,7 +177,7 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
 @pytest.mark.parametrize("secondorder", [0, 2])
 @pytest.mark.parametrize("together", [1, 10**6])
 def test_nodes_with_constant_pivots_are_eliminated_once(cpu, monkeypatch, together, secondorder):
-    """Dendrites beyond the synapses are passive, in tiles of all widths."""
+    """Dendrites beyond the synapses are passive; compare in tiles of all widths."""
     take_two_blocks(monkeypatch, together)
     net = Network(ring_cables(4, levels=2, compartments=3), 21)
     net.insert(mod_files.ours("na"), net.soma)

@@ -25,7 +25,7 @@ def cpu(fast_queue):
 
 @pytest.fixture
 def in_blocks(monkeypatch):
-    """Return a function that sets how many blocks networks have, and if one delivers events."""
+    """Return a function that sets the number of blocks, and whether one delivers events."""
 
     def set_count(count, alone=True):
         monkeypatch.setattr(
@@ -63,7 +63,7 @@ def test_groups_of_instances_that_lie_anywhere(cpu, needs, dtype):
         np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
         found.append(sim.voltages())
     np.testing.assert_array_equal(*found)
-    # A few roundings a step of voltages up to 70 mV, which add up.
+    # A few roundings per step, in voltages up to 70 mV, which add up.
     bound = 4 * round(4.0 / DT) * np.finfo(dtype).eps * 70
     np.testing.assert_allclose(found[0], reference.voltages(), rtol=0, atol=bound)
 
@@ -117,7 +117,7 @@ def point_network(count=70):
 
 
 def irregular_points():
-    """Points with kinds on all of them, on some, on few, twice on one, and in another order."""
+    """Return points with mechanisms on all, some and few, twice on one, and in another order."""
     net, rng = point_network(), np.random.default_rng(3)
     net.add("iclamp", net.soma[[3, 40]], delay=1.0, dur=30.0, amp=0.05)
     net.insert("hh", at=np.arange(70) % 2 == 0, gnabar=rng.uniform(0.0, 1e-4, 35))
@@ -131,7 +131,7 @@ def irregular_points():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_points_with_kinds_on_some(cpu, needs, in_blocks, alone, dtype):
-    """Spikes are the reference's, for one core that delivers events and for two blocks."""
+    """Spikes equal the reference's, by one core that delivers events and by two blocks."""
     needs(cpu, dtype)
     (net, synapses), v_init = irregular_points(), np.random.default_rng(0).uniform(-60, -50, 70)
     options = {"v_init": v_init, "seed": 7, "chunk": 37}
@@ -146,7 +146,7 @@ def test_points_with_kinds_on_some(cpu, needs, in_blocks, alone, dtype):
     assert len(expected.spike_time) > 20
     np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
     np.testing.assert_array_equal(result.spike_time, expected.spike_time)
-    # As many roundings of voltages up to 80 mV in each of 200 steps; spikes make nothing larger.
+    # As many roundings, in voltages up to 80 mV, in each of 200 steps; spikes amplify nothing.
     bound = 8 * 200 * np.finfo(dtype).eps
     for number, largest in zip(kept, (80.0, np.abs(expected[kept[1]]).max())):
         np.testing.assert_allclose(result[number], expected[number], 0, bound * largest)
@@ -174,7 +174,7 @@ def test_weights_of_zero_may_be_set_later(double_queue, engine):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("make", [point_network, full_rows, crowded_lanes])
 def test_one_core_alone_changes_no_bit(cpu, needs, in_blocks, make, dtype):
-    """It delivers spikes itself, in launches of many steps, between events from outside."""
+    """One core delivers spikes in launches of many steps, with the bits of launches per epoch."""
     needs(cpu, dtype)
     found, dt = [], DT if make is crowded_lanes else 0.1
     for count, alone in ((1, False), (1, True), (3, False)):
@@ -200,7 +200,7 @@ def test_one_core_alone_changes_no_bit(cpu, needs, in_blocks, make, dtype):
 
 
 def test_a_device_without_float64(cpu, monkeypatch):
-    """Spikes are in the steps of the reference; no source, of any kernel, has doubles."""
+    """Spikes are in the steps of the reference; no kernel's source has doubles."""
     net = point_network()
     v_init = np.random.default_rng(0).uniform(-60, -50, net.forest.num_nodes)
     expected = Simulation(net, 0.1, engine="reference", v_init=v_init).run(20.0)

@@ -1,4 +1,4 @@
-"""Cells of epochs on CPUs in blocks, and instances in groups of vectors."""
+"""Epochs on CPUs: cells in blocks, and instances in groups of vectors."""
 
 import mod_files
 import numpy as np
@@ -44,7 +44,7 @@ def test_constant_pivots_are_those_of_the_whole_elimination(first):
 
 
 def test_nodes_without_currents_below_have_constant_pivots():
-    """A mechanism without a conductance, as of calcium or an electrode, changes no pivot."""
+    """Mechanisms without conductance (a calcium pool, an electrode) change no pivot."""
     net = Network(CABLES[:1], 1)
     plain = variable_nodes(compile(net, DT))
     net.insert(mod_files.ours("ext_cad"), np.flatnonzero(net.area > 0))

@@ -1,4 +1,4 @@
-"""Which cells a work-item of a CPU advances, and for how long."""
+"""Plans for CPUs: the cells of each work-item, and the length of launches."""
 
 import mod_files
 import numpy as np
@@ -25,7 +25,7 @@ def test_which_networks(cpu):
     net, _ = with_fire()
     model = compile(net, DT)
     wires, work = wires_of(model), work_of(model)
-    assert plan_blocks(model, wires, 2).count == 1  # too little to do for two
+    assert plan_blocks(model, wires, 2).count == 1  # too little work for two
     assert blocks_of(model, wires, work, CELLS, np.inf) is None  # an artificial cell sends to two
     found = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
     assert found.epoch == int(model.netcons.delay[found.crossing].min() / DT + 1e-9)

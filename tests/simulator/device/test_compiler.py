@@ -11,7 +11,7 @@ SMALL = 1 << 16  # bytes
 
 
 def test_the_compiler_is_loaded_by_a_small_program(tmp_path, monkeypatch):
-    """Once for a name; not for a device that does not exist, nor after another program."""
+    """Load the compiler once per name; not for a missing device, nor after another program."""
     monkeypatch.setattr(compiler, "build_seconds", [])
     indices = [k for k, d in devices.all_devices() if "Portable" in d.platform.name]
     if not indices:

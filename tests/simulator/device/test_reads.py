@@ -1,4 +1,4 @@
-"""Parts and copies of arrays on a device, and reads of several with one wait."""
+"""Parts and copies of arrays on a device, and several reads with one wait."""
 
 import numpy as np
 import pyopencl.array as cla
@@ -39,4 +39,4 @@ def test_values_of_several_arrays_come_at_once(kept, fast_queue):
     assert several.get(kept).tolist() == [3] * 6
     assert several.get(zeros).tolist() == [0, 0]
     assert several.get(other).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert several.get(other).tolist() == [8.0] * 5  # of which no copy is left
+    assert several.get(other).tolist() == [8.0] * 5  # of which no copy remains

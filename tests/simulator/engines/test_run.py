@@ -1,4 +1,4 @@
-"""The protocols `Run` and `PartRun`: whatever plays the part takes the same arguments."""
+"""The protocols `Run` and `PartRun`: their implementations have the same parameters."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""A few kernels a step, around a solve by any method."""
+"""The engine with a few kernels per step and a solve by any method."""
 
 import mod_files
 import numpy as np
@@ -14,7 +14,7 @@ from clhines.solver.plan.templates import render
 
 
 def test_steps_where_a_device_has_no_float64(fast_queue, monkeypatch):
-    """Times are single there: in whole steps, so that spikes are in the same ones."""
+    """Without float64, times are float32 and whole steps, and spikes are in the same steps."""
     truth = Simulation(mixed_network()[0], STEP, engine="reference", seed=7)
     expected = truth.run(20.0)
     monkeypatch.setattr(devices, "has_fp64", lambda device: False)

@@ -67,7 +67,7 @@ def test_descriptions():
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_cell_above_its_threshold_at_the_start_sends_an_event(double_queue, engine):
-    """As in NEURON: at t = 0, through the grid as at exact times."""
+    """As in NEURON, it sends an event at t = 0, in whole steps and at exact times."""
     found = []
     for build in (with_synapse, changed(lambda net: None)):
         net = build()

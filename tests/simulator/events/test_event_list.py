@@ -1,4 +1,4 @@
-"""Events at exact times: how many copies they take."""
+"""Events at exact times: the number of copies to the host."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ def counted(patch, apart):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_new_events_come_with_one_wait(double_queue, monkeypatch, apart):
-    """Their number with as many as usual; a second wait for more, and for some after none."""
+    """One wait brings the count and as many events as usual; more events need a second wait."""
     blocking, rng = counted(monkeypatch, apart), np.random.default_rng(4)
     apart = apart or not copies.fine_grained(double_queue.device)
     count = arrays.within_reach(double_queue, (1,), np.dtype(np.int32))
@@ -41,7 +41,7 @@ def test_new_events_come_with_one_wait(double_queue, monkeypatch, apart):
         array = events.arguments[name]
         arrays.set_soon(array, 0, values.astype(array.dtype), double_queue)
     begin = 0
-    for more, waits in ((0, 1), (63, 2), (64, 1), (65, 2), (128, 1), (80, 1)):  # from 65 on 128
+    for more, waits in ((0, 1), (63, 2), (64, 1), (65, 2), (128, 1), (80, 1)):  # 128 from 65 on
         arrays.set_soon(count, 0, np.array([begin + more], np.int32), double_queue)
         blocking.clear()
         *found, (values,) = events.new([(count, 0, 1)])
@@ -54,7 +54,7 @@ def test_new_events_come_with_one_wait(double_queue, monkeypatch, apart):
 
 
 def test_events_of_other_ranks_take_one_copy(double_queue, monkeypatch):
-    """Rings by hand, in arrays that are kept: more than there was room for come last."""
+    """Taking events into stored arrays is one copy; rings and counts match a loop."""
     sizes, rng = np.array([3, 4, 5]), np.random.default_rng(5)
     rings, counts, fans = np.zeros(12), np.array([0, 3, 7]), [[1], [0, 2], []]
     regions = {
@@ -91,7 +91,7 @@ def test_events_of_other_ranks_take_one_copy(double_queue, monkeypatch):
 
 @pytest.mark.core
 def test_networks_in_whole_steps_have_room_for_their_spikes(fast_queue):
-    """At most one of each cell in a step, and none at exact times; not 84 MB."""
+    """The list has room for one spike per cell and step in whole steps, and none at exact times."""
     net = Network(discretise(sample_cells()[0]), num_cells=3)
     net.insert("hh", at="soma")
     synapses = net.add("expsyn", at=net.soma)

@@ -16,7 +16,7 @@ from clhines.simulator.model import compile
 TOLERANCE = 1e-9  # relative to the largest value of each variable
 STOP, CELSIUS, DT = 60.0, 17.0, 0.025  # ms, °C, ms
 IONS = ("cai", "ica", "eca")
-STATES = {  # recorded of groups
+STATES = {  # recorded variables of groups
     "ext_nmda": ("g", "open"),
     "ext_fire": ("m", "fired"),
     "ext_watch": ("on", "when"),
@@ -31,7 +31,7 @@ oracle = pytest.mark.neuron
 
 
 class InNeuron:
-    """Two cells with one of each mechanism, and everything that is recorded of them."""
+    """Two cells in NEURON with one instance per mechanism, and records of their variables."""
 
     last = found = None
 
@@ -101,7 +101,7 @@ class InNeuron:
             self.netcons.append(netcon)
 
     def run(self, dt, secondorder):
-        """Values by name, and times of events of five sources; the last ones are kept."""
+        """Return values by name and event times of five sources; cache the last results."""
         if self.last != (dt, secondorder):
             self.last, self.found = (dt, secondorder), self._run(dt, secondorder)
         return self.found
@@ -180,7 +180,7 @@ def our_network(truth, ours=mod_files.ours):
 
 
 def recorded(sim, groups):
-    """Numbers of records by the names of `InNeuron.run`."""
+    """Record the variables that `InNeuron.run` returns; return the numbers by name."""
     nodes = np.arange(12)
     found = {name: sim.record(name, nodes) for name in ("v", *IONS)}
     if not sim.model.secondorder:
@@ -204,9 +204,9 @@ def test_everything_at_once(truth, double_queue, engine, dt, secondorder):
     for name, number in numbers.items():
         scale = np.abs(values[name]).max()
         np.testing.assert_allclose(result[number], values[name], 0, TOLERANCE * scale, err_msg=name)
-    assert weights[-1] > 0  # of the last connection to ext_sum, which FOR_NETCONS sets
+    assert weights[-1] > 0  # the last connection's to ext_sum, which FOR_NETCONS sets
     np.testing.assert_allclose(sim.weights(), weights, TOLERANCE)
-    late = [1e-10, 1e-10, 0, 0, 0]  # which NEURON adds to times of detected spikes
+    late = [1e-10, 1e-10, 0, 0, 0]  # NEURON adds this to times of detected spikes
     for source, times, more in zip(sources, spikes, late, strict=True):
         ours = result.spike_time[result.spike_cell == source]
         np.testing.assert_allclose(ours + more, times, 0, 1e-12 * STOP)
@@ -305,12 +305,12 @@ def test_iterations_end_in_float32(double_queue):
         states = [sim.record(name, kind) for name in ("a", "b")]
         result = sim.run(2.5)
         found.append(np.concatenate([result[k][:, 0] for k in states]))
-    # each of 100 steps ends within 1e-5 of a state; they forget within a few ms
+    # each of 100 steps ends within 1e-5 of a state, and states forget errors within a few ms
     assert np.abs(found[1] / found[0] - 1).max() < 1e-3
 
 
 def test_a_circle_without_delay_is_rejected():
-    """Artificial cells that excite each other at once have no order within a step."""
+    """Artificial cells that excite each other without delay have no order within a step."""
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
     net.connect(fire, fire, index=[1, 0], weight=0.6, delay=0.0)
@@ -351,7 +351,7 @@ NET_RECEIVE (w (uS), tpre (ms)) {
 
 
 def test_a_rule_of_plasticity_as_text(double_queue):
-    """Of a .mod text, in a network that comes from no model of NEURON: by pairs, both ways."""
+    """Compare pair STDP in a .mod text with its formula, in a network without NEURON."""
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     net.threshold = -20.0
     synapse = net.add(clhines.Mechanism.from_nmodl(PAIRS), [0])
@@ -359,7 +359,7 @@ def test_a_rule_of_plasticity_as_text(double_queue):
     net.insert("hh", [0])
     sim = Simulation(net, 0.025, queue=double_queue, v_init=-65.0)
     weight, last = 0.05, -np.inf
-    for event in (2.0, 12.0):  # a spike follows each
+    for event in (2.0, 12.0):  # a spike follows each event
         (spike,) = sim.run(10.0).spike_time
         weight *= 1 - 0.5 * np.exp((last - event) / 20)
         weight *= 1 + 0.5 * np.exp((event - spike) / 20)

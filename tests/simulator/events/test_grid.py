@@ -68,7 +68,7 @@ def test_scale_leaves_no_room_for_overflow():
         scale = c.scale()
         assert np.log2(scale) == round(np.log2(scale))
         total = sum(abs(round(w / scale)) for w in c.weight.tolist())
-        assert 2**61 < total < 2**63  # safe, and no finer unit would be
+        assert 2**61 < total < 2**63  # safe, and no finer unit is safe
         assert scale <= 2.0**-40 * np.abs(c.weight).max()
 
 
@@ -97,7 +97,7 @@ def test_too_many_connections_at_a_target():
 
 
 def cases():
-    """Name, connections, slots, and lists of spikes with the first step and steps of each."""
+    """Yield name, connections, slots, and lists of spikes with each one's first step and steps."""
     rng = np.random.default_rng(11)
     one = random_connections(20, 50, 0.2, 1, weight=(-1.0, 2.0))
     yield "one delay", one, 3, [(random_spikes(rng, 9, 20, s, 1), s, 1) for s in (0, 1, 2, 7)]
@@ -214,7 +214,7 @@ def test_auto_measures_and_takes_the_fastest(fast_queue):
     assert delivery.algorithm == fastest.split()[0]
     held = Lists(fast_queue, 100, 8, 3000)
     held.append([(k, 6) for k in range(30)], delivery)
-    delivery.enqueue(*held.arrays, 6)  # measuring has left nothing behind
+    delivery.enqueue(*held.arrays, 6)  # the measurement left no spikes
     held.assert_delivered()
     held.append([(k, 7) for k in range(30)], delivery)
     delivery.tune(expected=90)  # in the middle of a run

@@ -19,7 +19,7 @@ CELLS, TARGETS, STEPS = 12, 30, 40
 
 
 class Reference:
-    """One step after the other, one connection after the other, in plain Python."""
+    """Advance one step and one connection after the other, in plain Python."""
 
     def __init__(self, connections, rule, dt, cell_of_target, plastic, slots, scale):
         self.c, self.rule, self.dt, self.slots, self.scale = connections, rule, dt, slots, scale
@@ -86,13 +86,13 @@ def test_the_bits_of_numpy(queue, needs, algorithm):
     assert np.array_equal(ran.incoming.get().reshape(64, TARGETS), expected.incoming)
     changed = expected.weight != connections.weight
     assert changed[plastic].mean() > 0.5 and not changed[~plastic].any()
-    assert (expected.weight == 0).any() or (expected.weight == 1).any()  # a bound was met
+    assert (expected.weight == 0).any() or (expected.weight == 1).any()  # a weight reached a bound
     ran.delivery.check()
 
 
 @pytest.mark.parametrize("order", range(3))
 def test_weights_in_any_order_in_memory(double_queue, order):
-    """By target, by a graph cut, anyhow: the same weights, of which some are fixed, and states."""
+    """Sort connections by target, by a graph cut, or at random: weights and states stay equal."""
     connections, cells, trains = network()
     plastic = np.arange(connections.count) % 5 != 0
     place = orders_of(connections)[order]
@@ -114,7 +114,7 @@ def test_weights_in_any_order_in_memory(double_queue, order):
 
 @pytest.mark.core
 def test_sums_over_pairs(double_queue):
-    """Far from the bounds, traces are nothing but the sum over all pairs of spikes."""
+    """Far from the bounds, traces equal the sum over all pairs of spikes."""
     rule = STDP(1e-3, 2e-3, 4.0, 7.0, -10.0, 10.0)
     connections, cells, trains = network()
     ran = PlasticDevice(double_queue, connections, rule, cells, True, "pull", 64)
@@ -146,7 +146,7 @@ def test_one_pair_by_hand(double_queue):
 
 
 def test_traces_that_are_long_gone(double_queue):
-    """Beyond the end of the table nothing is left."""
+    """Beyond the end of the decay table a trace is 0."""
     ran = PlasticDevice(
         double_queue, GridConnections([0], [0], 0.5, 1, 2), RULE, [1], True, "pull", 16
     )
@@ -160,7 +160,7 @@ def test_traces_that_are_long_gone(double_queue):
 
 
 def test_going_on_from_a_saved_state(double_queue, monkeypatch):
-    """Without a kernel of PyOpenCL: Intel's compiler remarks on it, which warns the user."""
+    """Continue a restored state bit by bit, without PyOpenCL's fill (Intel's compiler warns)."""
     monkeypatch.delattr(cla.Array, "fill")
     connections, cells, trains = network(5)
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Currents of fields: NEURON's `extracellular` is the oracle, and linearity of the equations."""
+"""Currents of fields: against NEURON's `extracellular`, and by linearity of the equations."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ XG, EXACT, OWN = 1e12, 1e-9, 1e-8  # S/cm², mV, mV
 
 
 def in_neuron(cable, potential, dt, celsius, xg):
-    """Voltages, (steps, n), of a cell in a field."""
+    """Return (steps, n) voltages of a cell in a field."""
     import test_simulation_neuron as with_neuron
 
     h = with_neuron.h
@@ -52,7 +52,7 @@ def in_neuron(cable, potential, dt, celsius, xg):
     ],
 )
 def test_a_field_is_neurons_extracellular(double_queue, engine, dt, celsius, xg):
-    """All nodes of a spiking cell with branches, in every step."""
+    """Compare all nodes of a spiking cell with branches in every step."""
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     import test_simulation_neuron as with_neuron
 
@@ -106,7 +106,7 @@ def test_currents_are_differences_of_the_potential():
 
 @pytest.mark.core
 def test_waveforms_add_up_and_belong_to_cells():
-    """Two at once are the sum of each alone, as the equations are linear; cells have their own."""
+    """Two fields change v by the sum of their changes (linearity); fields belong to cells."""
     t, y = [0.0, 0.2, 0.2, 1.0], np.array([[0, 1, 2, 0.5], [1, 0, -1, -1.0]])
     potential = np.random.default_rng(2).uniform(-5, 5, (2, 12))
 

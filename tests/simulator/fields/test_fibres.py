@@ -16,7 +16,7 @@ CLOSE = 1e-9  # mV
 
 
 def in_neuron(potential):
-    """Voltages, (steps, compartments), of a double cable with `hh` at the nodes."""
+    """Return (steps, compartments) voltages of a double cable with `hh` at the nodes."""
     from neuron import h
 
     h.load_file("stdrun.hoc")

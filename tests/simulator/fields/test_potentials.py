@@ -1,4 +1,4 @@
-"""Potentials of electrodes and segments: integrals by quadrature, limits and symmetries."""
+"""Potentials of electrodes and segments, by quadrature, limits and symmetries."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ MEDIA = [Medium(0.3), Medium([0.2, 0.5, 1.1]), Medium(0.3, 400.0), Medium(0.3, 4
 
 
 def lines(count=40, seed=1):
-    """Geometry of 1 to 60 µm, one of them without length."""
+    """Return geometry with lengths from 1 to 60 µm, and one segment without length."""
     rng = np.random.default_rng(seed)
     begin = rng.uniform(-150, 150, (count, 3))
     way = rng.normal(size=(count, 3))
@@ -41,7 +41,7 @@ def quadrature(at, electrodes, medium, points=4000):
 
 @pytest.mark.parametrize("medium", MEDIA)
 def test_line_sources_are_means_of_points(medium):
-    """Electrodes beside, before and on the line through a segment."""
+    """Compare electrodes beside, before and on the line through a segment with quadrature."""
     at = lines()
     on_line = at.begin[5] - 1.5 * (at.end[5] - at.begin[5])
     beyond = at.end[7] + 0.3 * (at.end[7] - at.begin[7])
@@ -53,7 +53,7 @@ def test_line_sources_are_means_of_points(medium):
 
 
 def test_the_potential_of_a_line_is_lfpykits():
-    """The formula of Holt and Koch: the difference of two logarithms over the length."""
+    """Compare with Holt and Koch's formula: the difference of two logarithms over the length."""
     at, electrode = Geometry([[0, 0, 0]], [[0, 0, 30.0]], [1.0]), [[4.0, 3.0, -10.0]]
     r, h = 5.0, -40.0
     low = h + 30
@@ -81,7 +81,7 @@ def test_points_obey_laplaces_equation(medium):
     if medium.surface is not None and not medium.above:
         up = [[60.0, 35.0, 400.0 - z] for z in (0.0, 0.01)]
         low = point_potential(up, source, medium)
-        assert abs(low[0] - low[1]) < 1e-6 * low[0]  # none through it
+        assert abs(low[0] - low[1]) < 1e-6 * low[0]  # no current through it
 
 
 def test_media_reduce_to_simpler_ones():

@@ -19,14 +19,14 @@ from clhines.simulator.gpu.launch import PlanLaunch
 from clhines.simulator.network.groups import inside
 from clhines.solver.device import devices, program
 
-ENGINE = "epochs-gpu"  # of any device
+ENGINE = "epochs-gpu"  # for any device
 OWN = """
 NEURON { SUFFIX own RANGE ica NONSPECIFIC_CURRENT i }
 STATE { c }
 ASSIGNED { v (mV) i (mA/cm2) ica (mA/cm2) }
 BREAKPOINT { SOLVE states METHOD cnexp ica = 1e-5*(v + 60)*(1 + c) i = ica }
 DERIVATIVE states { c' = -ica*1000 - c/9 }
-"""  # ica is a variable of its own, whatever ions others have
+"""  # ica is a variable of its own, even if other mechanisms have ions
 GIVEN = """
 NEURON { SUFFIX given NONSPECIFIC_CURRENT i RANGE gbar, low, rate, inf }
 PARAMETER { gbar = 1e-4 (S/cm2) low = -60 (mV) }
@@ -36,7 +36,7 @@ INITIAL { settle(v) m = 0 }
 BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v - low) rate = inf/tau }
 DERIVATIVE states { settle(v) m' = (inf - m)/tau }
 PROCEDURE settle(v (mV)) { inf = 1/(1 + exp(-(v + 60)/9)) tau = 2 + 1/(1 + exp((v + 50)/9)) }
-"""  # inf and tau keep their values from block to block: they are given, and INITIAL sets them
+"""  # inf and tau keep their values between blocks: users may set them, and INITIAL sets them
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
 STATES = {"ext_nmda": ("g", "open"), "ext_table": ("n", "steps", "middles", "seen", "factor")}
@@ -52,7 +52,7 @@ def recorded(sim, groups):
 
 
 def test_as_the_reference(double_queue):
-    """Voltages, concentrations, states, outputs, spikes; the same bits in another run."""
+    """Compare voltages, concentrations, states, outputs, spikes; a second run has the same bits."""
     found = []
     for engine in ("reference", ENGINE, ENGINE):
         net, groups = network()
@@ -171,7 +171,7 @@ def test_artificial_cells_go_ahead(double_queue, case, binned):
 
 
 def test_rings_of_artificial_cells_are_those_of_steps_when_saved(double_queue, tmp_path):
-    """Epochs go on from a state of steps and steps from one of epochs, as by steps alone."""
+    """Epochs continue a saved state of `steps`, and `steps` one of epochs, with equal results."""
     runs = []
     for engines in (("steps", "steps"), ("steps", ENGINE), (ENGINE, "steps")):
         path = tmp_path / f"{'-'.join(engines)}.npz"
@@ -211,7 +211,7 @@ NET_RECEIVE(w (uS)) { g = g + w }
 
 
 def small():
-    """One cell: hh, and a node with nothing but `pas` in a list with one that has a synapse."""
+    """Return one cell: hh at the soma, two `pas` nodes, of which one has a synapse."""
     net = Network.from_arrays([-1, 0, 0], [0, 3], [500.0] * 3, [0, 0.1, 0.1], [0.005] * 3)
     net.insert("hh", [0])
     net.insert("pas", [1, 2], g=1e-4, e=-70.0)
@@ -271,7 +271,7 @@ def test_gap_junctions_and_currents_that_are_read(double_queue):
     alone, _ = network()
     sim = Simulation(alone, DT, queue=double_queue, engine=ENGINE)
     sim.run(STOP)
-    assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # they do something
+    assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # the mechanisms have an effect
 
 
 @pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
@@ -297,7 +297,7 @@ def test_events_within_a_step_within_a_cell(double_queue, binned):
 
 
 def test_a_variable_that_is_named_as_the_current_of_an_ion(double_queue):
-    """Its mechanism sets it in each step, after its states have seen the one before."""
+    """A variable named ica need not be an ion's; compare a state that reads it."""
     found = []
     for engine in ("reference", ENGINE):
         net = Network.from_arrays([-1, 0, 1], [0, 3], [500.0] * 3, [0.0, 0.1, 0.1], [0.005] * 3)
@@ -333,12 +333,12 @@ def test_what_epochs_do_not_take(fast_queue):
 
 
 def failing(monkeypatch, error):
-    """Let no kernel of epochs be built or launched: `error` is raised in place of the first."""
+    """Let `error` come in place of the first kernel of epochs."""
 
     def fail(self, queue, arguments):
         raise error
 
-    monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` takes epochs
+    monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` chooses epochs
     monkeypatch.setattr(PlanLaunch, "bind", fail)
 
 
@@ -351,7 +351,7 @@ def failing(monkeypatch, error):
     ids=["build", "launch"],
 )
 def test_goes_on_by_steps_where_epochs_cannot_be_launched(double_queue, monkeypatch, error, begun):
-    """With `auto`, from the start or from arrays; the same bits as by steps, one warning."""
+    """With `auto`, epochs fail, one warning comes, and `steps` continues with its own bits."""
     failing(monkeypatch, error)
     runs, warned = [], r"does not run on .*; the simulation goes on with engine='steps'$"
     for engine in ("steps", "auto"):
@@ -393,7 +393,7 @@ current i = g*m*(v + 60) + size*noise [nA]
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_noise(typed_queue, dtype):
-    """`inoise` and a mechanism with a state: the functions of normal numbers were there twice."""
+    """`inoise` and a text with noise share one set of functions for normal numbers."""
     found = []
     for engine in ("reference", "steps", ENGINE):
         net, _ = network()
@@ -406,4 +406,4 @@ def test_noise(typed_queue, dtype):
     eps = 100 * (2.0 / DT) * np.finfo(dtype).eps
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], 0, eps * np.abs(found[0]).max())
-    assert np.abs(np.diff(found[0], axis=0)).min() > 0  # there is noise
+    assert np.abs(np.diff(found[0], axis=0)).min() > 0  # the noise has an effect

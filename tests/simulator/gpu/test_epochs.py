@@ -49,7 +49,7 @@ def test_second_order_and_states(double_queue, build):
 
 
 def hot_network():
-    """HH in all membrane, warm in a third: rates times dt below and above 1."""
+    """Return a network with HH everywhere, warm in a third: rates times dt below and above 1."""
     net, syn = simple_network()
     nodes = np.setdiff1d(np.flatnonzero(net.area > 0), net.soma)
     net.insert("hh", nodes, gnabar=0.02, celsius=np.where(nodes % 3, 6.3, 50.0))
@@ -121,7 +121,7 @@ def test_cells_beyond_local_memory_take_lists(double_queue):
 @pytest.mark.optimised
 @pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
 def test_cells_of_a_group_change_no_bit(double_queue, build, segment):
-    """Other segments change the order of elimination, and so the last bits only."""
+    """Several cells per work-group give the bits of one; the reference agrees to 1e-7 mV."""
     _, v = truth(build, duration=3.0)
     found = []
     for units in (1, 3):
@@ -203,7 +203,7 @@ CLASHES = """
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "blocks"])
 def test_any_name_may_stand_in_a_text(double_queue, engine):
-    """Names that kernels use themselves, for mechanisms, parameters and states."""
+    """Compare mechanisms, parameters and states with names that kernels use themselves."""
 
     def build():
         net, _ = simple_network(3)

@@ -1,4 +1,4 @@
-"""Functions of .mod files with tables in epochs: terms of exponentials, a cell."""
+"""Functions of .mod files with tables in epochs: terms of exponentials, lists of cells."""
 
 from fractions import Fraction
 from math import factorial
@@ -26,7 +26,7 @@ def test_terms_are_those_of_the_least_tau(least, has):
 
 @pytest.mark.parametrize("real", EPS)
 def test_terms_are_enough(real):
-    """The first terms of the polynomial, beside the series in exact numbers."""
+    """Compare the first terms of the polynomial with the series in exact numbers."""
     c = coefficients(real)
     for most in (0.004, 0.05, 0.2, 0.34):
         number = terms(most, np.array([1.0, 3.0]), real)
@@ -38,7 +38,7 @@ def test_terms_are_enough(real):
 
 
 def cells(names):
-    """Two cells of four nodes, the last one with one channel alone."""
+    """Return two cells of four nodes; the last node of each has one channel at most."""
     parent, n = np.array([-1, 0, 1, 1, -1, 4, 5, 5]), 8
     area = np.linspace(400.0, 900.0, n)
     net = Network.from_arrays(parent, [0, 4, 8], area, np.full(n, 0.1), 1e-5 * area)
@@ -86,7 +86,7 @@ def test_channels_with_tables_as_the_reference(double_queue, monkeypatch):
 
 
 def test_few_lists_have_no_statements_for_classes():
-    """Cells that are equal have the same lists, which count as often as there are cells."""
+    """Kernels have statements for classes only if all cells together have many lists."""
     rows, homes = np.array([[1], [3], [3]]), np.zeros((200, 8), np.int64)
     homes[:, 3] = 3
     assert functions._classes(SimpleNamespace(rows=rows, homes=homes)) == (3, 1)
@@ -181,7 +181,7 @@ def gated_cells(count):
 
 @pytest.mark.parametrize("more", [True, False])
 def test_lists_of_several_classes(double_queue, monkeypatch, more):
-    """Voltages, gates, and states that nothing reads: recorded, and as a run leaves them.
+    """Compare voltages, gates and unread states, recorded and after a run, with `reference`.
 
     There are so many cells that a work-group has several, on GPUs too.
     """
@@ -214,7 +214,7 @@ def test_lists_of_several_classes(double_queue, monkeypatch, more):
 
 
 def test_mixed_rows_lists_have_less_in_them():
-    """Each node has a lane of its own in a list of its cell, and no cell has more than split."""
+    """A node has its own lane in a list of its cell, and mixed rows weigh at most split rows."""
     rng, weight = np.random.default_rng(1), np.array([2.0, 1, 4, 3])
     for _ in range(20):
         cell = np.sort(rng.integers(0, 4, rng.integers(1, 300)))

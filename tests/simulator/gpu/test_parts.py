@@ -34,7 +34,7 @@ def uneven_network():
 
 
 def uneven_times():
-    """As `uneven_network`, with ions, and instances that take events one by one."""
+    """Return `uneven_network` with ions, and instances that receive events one by one."""
     net = Network([CABLES[0]] * 4 + [CABLES[2], CABLES[1]])
     net.insert("hh", net.soma)
     for name in ("ext_cad", "ext_ca", "ext_kca"):
@@ -50,7 +50,7 @@ def uneven_times():
 
 
 def sized_network():
-    """Small and large cells, which `CellEpochs` plans apart on a small device."""
+    """Return small and large cells, which `CellEpochs` plans apart on a small device."""
     cables = [*ring_cables(3, levels=5), *ring_cables(3, levels=3)]
     return ring_network([cables[k] for k in (0, 3, 1, 4, 2, 5)], 12, delay=0.5), None
 
@@ -76,7 +76,7 @@ def sized_network():
     ],
 )
 def test_a_cell_has_the_same_bits_in_any_part(typed_queue, build, executor, dtype):
-    """Voltages after some steps without a spike from elsewhere, on each engine."""
+    """Compare v of a part after some steps, without spikes from elsewhere, on each engine."""
     whole = compile(build()[0], DT, seed=7)
     cells = whole.forest.num_cells
     expected = voltages(whole, typed_queue, dtype, executor)

@@ -27,7 +27,7 @@ from clhines.solver.plan.templates import render
 
 
 def filled(plan):
-    """The spec of a plan with the functions of its mechanisms, which are taken one by one."""
+    """Return a plan's spec with the functions of its mechanisms."""
     model = plan.cells.model
     variables, layout = Variables(model, wires_of(model)), CellLayout(model)
     place = np.arange(model.forest.num_nodes)
@@ -95,13 +95,15 @@ def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_
     spec = filled(plan)
     kind = next(k for k in spec.sites if k.name == "hh")
     assert spec.takes_series
-    assert kind.constants  # the factor of the temperature
+    assert kind.constants  # the temperature factor
     given = re.search(r"static void hh_constants\([^{]*\{(.*?)\n\}", kind.functions, re.DOTALL)
     assert given and "celsius" in given[1]
     function = r"static void hh_(?:current|advance)\([^{]*\{(.*?)\n\}"
     bodies = re.findall(function, kind.functions, re.DOTALL)
     assert len(bodies) == 2
     assert not any("celsius" in body or re.search(r"\bexp\(", body) for body in bodies)
-    assert "bar.sync %" not in render(spec)  # which would take all barriers of a group
+    assert "bar.sync %" not in render(
+        spec
+    )  # a barrier's number in a register reserves all barriers of a work-group
     soma = plan_epochs(compile(ring_network(ring_cables(2), 2, "soma"), 0.025), "float64", Limits())
     assert not soma[0].spec.takes_series

@@ -1,4 +1,4 @@
-"""Rate functions for lanes of nodes: their numbers against exact ones."""
+"""Rate functions for lanes of nodes: their constants against exact numbers."""
 
 from fractions import Fraction
 from math import factorial
@@ -13,7 +13,7 @@ EPS = {"double": 2.0**-52, "float": 2.0**-23}
 
 @pytest.mark.parametrize("real", EPS)
 def test_polynomial_of_the_exponential(real):
-    """A fraction of a rounding from the series, in exact numbers."""
+    """The polynomial is an eighth of a rounding off the series in exact numbers."""
     c = coefficients(real)
     for k in range(-40, 41):
         x = Fraction(k) * Fraction(34657, 4000000)

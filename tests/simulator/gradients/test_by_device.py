@@ -68,7 +68,7 @@ def assert_close(found, expected, of):
 @pytest.mark.parametrize(("tabled", "secondorder"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("copies", [1, 6])
 def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, secondorder):
-    """Six copies are no whole number of vectors."""
+    """Compare gradients with `reference`; six copies fill no whole number of vectors."""
     net, of = tree(copies, tabled)
     expected = gradient_of(net, of, 2.0, engine="reference", secondorder=secondorder)
     found = gradient_of(net, of, 2.0, queue=fast_queue, secondorder=secondorder)
@@ -78,7 +78,7 @@ def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, second
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("tabled", [False, True])
 def test_functions_for_lanes_of_a_gpu(fast_queue, monkeypatch, tabled, dtype):
-    """They have no branches, and take the numbers of their series."""
+    """Compare gradients by GPU functions, which have no branches, with `reference`."""
     others = {**vars(devices), "is_cpu": lambda _: False}
     monkeypatch.setattr(by_device, "devices", SimpleNamespace(**others))
     net, of = tree(6, tabled)
@@ -138,7 +138,7 @@ def test_exponentials_that_overflow(fast_queue, monkeypatch, dtype, mode):
 
 
 def test_axial_resistivity(fast_queue):
-    """Two copies of a cell, in which derivatives by entries of the matrix are summed."""
+    """Compare slopes by Ra, for which derivatives by matrix entries are summed, in two cells."""
     cable = clhines.discretise(clhines.sample_cells()[0], max_length=200)
     net = Network([cable, cable])
     hh = net.insert("hh", net.soma, gnabar=[0.1, 0.2])
@@ -166,7 +166,7 @@ def test_a_run_goes_back_as_often_as_wanted(fast_queue, monkeypatch, kept):
 
 
 def test_runs_at_once_have_memory_of_their_own(fast_queue):
-    """A later run uses the memory of a run that has ended."""
+    """Two open runs have separate memory; a later run reuses the memory of an ended one."""
     net, of = tree(2, False)
     with Simulation(net, 0.025, queue=fast_queue) as sim:
         sim.record("v", net.soma)

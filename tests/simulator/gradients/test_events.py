@@ -1,4 +1,4 @@
-"""Gradients through events and ions on devices, beside the reference and central differences."""
+"""Gradients through events and ions on devices, against `reference` and central differences."""
 
 import central_differences
 import numpy as np
@@ -45,14 +45,14 @@ NET_RECEIVE(weight) { A = A + weight*factor B = B + weight*factor }
 
 
 def cables(cells):
-    """Cells of three nodes, in arrays."""
+    """Return cells with three nodes each."""
     parent = np.concatenate([[-1, 3 * k, 3 * k + 1] for k in range(cells)])
     arrays = [300.0] * 3 * cells, [0.0, 0.1, 0.1] * cells, [0.003] * 3 * cells
     return Network.from_arrays(parent, 3 * np.arange(cells + 1), *arrays)
 
 
 def ring(seed=1, cells=5, synapse="exp2syn"):
-    """Cells that excite each other after random delays; two synapses are at one node."""
+    """Return cells that excite each other after random delays; one node has two synapses."""
     rng = np.random.default_rng(seed)
     net = cables(cells)
     hh = net.insert("hh", net.soma, gnabar=rng.uniform(0.1, 0.14, cells))
@@ -89,7 +89,7 @@ def spiking_points(seed=1, cells=5):
 
 
 def exact(seed=1, cells=4):
-    """Events at exact times: of cells, and of a train that lies between steps."""
+    """Return a ring with exact event times, and a train with times between steps."""
     net, of, records = ring(seed, cells, Mechanism.from_nmodl(EXP2))
     train = net.spike_source([[0.31, 0.32, 1.234]])
     net.connect(train, net.groups[2], [1], 0.004, 0.2)
@@ -97,7 +97,7 @@ def exact(seed=1, cells=4):
 
 
 def calcium(seed=1, cells=1):
-    """Calcium flows in, changes its potential, and opens potassium channels."""
+    """Return cells in which calcium enters, changes its potential and opens potassium channels."""
     rng = np.random.default_rng(seed)
     net = cables(cells)
     nodes = np.arange(3 * cells)
@@ -111,7 +111,7 @@ def calcium(seed=1, cells=1):
 
 
 def outside(seed=1):
-    """A mechanism after another one, whose concentration it reads."""
+    """Return cells in which one mechanism reads the concentration that another one writes."""
     net, of, _ = calcium(seed)
     outer = net.insert(Mechanism.from_nmodl(POOL), [0, 1])
     return net, [*of, (outer, "depth")], [("cao", [0, 1]), ("eca", [1]), ("v", [2])]

@@ -1,4 +1,4 @@
-"""Gradients of runs of the reference, beside central differences in float64."""
+"""Gradients of runs of the reference, against central differences in float64."""
 
 import central_differences
 import numpy as np
@@ -12,7 +12,7 @@ from clhines.simulator.gradients.refused import NEEDS
 from clhines.simulator.refusals import id_of
 
 SEEDS = (1, 2)
-KINKED = 1e-6  # a step of differences of networks with tables, whose lines have kinks
+KINKED = 1e-6  # step of differences for networks with tables, which are piecewise linear
 
 
 def reference(net, dt=small_networks.DT, **given):
@@ -24,7 +24,7 @@ def zero(*rows):
 
 
 def with_derivatives(sim):
-    """All parameters of groups that can be set and have a derivative."""
+    """Return all parameters of groups that can be set and have a derivative."""
     found = []
     for group in sim.network.groups:
         for name, value in dict(group.parameters).items():
@@ -57,7 +57,7 @@ def test_networks_whose_steps_cannot_be_taken_back_are_refused(word):
     assert id_of(error.value.args[0]) == "gradient.needs" and sim.step == 0
 
 
-METHODS = {  # of a text of two states that depend on each other, and not linearly
+METHODS = {  # a text with two states that depend on each other nonlinearly
     "sparse": ("a*(1 - p - q) - b*p", "b*p - c*q*(v + 90)/30"),
     "derivimplicit": ("a*(1 - p - q) - b*p^2", "b*p^2 - c*q*(v + 90)/30"),
     "euler": ("a*(1 - p - q) - b*p^2", "b*p^2 - c*q"),
@@ -75,7 +75,7 @@ def channel(method):
 
 
 def tree(rng, count=6):
-    """A random cell of some nodes, its last one a junction without membrane."""
+    """Return a random cell; its last node is a junction without membrane."""
     parent = [-1, *(int(rng.integers(k)) for k in range(1, count))]
     area, axial = rng.uniform(100, 400, count), rng.uniform(0.01, 0.2, count)
     area[-1] = 0.0
@@ -149,7 +149,7 @@ def test_states_after_initial():
 
 
 def ring(seed, cells=5, text="exp2syn", weight=0.002):
-    """Cells that excite each other after random delays, in whole steps."""
+    """Return cells that excite each other after random delays, in whole steps."""
     rng = np.random.default_rng(seed)
     net = Network.from_arrays(
         np.concatenate([[-1, 3 * k, 3 * k + 1] for k in range(cells)]),
@@ -341,7 +341,7 @@ def test_slopes_of_spikes_are_those_of_a_sigmoid():
     assert sim.gradient(duration, loss, [(clamp, "amp")])[clamp, "amp"] == 0.0
 
     def by_event(step):
-        """Slope of the loss by the weight of an event at the begin of a step."""
+        """Return the slope of the loss by an event's weight at the begin of a step."""
 
         def value_at(size):
             sim.reset()
@@ -434,7 +434,7 @@ PROCEDURE rates(v) { TABLE steady FROM -60 TO -50 WITH 20 steady = (v + 60)^2/10
 
 @pytest.mark.parametrize("v_init", [-45.0, -78.0])
 def test_expressions_at_their_limits(fast_queue, v_init):
-    """The voltage is beyond the table's first or last row."""
+    """Compare gradients at limits of expressions, and beyond a table's first and last row."""
     values = "\n".join(f"parameter {k} = {x}" for k, x in random_expressions.PARAMETERS.items())
     made = [
         Mechanism(

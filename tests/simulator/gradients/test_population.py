@@ -1,4 +1,4 @@
-"""Gradients of populations, beside differences between their evaluations."""
+"""Gradients of populations, against differences between their evaluations."""
 
 import numpy as np
 import pytest

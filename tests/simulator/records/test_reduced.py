@@ -68,7 +68,7 @@ def test_kept_values_are_those_of_all_rows(typed_queue, monkeypatch, engine, dty
         np.array_equal(again[numbers[name]], result[number], equal_nan=True)
         for name, number in kept["i_membrane"].items()
     )
-    monkeypatch.setattr(records, "ROOM", 100_000)  # chunks of some 30 steps
+    monkeypatch.setattr(records, "ROOM", 100_000)  # chunks of about 30 steps
     twice = Simulation(net, DT, dtype, queue=typed_queue, engine=engine)
     numbers = asked(twice, "v", nodes, THRESHOLD)
     first, second = twice.run(3.3), twice.run(TIMES - 3.3)
@@ -143,7 +143,7 @@ TIMES, COMBINATIONS, THRESHOLD = 6.0, 3, -20.0
 
 
 def asked(sim, what, nodes, threshold):
-    """Numbers of all that is kept of a variable, by name."""
+    """Return the numbers of all reductions of a variable, by name."""
     found = {r: sim.record(what, nodes, reduce=r) for r in ("min", "max", "mean", "integral")}
     for name in ("count", "crossings"):
         found[name] = sim.record(what, nodes, reduce=name, threshold=threshold)

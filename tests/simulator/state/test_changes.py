@@ -26,7 +26,7 @@ LEAK = """
 
 
 def passive_below(**changed):
-    """Active somas on passive dendrites: constant factors; groups by name."""
+    """Return active somas on passive dendrites (constant factors), and groups by name."""
     given = {"gnabar": 0.12, "el": -54.3, "g": 1e-4, "e": -65.0, "amp": 0.3, "delay": 0.5}
     given |= {"weight": 0.05, "tau": 2.0, **changed}
     net = Network(CABLES, CELLS)
@@ -43,7 +43,7 @@ def passive_below(**changed):
 
 
 def active_everywhere(**changed):
-    """Channels in all membranes, of two groups of one mechanism; groups by name."""
+    """Return cells with two groups of one mechanism in all membranes, and groups by name."""
     given = {"gnabar": 0.12, "gl": 3e-4, "g": 1e-4, "shift": 0.0, "amp": 0.3, **changed}
     net = Network(CABLES, CELLS)
     text = """
@@ -71,7 +71,7 @@ def result_of(sim, net, duration=5.0):
 
 
 def tolerance(dtype):
-    """Of voltages in mV: of 100 mV the rounding, which a spike's upstroke makes 10^3 times more."""
+    """Return the rounding of 100 mV, which a spike's upstroke amplifies 1000 times, in mV."""
     return 1e3 * 100 * np.finfo(dtype).eps
 
 
@@ -98,7 +98,7 @@ def spread(low, high):
     return np.linspace(low, high, CELLS)
 
 
-FIRST = {  # group -> parameters, as arguments of the builders have them too
+FIRST = {  # group -> parameters, which are also arguments of the builders
     passive_below: {
         "hh": {"gnabar": spread(0.08, 0.16), "el": spread(-50, -51)},
         "pas": {"g": spread(1e-4, 4e-4), "e": -60.0},
@@ -194,7 +194,7 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
     for name, values in FIRST[passive_below].items():
         sim.set(groups[name], **values)
     sim.set(weight=0.03, events=[(groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
-    arrays["incoming"] = sim.arrays()["incoming"]  # new weights act on events under way
+    arrays["incoming"] = sim.arrays()["incoming"]  # new weights act on pending events
     assert arrays["incoming"].any()
     given = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
     new, known = passive_below(weight=0.03, **given)
@@ -204,7 +204,7 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
     compare(sim, net, result_of(fresh, new))
     assert sim.weights().tolist() == fresh.weights().tolist()
     sim.save(tmp_path / "state.npz")
-    fresh.restore(tmp_path / "state.npz")  # of the same network
+    fresh.restore(tmp_path / "state.npz")  # a state of the same network
     assert fresh.step == sim.step
 
 
@@ -249,7 +249,7 @@ def test_a_network_with_exact_times_takes_other_values(engine, fast_queue):
     other = build(spread(1e-4, 5e-4), 0.05)[0]
     fresh = Simulation(other, DT, engine="reference")
     compare(sim, net, result_of(fresh, other))
-    sim.set(hh, gl=spread(5e-4, 2e-4))  # on the way
+    sim.set(hh, gl=spread(5e-4, 2e-4))  # during the run
     fresh.set(other.groups[0], gl=spread(5e-4, 2e-4))
     v = compare(sim, net, result_of(fresh, other))
     assert sim.step == 2 * round(5.0 / DT) and np.ptp(v[-1]) > 0.1
@@ -260,7 +260,7 @@ def test_a_network_with_exact_times_takes_other_values(engine, fast_queue):
 def test_parameters_that_change_where_they_lie_give_the_same_bits(
     engine, fast_queue, monkeypatch, caplog
 ):
-    """Turn by turn with exact times, beside a simulation that is planned again in each turn."""
+    """Change values and advance in turn at exact times; compare with new plans in each turn."""
 
     def turns(in_place):
         monkeypatch.setattr(ArenaRun, "in_place", in_place)
@@ -279,7 +279,7 @@ def test_parameters_that_change_where_they_lie_give_the_same_bits(
                 sim.set(clamp, amp=0.01 * (-60.0 - v[0]) if turn % 2 else 0.01 * (-60.0 - v))
                 sim.set(hh, gl=3e-4 * (1 + turn % 3))
                 if turn == 30:
-                    sim.record("i", clamp)  # takes other kernels
+                    sim.record("i", clamp)  # needs other kernels
                 if turn == 40:
                     sim.set_arrays(sim.step, sim.arrays())
                 found.append(sim.run(DT)[0][-1])
@@ -294,7 +294,7 @@ def test_parameters_that_change_where_they_lie_give_the_same_bits(
 
 @pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
 def test_generations_with_exact_times_take_their_values_in_one_plan(engine, fast_queue, caplog):
-    """Beside simulations made with the values; the second generation plans nothing again."""
+    """Compare generations with simulations made with the values; the second needs no new plan."""
 
     def build(gl, el, g, tau):
         net = Network(CABLES, CELLS)
@@ -315,7 +315,7 @@ def test_generations_with_exact_times_take_their_values_in_one_plan(engine, fast
     generations = [
         (spread(2e-4, 4e-4), spread(-50, -56), 1e-4, spread(1, 3)),
         (spread(5e-4, 1e-4), spread(-57, -51), 1e-4, spread(3, 2)),
-        (spread(3e-4, 3e-4), spread(-51, -51), 1e-4, spread(2, 2)),  # all alike
+        (spread(3e-4, 3e-4), spread(-51, -51), 1e-4, spread(2, 2)),  # all equal
     ]
     for gl, el, g, tau in generations:
         caplog.clear()
@@ -488,13 +488,13 @@ def test_records_of_currents_follow_what_is_set(fast_queue, engine):
             sim.reset()
         result = sim.run(5.0)
         found.append([np.concatenate([*map(np.ravel, result[k])]) for k in numbers])
-    assert len(found[0][-1]) == 2  # a spike each
+    assert len(found[0][-1]) == 2  # one spike each
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize("engine", ["steps", "reference"])
 def test_of_values_set_at_once_a_wrong_one_leaves_all_as_they_were(fast_queue, engine):
-    """Weights and `v_init` beside events of an instance that is not there."""
+    """A bad event leaves weights and `v_init` unchanged."""
     net, groups = passive_below()
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     weights, voltages = sim.weights(), sim.voltages()
@@ -523,7 +523,7 @@ def test_events_in_the_past_are_refused(engine, fast_queue):
     v = sim.voltages()
     sim.run(DT)
     node = net.soma[0]
-    assert abs(v[node]) > 1.0 > abs(sim.voltages()[node])  # it acts: v is at the reversal potential
+    assert abs(v[node]) > 1.0 > abs(sim.voltages()[node])  # v is at the reversal potential
     sim.reset()
     sim.set(events=[(syn, 0, 0.0, 0.05)])
 
@@ -581,7 +581,7 @@ def test_events_are_set_in_the_middle_of_a_run(engine, kind, double_queue):
 
 
 def test_a_network_may_have_a_train_of_no_events(tmp_path):
-    """Of a synapse whose events act one by one, in network files, too."""
+    """Such a train may end at a synapse that receives events one by one, also in network files."""
     net = Network(CABLES, CELLS)
     syn = net.add(Mechanism.from_nmodl(ONE_BY_ONE), at=net.soma)
     net.add_event(syn, 0, [], 0.1)
@@ -592,7 +592,7 @@ def test_a_network_may_have_a_train_of_no_events(tmp_path):
 
 
 def delayed(weight, rule=None):
-    """Cells of which some spike at 0.5 ms, with events to three others 1.2 to 3 ms later."""
+    """Return cells, some of which spike at 0.5 ms; events reach three others 1.2 to 3 ms later."""
     net = Network(CABLES, CELLS)
     net.insert("hh", "soma")
     net.insert("pas", "dendrites")
@@ -605,7 +605,7 @@ def delayed(weight, rule=None):
 
 
 def spiked_at(net, **options):
-    """Time at which all first spikes have come and none of their events has been delivered."""
+    """Return a time after several first spikes and before the delivery of their events."""
     sim = Simulation(net, DT, **options)
     times = sim.run(6.0).spike_time
     now = round((times.min() + 0.9) / DT) * DT
@@ -646,7 +646,7 @@ def test_weights_act_on_events_under_way_with_stdp(engine, fast_queue):
 
 @pytest.mark.parametrize("engine", ["steps", "reference"])
 def test_weights_are_the_same_at_exact_times(engine, fast_queue):
-    """These deliver as NEURON does: the weight is looked up when an event is due."""
+    """As in NEURON, an event at an exact time has the weight at its arrival."""
     found = []
     for exact in (False, True):
         net = delayed(0.004)
@@ -663,7 +663,7 @@ def test_weights_are_the_same_at_exact_times(engine, fast_queue):
 
 @pytest.mark.parametrize("engine", ["epochs", "reference"])
 def test_weights_of_a_restored_state(engine, fast_queue, tmp_path):
-    """Spikes from before are not known: refused while their events are under way."""
+    """Refuse new weights while restored events are pending, because their spikes are unknown."""
     options = {"queue": fast_queue, "engine": engine}
     now = spiked_at(delayed(0.004), **options)
     sim = Simulation(delayed(0.004), DT, **options)
@@ -787,13 +787,13 @@ STARTS = {  # dependencies of each start: rates, tables, ions, a steady state, e
         NET_RECEIVE(w) { if (flag == 1) { ticks = ticks + 1  net_event(t)  net_send(every, 1) } }
     """,
 }
-SETS = [  # groups and parameters that change together; in INITIAL, tables, currents or none of them
+SETS = [  # groups and parameters that change together, in INITIAL, tables, currents or elsewhere
     {"hh": {"gnabar": 0.2}},
     {"rates": {"gbar": 0.02}},
     {"rates": {"shift": 3.0}, "pas": {"g": 3e-4}},
     {"table": {"q": 3.0}, "steady": {"on": 0.8}},
     {"pool": {"rest": 2e-4}, "calcium": {"p": 3e-4}},
-    {"calcium": {"p": 2e-4}},  # `seen` is its current at the start
+    {"calcium": {"p": 2e-4}},  # `seen` is the current at the start
     {"pas": {"g": 2e-4, "e": -70.0}},
     {"point": {"tau2": 3.0, "use": 0.3}, "clock": {"first": 0.3}, "hh": {"el": -60.0}},
     {"calcium": {"p": 1e-4}, "clock": {"every": 0.5}},
@@ -806,7 +806,7 @@ PLACES = {"point": "soma", "rates": "all", "calcium": "all", "pool": "all"}
 
 
 def starting(values):
-    """Cells with all of `STARTS`, and texts, with values by group and name; groups by name."""
+    """Return cells with all of `STARTS` and texts, by values per group and name; groups by name."""
     net, groups = Network(CABLES, 4), {}
     for name in ("hh", "pas", *STARTS):
         mechanism = Mechanism.from_nmodl(STARTS[name]) if name in STARTS else name
@@ -863,7 +863,7 @@ def test_a_reset_after_set_has_the_bits_of_a_new_simulation(engine, fast_queue):
             values.setdefault(group, {}).update(named)
         fresh = Simulation(starting(values)[0], DT, **options)
         found, expected = (arrays_after(each, DT, 1.0) for each in (sim, fresh))
-        assert_same_bits(found, expected)  # without a look at the start
+        assert_same_bits(found, expected)  # without a read of the start
         assert not np.array_equal(found[1]["v"], before)
         before = found[1]["v"]
         for each in (sim, fresh):
@@ -873,7 +873,7 @@ def test_a_reset_after_set_has_the_bits_of_a_new_simulation(engine, fast_queue):
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_records_at_the_start_are_those_of_new_values(engine, fast_queue):
-    """Currents and outputs at 0 ms, which a reset alone does not need."""
+    """Compare recorded currents and outputs at t = 0, which only records need."""
 
     def rows(sim, net, groups):
         if not len(sim._recordings):
@@ -903,7 +903,7 @@ def test_records_at_the_start_are_those_of_new_values(engine, fast_queue):
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_a_reset_makes_nothing_again_where_the_start_stays(engine, fast_queue, monkeypatch):
-    """INITIAL and the arenas' layout: neither a text's conductance nor a .mod file's needs them."""
+    """A reset runs INITIAL and lays out arenas again only if changed values need it."""
     net, groups = starting({})
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     sim.run(DT)
@@ -929,7 +929,7 @@ def test_a_reset_makes_nothing_again_where_the_start_stays(engine, fast_queue, m
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_weights_beside_mod_files_change_in_place(engine, fast_queue, caplog):
-    """Events in whole steps: weights of pending events too, and of spikes at the start."""
+    """In whole steps, new weights act on pending events and on spikes at the start."""
 
     def build(weight, v_init=-65.0):
         net = Network(CABLES, CELLS)
@@ -958,7 +958,7 @@ def test_weights_beside_mod_files_change_in_place(engine, fast_queue, caplog):
     sim.set(weight=0.021)
     sim.reset()
     assert_same_bits(arrays_after(sim, 0, 4.0), arrays_after(build(0.021, 20.0), 0, 4.0))
-    sim.set(weight=0.004)  # whose unit is finer than the one of the run
+    sim.set(weight=0.004)  # its unit is finer than the run's
     sim.reset()
     sim.run(4.0)
     fresh = build(0.004, 20.0)

@@ -1,4 +1,4 @@
-"""Decisions: made from the whole network, whatever its parts."""
+"""Decisions about the whole network hold for each of its parts."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from clhines.simulator.state.decisions import MAX_EPOCH, Decisions
 
 
 def two_cells(weights=(0.5, 0.25)):
-    """Cell 0 has a synapse with delays of 3 and 7 steps; only cell 1 is active off its soma."""
+    """Return two cells; the first has a synapse (3 and 7 steps), the second active dendrites."""
     net = Network(CABLES[:1], 2)
     net.insert("hh", "soma")
     last = net.forest.cell_offsets[1]
@@ -40,7 +40,7 @@ def test_scale_is_the_finest_power_of_two_whose_sums_fit_int64(weights):
 
 
 def test_a_part_decides_nothing():
-    """Each part alone would take another epoch, other slots, other factors."""
+    """Each part alone would choose another epoch, other slots, other factors."""
     whole = two_cells()
     decisions = Decisions.of(whole, split=True)
     assert not decisions.constant_factors

@@ -23,11 +23,11 @@ def test_steps_hold_what_came_last():
 
 
 def test_lines_between_entries_and_beyond():
-    """As NEURON: the first value before the first time, and lines go on until the next entry."""
+    """As in NEURON, the first value holds before its time; lines go on until the next entry."""
     line = played(True)
     for t in (1.25, 1.5, 3.0, 5.5, 6.9):
         assert value_after(line, entries_until(line, t), t) == pytest.approx(np.interp(t, T, Y))
     assert value_after(line, 0, 0.5) == 10.0
-    assert value_after(line, 1, 2.5) == pytest.approx(25.0)  # the entry at 2 ms has not come yet
-    assert value_after(line, 3, 4.0) == 4.0  # between two values of one time
+    assert value_after(line, 1, 2.5) == pytest.approx(25.0)  # the entry at 2 ms is still to come
+    assert value_after(line, 3, 4.0) == 4.0  # between two values at one time
     assert value_after(line, 5, 10.0) == pytest.approx(-4.0)

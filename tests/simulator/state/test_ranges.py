@@ -1,4 +1,4 @@
-"""The largest number of a precision."""
+"""The largest number of a floating-point type."""
 
 import numpy as np
 import pytest

@@ -124,7 +124,7 @@ def test_what_a_generator_has_drawn_may_be_its_state():
 
 @pytest.mark.parametrize("bad", [-1, -(2**62), 2**31, 2**62])
 def test_a_step_that_no_run_has(state, bad, tmp_path):
-    """A negative one was an index into the ring of events: memory was written."""
+    """Refuse steps that no run reaches; a negative one would index outside the ring of events."""
     sim, _, arrays = state
     np.savez(tmp_path / "bad.npz", **{**arrays, "step": np.int64(bad)})
     assert_refused(sim, tmp_path / "bad.npz", "step is", "expected 0 to")
@@ -255,7 +255,7 @@ def test_fuzz(state, seed, tmp_path):
     ],
 )
 def test_arrays_are_checked_as_those_of_a_file(state, name, change, said):
-    """They were indices into memory: segmentation faults."""
+    """Refuse numbers in arrays that are indices out of range."""
     sim, path, _ = state
     sim.restore(path)
     before, step = sim.arrays(), sim.step
@@ -286,7 +286,7 @@ def ticking(fast_queue, engine="reference"):
 
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, engine, tmp_path):
-    """`run` delivered the self events of a million years one by one."""
+    """Refuse self events of the far past, which `run` would deliver one by one."""
     sim = ticking(fast_queue, engine)
     sim.run(2.5)
     sim.save(tmp_path / "state.npz")
@@ -414,7 +414,7 @@ def test_voltages_stay_where_a_change_is_refused(engine):
 
 
 def clamped(dtype, engine):
-    """A simulation whose current is -0.3 nA from t = 0 on, and its records: v, current, least v."""
+    """Return a simulation with -0.3 nA from t = 0 on, and its records: v, current, least v."""
     net = Network(CABLE, 2)
     net.insert("hh", "soma")
     clamp = net.add("iclamp", net.soma, dur=5.0, amp=0.3)
@@ -430,7 +430,7 @@ ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_row_after_a_state_of_the_start_is_right_or_nan(engine, tmp_path):
-    """Restored before any run, and after one, which has left currents of a later time."""
+    """Restore before any run, and after a run with currents of a later time."""
     sim = clamped("float64", engine)
     sim.save(tmp_path / "start.npz")
     expected = sim.run(5 * DT)

@@ -18,7 +18,7 @@ from clhines.solver.device import devices
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
 def test_trains_act_in_the_steps_of_their_exact_times(double_queue, dt):
-    """Events of trains are summed by step; at exact times the same events act in the same steps."""
+    """Events of trains, summed by step, act in the same steps as events at exact times."""
     found = []
     for exact, engine in ((False, "auto"), (False, "reference"), (True, "reference")):
         rng = np.random.default_rng(7)
@@ -45,7 +45,7 @@ def test_trains_act_in_the_steps_of_their_exact_times(double_queue, dt):
 
 
 def far(delay, exact=True):
-    """A cell that fires all the time, with a synapse near and one far."""
+    """Return a cell that fires all the time, with a near and a far synapse."""
     net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=80))
     net.insert("hh")
     net.add("iclamp", at=net.soma, delay=0.0, dur=1e9, amp=1.5)
@@ -57,7 +57,7 @@ def far(delay, exact=True):
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_delay_beyond_all_runs_takes_no_memory(double_queue, engine):
-    """As of hnn-core, whose delays grow exponentially with distance: such an event never comes."""
+    """An event beyond all runs never comes (hnn-core's delays grow exponentially with distance)."""
     given = {"queue": double_queue, "engine": engine}
     found = []
     for delay in (6.6e7, 61.0):  # 2.6e9 steps; just after the end
@@ -73,7 +73,7 @@ def test_a_delay_beyond_all_runs_takes_no_memory(double_queue, engine):
 
 @pytest.mark.filterwarnings("error")
 def test_a_delay_may_be_any_number():
-    """Also one whose steps overflow: a launch of steps is as long as it may be."""
+    """Even a delay whose number of steps overflows limits no launch of steps."""
     model = compile(far(float(np.finfo(np.float64).max)), 0.025)
     assert wires_of(model).ring.size < 3 * MOST_STEPS
     limits = [steps_between(model, np.array(chosen)) for chosen in ([False, True], [True, True])]
@@ -87,7 +87,7 @@ def test_more_events_than_a_ring_has_room_for_are_an_error(double_queue, engine,
     times = Simulation(far(200.0), 0.025, **given).run(199.0).spike_time
     monkeypatch.setattr(sources, "MOST_STEPS", 0)
     room = int(sources.ring_sizes(compile(far(200.0), 0.025)).max())
-    assert times[room] + 1.0 < 200.0  # before the first of them comes
+    assert times[room] + 1.0 < 200.0  # before the first event comes
     sim = Simulation(far(200.0), 0.025, **given)
     assert len(sim.run(times[room - 1] + 0.1).spike_time) == room
     with pytest.raises(InputError, match="more events within its longest delay than there is"):
@@ -98,7 +98,7 @@ BESIDE = ("nothing", "detector", "ions", "artificial", "exact")
 
 
 def plastic(beside):
-    """Four cells with plastic connections, and something else that a network may have."""
+    """Return four cells with plastic connections, and the objects that `beside` names."""
     rng = np.random.default_rng(3)
     net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=4)
     net.insert("hh")
@@ -151,7 +151,7 @@ def test_plastic_connections_beside_anything(double_queue, beside, engine):
     assert len(spikes) >= 8
     found, same, changed, _ = ran(beside, queue=double_queue, engine=engine)
     np.testing.assert_allclose(same, spikes, rtol=0, atol=1e-9)
-    assert np.abs(found - v).max() < 1e-10  # of 800 steps
+    assert np.abs(found - v).max() < 1e-10  # after 800 steps
     assert np.abs(changed - weights).max() < 1e-15
     assert np.abs(weights[:6] - [0.01, 0.02, 0.03, 0.02, 0.015, 0.01]).max() > 1e-3
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_plastic_is_refused():
 
 
 def with_all_sources(beside):
-    """Connections of trains, cells, detectors and artificial cells, in the order given."""
+    """Return connections of trains, cells, detectors and artificial cells, in this order."""
     net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=3)
     net.insert("hh")
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
@@ -222,7 +222,7 @@ REFRACTORY = [0.0, 0.5, 0.5, 2.0, 0.1, 0.3]  # ms
 
 
 def noisy_detectors(exact):
-    """Two cells, driven by noise across the thresholds of detectors again and again."""
+    """Return two cells that noise drives across the thresholds of detectors again and again."""
     net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=2)
     net.insert("pas", g=1e-4, e=-65.0)
     at = [0, 0, net.soma[1], 30, 0, 0]
@@ -236,7 +236,7 @@ def noisy_detectors(exact):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_detector_is_silent_in_its_refractory_time(double_queue, tmp_path, exact):
-    """By hand from the voltages, on every engine, and through a state saved in that time."""
+    """Compare with detection in the recorded voltages, on all engines, and after a restore."""
     dt, steps, saved = 0.025, 800, 333
     net, detectors, at = noisy_detectors(exact)
     sources, found = net.source_numbers(detectors), []

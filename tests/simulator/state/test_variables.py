@@ -1,4 +1,4 @@
-"""Values that INITIAL gives to instances whose parameters differ."""
+"""Values that INITIAL sets in instances with different parameters."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ PROCEDURE shift(x) { shifted = x + 1 }
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 def test_recorded_outputs_of_initial_are_those_of_each_instance(fast_queue, engine):
-    """States are equal in all instances; `scaled` and `shifted` read a parameter that is not."""
+    """States are equal in all instances; `scaled` and `shifted` read a parameter that differs."""
     net = Network.from_arrays([-1] * 4, range(5), [100.0] * 4, [0.0] * 4, [1e-3] * 4)
     group = net.insert(Mechanism.from_nmodl(PROBE), gain=np.arange(1.0, 5.0))
     sim = Simulation(net, queue=fast_queue, engine=engine)

@@ -12,7 +12,7 @@ PAS = ["pas", {"e": -65, "g": 1e-4}]
 
 
 def _driven(name, records, params=None, **more):
-    """A mechanism beside a leak, with two clamps that move v from -90 to 0 mV or so."""
+    """Return a case with a mechanism, a leak, and two clamps that move v from about -90 to 0 mV."""
     return {
         "name": name,
         "density": [PAS, [name, params or {}], *more.pop("density", [])],

@@ -19,7 +19,7 @@ IONS = {
 
 
 def wheel():
-    """Folder of the .mod files that come with NEURON."""
+    """Return the folder of the .mod files that come with NEURON."""
     import importlib.util
 
     spec = importlib.util.find_spec("neuron")
@@ -28,7 +28,7 @@ def wheel():
 
 @cache
 def mechanism(name, use_tables=True):
-    """The mechanism of this project's file or of NEURON's."""
+    """Return the mechanism of a .mod file of these tests or of NEURON."""
     path = OWN / f"{name}.mod" if name not in FILES else wheel() / f"{FILES[name]}.mod"
     return Mechanism.from_nmodl(path, use_tables=use_tables)
 

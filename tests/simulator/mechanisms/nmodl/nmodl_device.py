@@ -1,4 +1,4 @@
-"""Functions of NMODL mechanisms on a device, each work-item one instance with values of its own."""
+"""Functions of NMODL mechanisms on a device, one instance with its own values per work-item."""
 
 import numpy as np
 import pyopencl as cl
@@ -66,7 +66,7 @@ def outputs_of(m):
 
 
 class Case:
-    """A block of a mechanism with values of its own for each instance."""
+    """A block of a mechanism with separate values for each instance."""
 
     def __init__(self, m, block, real, width, seed=5):
         rng = np.random.default_rng(seed)
@@ -79,14 +79,14 @@ class Case:
         if width > 1:
             for a, values in zip(self.into, given):
                 if a.role in ("t", "dt"):
-                    values[:] = values[0]  # one for all
+                    values[:] = values[0]  # one table for all instances
                 elif a.role == "v":
                     values[[3, 14, 17]] = np.nan, 150, -150
         self.number = np.float64 if real == "double" else np.float32
         self.given = [a.astype(self.number).astype(float) if a.dtype == float else a for a in given]
 
     def kernel(self, name):
-        """Source of a kernel that calls the block for each instance."""
+        """Return the source of a kernel that calls the block for each instance."""
         width, body, inputs = self.width, [], iter(range(len(self.given)))
         for k, a in enumerate(self.arguments):
             at = None

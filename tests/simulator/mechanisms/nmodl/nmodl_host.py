@@ -1,4 +1,4 @@
-"""One compartment on the host, advanced as NEURON's fixed step does, for the oracle of NMODL.
+"""One compartment on the host, advanced by NEURON's fixed step, to compare NMODL with NEURON.
 
 Everything is a NumPy float64; blocks are called by their descriptors alone.
 """
@@ -8,12 +8,12 @@ import itertools
 
 import numpy as np
 
-R, F = 8.3144626181532395, 96485.3321233100141  # NEURON's
+R, F = 8.3144626181532395, 96485.3321233100141  # NEURON's constants
 NAMES = {"before_initial", "after_initial", "before_breakpoint", "after_solve", "before_step"}
 
 
 class Instance:
-    """One instance of a mechanism: its values, and the connections to it."""
+    """One instance of a mechanism: its values and its incoming connections."""
 
     def __init__(self, mechanism, outputs=(), **params):
         self.m, self.p = mechanism, mechanism.program
@@ -106,7 +106,7 @@ class Cell:
         return np.float64({"v": v, "t": t, "dt": self.dt, "flag": flag, "x": x}[a.role])
 
     def table(self, one, name):
-        """Fill a table as NEURON does, by adding up x."""
+        """Fill a table as NEURON does, by adding steps to x."""
         if name not in one.tables:
             table = next(table for table in one.p.tables if table.name == name)
             grid = self.call(one, f"grid_{name}", 0.0)
@@ -212,13 +212,13 @@ class Cell:
                 self.call(one, block, self.t)
 
     def wrote(self, one):
-        """Renew the reversal potential of an ion whose concentration was written."""
+        """Update the reversal potential of an ion whose concentration was written."""
         for ion in one.p.ions:
             if any(name != f"i{ion.name}" and not name.startswith("e") for name in ion.writes):
                 self.nernst(ion.name, "einit")
 
     def currents(self):
-        """Return i and g of all instances, per area; ions get theirs."""
+        """Return i and g of all instances, per area; add ionic currents to the ions."""
         for name, ion in self.ions.items():
             ion[f"i{name}"] = np.float64(0)
             self.nernst(name, "eadvance")

@@ -29,7 +29,7 @@ def diffusing(statements, neuron="RANGE x", more=""):
 
 
 def rejections(text):
-    """The constructs of a text that are not supported."""
+    """Return a text's constructs that are not supported."""
     try:
         Mechanism.from_nmodl(text)
     except NmodlError as error:
@@ -38,7 +38,7 @@ def rejections(text):
 
 
 def assert_refused(text, construct, beside, alone=True):
-    """A file is refused by name, in the line in which `beside` stands; the error can be pickled."""
+    """Check that a file is refused by name, in the line of `beside`, by an error that pickles."""
     if "NET_RECEIVE" in text:
         text = text.replace("SUFFIX", "POINT_PROCESS")
     line = 1 + next(k for k, part in enumerate(text.split("\n")) if beside in part)

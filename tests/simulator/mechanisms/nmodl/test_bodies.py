@@ -5,7 +5,7 @@ import pytest
 
 from clhines import Mechanism, Network, Simulation
 
-# NEURON executes BREAKPOINT at v + 0.001 mV and at v, when it begins and in each step; then SOLVE
+# NEURON executes BREAKPOINT at v + 0.001 mV and at v, at the start and in each step; then SOLVE
 TEXT = """
 NEURON {{ {kind} twice  {currents}  RANGE n, count }}
 PARAMETER {{ g = 1e-5 }}
@@ -49,7 +49,7 @@ def test_breakpoint_changes_a_state_twice_a_step(double_queue, engine, body):
     found = sim.run(steps * dt)
     for name, (of_n, of_count) in records.items():
         n, expected = 0.3, []
-        if name != "none":  # when NEURON begins
+        if name != "none":  # at NEURON's start
             n = BODIES[body](BODIES[body](n))
         for _ in range(steps):
             if name != "none":
@@ -58,7 +58,7 @@ def test_breakpoint_changes_a_state_twice_a_step(double_queue, engine, body):
             if name == "none":  # NEURON executes the block once, after SOLVE
                 n = BODIES[body](n)
             expected.append(n)
-        # some ten operations a step
+        # about ten operations per step
         got = found[of_n][1:]
         assert np.abs(got - np.array(expected)[:, None]).max() < 10 * steps * np.finfo(float).eps
         first, turns = (0, 1) if name == "none" else (2, 2)

@@ -132,7 +132,7 @@ def test_mechanism_of_nmodl_is_a_value():
 
 
 def test_nmodl_and_text_of_the_same_equations_are_called_alike():
-    """States and currents of hh.mod and of the text, at several voltages."""
+    """Compare states and currents of hh.mod and of the same text at several voltages."""
     one, other = mechanism("hh", use_tables=False), built_in("hh")
     v, ions = np.linspace(-90, 30, 7), {"ena": 50.0, "ek": -77.0}
     own = {name: other.defaults[name] for name in ("gnabar", "gkbar", "gl", "el")}
@@ -233,7 +233,7 @@ def test_what_a_table_sets_beside_its_columns_is_to_be_given():
     with pytest.raises(InputError, match="beside: many is set while NEURON makes a TABLE"):
         end(with_table, q=0.5)
     q = 3 ** ((6.3 - 23) / 10)
-    # between two rows of the table of minf, 1 mV apart, it is off by less than 1/8 of its curvature
+    # linear interpolation of minf over 1 mV is off by less than 1/8 of its curvature
     assert abs(end(with_table, q=q, many=2) - end(without)) < 1e-3 * abs(end(without) + 65)
 
 
@@ -265,7 +265,7 @@ def all_blocks(wanted):
 
 
 def assert_close(case, expected, found, size, bound):
-    """300 operations, of exponentials within 3 units, on numbers as large as `size`."""
+    """Compare within 300 operations and exponentials (3 ulp), for numbers as large as `size`."""
     name = case[0].name, case[1]
     assert np.array_equal(np.isnan(expected), np.isnan(found)), name
     assert np.nanmax(np.abs(expected - found) / size, initial=0) < bound, name
@@ -284,7 +284,7 @@ def test_opencl_as_numpy(fast_queue):
 @pytest.mark.optimised
 @pytest.mark.parametrize(("real", "bound"), [("double", 1e-11), ("float", 1e-11 * 2.0**29)])
 def test_opencl_of_several_instances_as_numpy(real, bound, fast_queue):
-    """The functions that CPUs call for several instances at once: tables and loops, too."""
+    """Compare functions for vectors of instances on CPUs, with tables and loops, with NumPy."""
     from nmodl_device import on_device, outputs_of
 
     size = {"double": 8, "float": 4}[real]

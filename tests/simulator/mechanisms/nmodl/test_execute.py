@@ -20,7 +20,7 @@ def loops(depth, last):
 
 
 def chain(block):
-    """Forty functions, each of which calls the next one as `block` says."""
+    """Return forty functions, each of which calls the next one in the form `block`."""
     text = "\n".join(f"FUNCTION f{k}(a) {{ {block.format(k, k + 1)} }}" for k in range(39))
     return f"{HEAD}INITIAL {{ x = f0(1) }}\n{text}\nFUNCTION f39(a) {{ f39 = a }}\n"
 
@@ -41,7 +41,7 @@ def test_too_many_statements_are_refused_at_once(which):
     begin = time.process_time()
     with pytest.raises(NmodlError, match="more than 60000 statements are executed"):
         Mechanism.from_nmodl(MANY[which])
-    assert time.process_time() - begin < 2  # it took 7 to 50 s; now some 0.1 s
+    assert time.process_time() - begin < 2  # 7 to 50 s without the count; now about 0.1 s
 
 
 def test_many_statements_are_executed():
@@ -70,7 +70,7 @@ BREAKPOINT { i = 0.0001*(a + b + n) }
 
 
 def test_loops_keep_branches_that_the_first_turn_does_not_take():
-    """By hand: sums of 3, 4 ... up to the first number from x on, and of 1, 2 ... up to x."""
+    """Compare with sums of 3, 4 ... up to the first number from x on, and of 1, 2 ... up to x."""
     x = np.array([0.5, 1.0, 2.5, 4.5, 7.0])
     found = Mechanism.from_nmodl(TURNS).initial(np.full(5, -65.0), {"x": x})
     last, whole = np.ceil(x).astype(int), np.floor(x).astype(int)

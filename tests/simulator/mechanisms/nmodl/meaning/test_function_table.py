@@ -1,4 +1,4 @@
-"""FUNCTION_TABLE: values between knots, of one argument and of two."""
+"""FUNCTION_TABLE: values between knots, with one argument and with two."""
 
 import mod_files
 import numpy as np

@@ -1,4 +1,4 @@
-"""Find turns: variables of all instances that these set one after the other."""
+"""Find turns: variables of all instances that the instances set one after the other."""
 
 import pytest
 from nmodl_blocks import blocks_after
@@ -24,7 +24,7 @@ BEFORE STEP {{ {before} }}
     ],
 )
 def test_who_sets_a_global(parts, alone, begun):
-    """INITIAL of the instance's own value; each instance in turn; INITIAL of a number."""
+    """A global is a constant of INITIAL, or each instance sets it in turn from its own values."""
     text = TEXT.format(**{"initial": "", "current": "", "before": "", **parts})
     blocks = blocks_after(find_turns, text)
     assert (blocks.alone, blocks.begun, blocks.last) == (alone, begun, ())

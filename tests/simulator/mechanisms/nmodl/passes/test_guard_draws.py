@@ -1,4 +1,4 @@
-"""Guard draws: conditions under which NEURON's one generator would be drawn from."""
+"""Guard draws: conditions for a draw from NEURON's global generator."""
 
 from nmodl_blocks import blocks_after
 

@@ -1,4 +1,4 @@
-"""Note sets: events that set v leave it, and their time, in outputs."""
+"""Note sets: events that set v store the value and its time in outputs."""
 
 from nmodl_blocks import blocks_after
 

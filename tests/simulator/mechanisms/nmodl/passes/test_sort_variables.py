@@ -1,4 +1,4 @@
-"""Sort variables: states keep a value between blocks, outputs are read by users alone."""
+"""Sort variables: states keep values between blocks; only users read outputs."""
 
 from nmodl_blocks import blocks_after
 

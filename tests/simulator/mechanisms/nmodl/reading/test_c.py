@@ -1,4 +1,4 @@
-"""C of VERBATIM blocks that NMODL cannot say is refused."""
+"""C in VERBATIM blocks that has no equivalent in NMODL is refused."""
 
 import pytest
 from nmodl_texts import assert_refused, text_of
@@ -31,6 +31,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("which", REFUSED)
 def test_refused_by_name_and_line(which):
-    other = which == "braces of others"  # whose other block is refused, too
+    other = which == "braces of others"  # whose other VERBATIM block is refused, too
     beside = "x = 2" if other else "VERBATIM"
     assert_refused(REFUSED[which], "VERBATIM", beside, alone=not other)

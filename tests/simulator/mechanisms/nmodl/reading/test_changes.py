@@ -1,4 +1,4 @@
-"""Changes of a file that its text does not have: of a RANGE variable to a POINTER, and so on."""
+"""Changes that a caller makes to a file: a RANGE variable becomes a POINTER, and so on."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_hoc_sees_currents(shows):
 
 @pytest.mark.parametrize(("value", "picks"), [(2, True), (-1, True), (None, False)])
 def test_c_has_the_values_of_static_variables(value, picks):
-    """Without one the name is another variable, which the file does not declare."""
+    """Without the static variable the file does not declare the name."""
     statics = () if value is None else (("style", value),)
     [condition] = [s for s in changed(statics=statics).blocks["draw"].body if s.kind == "if"]
     number = condition.values[0][1]

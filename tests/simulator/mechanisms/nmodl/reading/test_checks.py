@@ -179,7 +179,7 @@ def test_a_unit_without_a_name_is_one_of_a_state():
 
 @pytest.mark.parametrize("name", ["t", "dt", "celsius", "diam", "area", "v", "p"])
 def test_a_local_of_the_file_hides_a_name_in_what_is_below(name):
-    """By hand, from NEURON's code: `_zNAME` is a number of its own, 0 until it is set."""
+    """By NEURON's code: `_zNAME` is a separate number, 0 until it is set."""
     text = f"""
     NEURON {{ SUFFIX one RANGE x, y }}
     PARAMETER {{ p = 2 }}
@@ -197,7 +197,7 @@ def test_a_local_of_the_file_hides_a_name_in_what_is_below(name):
 
 
 def test_a_second_breakpoint_is_executed_after_the_first():
-    """By hand, from NEURON's code: two bodies, one after the other, each with its own LOCALs."""
+    """By NEURON's code: two bodies, one after the other, each with its own LOCALs."""
     text = """
     NEURON { SUFFIX one RANGE x, y }
     ASSIGNED { x y }
@@ -224,7 +224,7 @@ def test_a_second_breakpoint_is_executed_after_the_first():
     ],
 )
 def test_the_last_name_of_a_mechanism_counts(words, kind, name):
-    """As in NEURON's code: the last name, and a point process by any POINT_PROCESS."""
+    """As in NEURON: the last name counts, and any POINT_PROCESS makes a point process."""
     text = f"NEURON {{ {words} RANGE x }}\nASSIGNED {{ x }}\n"
     made = Mechanism.from_nmodl(text)
     assert (made.kind, made.name) == (kind, name)
@@ -240,7 +240,7 @@ def test_the_last_name_of_a_mechanism_counts(words, kind, name):
     ],
 )
 def test_cnexp_does_not_see_a_state_in_a_function(rate, after):
-    """NEURON's formula has f() as a constant, of the state before: it reads the text alone."""
+    """NEURON's formula reads the text alone: f() is a constant with the previous state."""
     text = f"""
     NEURON {{ SUFFIX one }}
     STATE {{ m }}

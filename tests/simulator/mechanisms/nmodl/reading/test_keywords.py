@@ -1,4 +1,4 @@
-"""Words that NEURON keeps, as its translator refuses them."""
+"""Reserved words of NEURON are refused as by its translator."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.mechanisms.nmodl import NmodlError
 from clhines.simulator.mechanisms.nmodl.reading.keywords import FUNCTIONS_OF_NEURON, KEYWORDS
 
-NAMED = {  # declarations of a name, and its uses
+NAMED = {  # declarations of a name, and uses
     "PARAMETER": "PARAMETER {{ {0} = 2 }}\nINITIAL {{ out = {0} }}",
     "ASSIGNED": "ASSIGNED {{ {0} }}\nINITIAL {{ {0} = 2\nout = {0} }}",
     "STATE": "STATE {{ {0} }}\nBREAKPOINT {{ SOLVE a METHOD euler }}\nDERIVATIVE a {{ {0}' = 1 }}",
@@ -23,7 +23,7 @@ NAMED = {  # declarations of a name, and its uses
 
 @pytest.mark.parametrize("sort", NAMED)
 def test_words_that_neuron_keeps_are_refused_where_it_refuses_them(sort):
-    """Each keyword, each function, and names which are neither, though NEURON has them."""
+    """Check keywords, functions, and other names that NEURON defines but does not reserve."""
     others = {"abs", "acosh", "adrk", "random_setseed", "x", "y"}
     for word in sorted(KEYWORDS | FUNCTIONS_OF_NEURON | others):
         text = "NEURON { SUFFIX one  RANGE out }\nASSIGNED { out }\n" + NAMED[sort].format(word)
