@@ -1,4 +1,4 @@
-"""A network with ``CVode.queue_mode(1, 0)``, by NEURON and by this package; prints how they agree.
+"""Compare a network with ``CVode.queue_mode(1, 0)`` with NEURON; print the differences.
 
 ``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step, or "late". With "epochs-gpu"
 there are no artificial cells.
@@ -18,7 +18,7 @@ SEED, STOP = 3, 24.0
 
 
 def built(h, rng, artificial):
-    """Cells that excite each other by pulses, with delays that are no whole steps; Vectors."""
+    """Make cells that excite each other by pulses, with delays between steps; return Vectors."""
     kept, vectors, sources = [], [], []
     for k in range(4):
         soma = h.Section(name=f"soma{k}")
@@ -61,7 +61,7 @@ def built(h, rng, artificial):
 
 
 def compared(engine, dt, mode=1):
-    """Largest differences of all Vectors, for a run in one piece and in turns with NEURON."""
+    """Return all Vectors' largest differences, for a run in one piece and in turns with NEURON."""
 
     h = loaded()
     h.dt, h.steps_per_ms = dt, 1 / dt
@@ -71,7 +71,7 @@ def compared(engine, dt, mode=1):
     h.continuerun(STOP)
     truth, sources = [np.array(v) for v in vectors], 4 if engine == "epochs-gpu" else 7
     found = {"events": sum(len(v) for v in vectors[:sources])}
-    h.CVode().queue_mode(0, 0)  # what it would be without bins
+    h.CVode().queue_mode(0, 0)  # the same run without bins
     h.finitialize(-65)
     h.continuerun(STOP)
     found["plain"] = same(truth, [np.array(v) for v in vectors])
@@ -85,7 +85,7 @@ def compared(engine, dt, mode=1):
 
 
 def late(engine):
-    """How Vectors agree after steps to a steady state, so that bins begin at another time."""
+    """Compare Vectors after steps to a steady state, which shift the begin of the bins."""
     h = loaded()
     vectors, kept = built(h, np.random.default_rng(SEED), True)
     h.CVode().queue_mode(1, 0)
@@ -108,7 +108,7 @@ def late(engine):
 
 
 def same(truth, got):
-    """Largest difference relative to a Vector's largest value; None where lengths differ."""
+    """Return the largest difference over a Vector's largest value; None if lengths differ."""
     if [len(v) for v in truth] != [len(v) for v in got]:
         return None
     return max(

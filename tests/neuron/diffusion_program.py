@@ -1,5 +1,7 @@
-"""Cells in NEURON in which states diffuse, run by NEURON and by this package; prints how far they
-agree: ``diffusion_program.py CASE ENGINE``, a process of its own for each case."""
+"""Compare cells in which states diffuse with NEURON; print the differences.
+
+``diffusion_program.py CASE ENGINE``: a process of its own for each case.
+"""
 
 import json
 import sys
@@ -48,7 +50,7 @@ def branched(mechanism, without=()):
 
 
 def sources(sections):
-    """Give each segment another coefficient, and two of them a source."""
+    """Give each segment its own coefficient, and two segments a source."""
     random = np.random.default_rng(1)
     for made in sections.values():
         for segment in made:
@@ -65,7 +67,7 @@ def spread(without=(), order=0):
 
 
 def shells():
-    """Two arrays of states, of which one reacts with the other, and a state that only diffuses."""
+    """Two arrays of states, one of which reacts with the other, and a state that only diffuses."""
     sections = branched("ext_shells", ("c",))
     sections["a"](0.6).ext_shells.start = 1e-3
     sections["d"](0.2).ext_shells.start = 4e-4
@@ -77,7 +79,7 @@ def shells():
 
 
 def changes(sections):
-    """What a user changes between runs."""
+    """Parameters that a user changes between runs."""
     sections["a"].diam = 3
     sections["b"].L = 90
     h.DBuf_ext_shells = 0.2
@@ -105,7 +107,7 @@ def initialise(sections):
     h.finitialize(-65)
 
 
-# what is built, and what is done then: called, or run until that time
+# functions that build a model, and actions: calls, or runs until a time
 CASES = {
     "spread": (spread, (3,)),
     "part": (lambda: spread(("c", "e", "k")), (3,)),
@@ -124,7 +126,7 @@ STATE = h.SaveState()
 
 
 def compared(case, engine):
-    """Largest relative difference of what is recorded in each step, and of all at the end."""
+    """Return the largest relative difference of all records and of all values at the end."""
     build, script = CASES[case]
     sections, references = build()
     vectors = [h.Vector().record(reference) for reference in references]
@@ -156,9 +158,9 @@ def restored(sections):
 
 
 def random_trees(engine, first, end):
-    """Largest relative difference of models of a few sections, of which some have the mechanism.
+    """Return the largest relative difference of random trees; some sections have the mechanism.
 
-    Also the number of segments of which another's source has raised the concentration.
+    Also count the segments whose concentration another segment's source has raised.
     """
     worst, raised = 0.0, 0
     for seed in range(int(first), int(end)):

@@ -1,7 +1,7 @@
-"""Two cells with synapses, in NEURON and by an engine of this package; prints what differs.
+"""Compare two cells with synapses, in NEURON and by an engine; print the differences.
 
 ``engines_program.py memory|texts ENGINE DTYPE LIBRARY``: read from NEURON's memory, with channels
-of the .mod files of LIBRARY, or built here by texts.
+of the .mod files of LIBRARY, or built here from texts.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A model that turns CVode's variable steps on, run by fixed steps, beside NEURON's fixed steps."""
+"""Compare fixed steps of a model that turns on CVode's variable steps with NEURON's fixed steps."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ def taken(net, more, way):
 
 
 def compared(engine):
-    """How far fixed steps here, and NEURON's variable steps, are from NEURON's fixed steps."""
+    """Compare fixed steps here, and NEURON's variable steps, with NEURON's fixed steps."""
     net = Net()
     soma, dend = net.somas[1](0.5), net.dends[1](0.5)
     amp, times = h.Vector([0, 0.3, 0.1, 0.1]), h.Vector([0, 4, 8, 1e9])

@@ -1,4 +1,4 @@
-"""Models that `clhines.neuron.run` advances in pieces, and that are changed between them."""
+"""Models that `clhines.neuron.run` advances in pieces, and that change between them."""
 
 import gc
 import json
@@ -17,7 +17,7 @@ DT, SEED = 0.025, 7
 
 
 class Net:
-    """Cells in a ring, with what can be changed: hh, pas, synapses, a NetStim, a clamp."""
+    """Cells in a ring, with objects to change: hh, pas, synapses, a NetStim, a clamp."""
 
     def __init__(self, count=4):
         self.somas, self.dends, self.synapses, self.netcons = [], [], [], []
@@ -96,7 +96,7 @@ def without_counter(net):
 
 
 def record_elsewhere(net):
-    """Spikes go into the other Vector from now on, as where BMTK ends a block."""
+    """Spikes go into the other Vector from now on, as BMTK does at the end of a block."""
     net.late, net.spikes = net.spikes, net.late
     for netcon in net.netcons[: len(net.somas)]:
         netcon.record(net.spikes)
@@ -115,7 +115,7 @@ def with_gap(net):
 
 
 def with_netcon(net):
-    """A NetCon more, and one fewer, of which no event is on its way: NEURON would end."""
+    """Add a NetCon, and remove one without pending events, which would end NEURON."""
     soma = net.somas[1]
     net.more.append(h.NetCon(soma(0.5)._ref_v, net.synapses[3], -10, 1, 0.03, sec=soma))
     net.silent = None
@@ -205,7 +205,7 @@ def in_pieces(net, way, change, step=2.0, stop=16.0):
 
 
 def fresh(name="nothing"):
-    """A ring for a change, whose NetStim gives the same numbers each time."""
+    """Make a ring for a change; its NetStim gives the same numbers each time."""
     h.ParallelContext().gid_clear(4)  # transfers of an earlier one
     net = Coupled() if name in OF_COUPLED else Net()
     net.stim.ranvar.set_ids(1, 2, SEED)
@@ -213,7 +213,7 @@ def fresh(name="nothing"):
 
 
 def both(name, engine, unchanged):
-    """How far a model that is changed in a run is from NEURON, and what the change does."""
+    """Compare a model that changes in a run with NEURON; also return the effect of the change."""
     if name == "gap not set up":  # NEURON's next step would raise
         truth = unchanged
     else:
@@ -230,17 +230,17 @@ def both(name, engine, unchanged):
 
 
 def most(found, other):
-    """Largest difference of some vectors; 1e9 where there are more of one."""
+    """Return the largest difference of some vectors; 1e9 if their numbers differ."""
     return max(map(worst, found, other)) if len(found) == len(other) else 1e9
 
 
 def worst(a, b):
-    """Largest difference of two vectors; 1e9 where their lengths differ."""
+    """Return the largest difference of two vectors; 1e9 if their lengths differ."""
     return float(np.abs(a - b).max(initial=0)) if len(a) == len(b) else 1e9
 
 
 def pieces(engine):
-    """Whether pieces of several lengths give what one call gives, bit by bit, as JSON."""
+    """Compare pieces of several lengths with one call, bit by bit, as JSON."""
     found = [
         in_pieces(fresh(), partial(clhines.neuron.run, engine=engine), CHANGES["nothing"], step)
         for step in (16.0, 4.0, 1.0, 0.5, 2 * DT)
@@ -285,7 +285,7 @@ def numbers(net):
 
 
 def writes(count):
-    """Which of some random writes into NEURON's memory the fingerprint does not see, as JSON."""
+    """Return the random writes into NEURON's memory that the fingerprint misses, as JSON."""
     net = Net()
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=4.0)
     generator, known, unseen = np.random.Generator(np.random.Philox(SEED)), numbers(net), []
@@ -312,7 +312,7 @@ def writes(count):
 
 
 def lifetimes(_):
-    """Whether what is deleted between pieces is gone, as JSON."""
+    """Return whether deleted objects are gone between pieces, as JSON."""
     gc.disable()
     net, count = Net(), [len(list(h.allsec()))]
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=2.0)
@@ -327,7 +327,7 @@ def lifetimes(_):
 
 
 def noted_calls(*names):
-    """Return a list that grows by the name of each of these functions of `entry` that is called."""
+    """Return a list to which each call of these functions of `entry` adds its name."""
     made = []
 
     def noting(name, own):
@@ -343,7 +343,7 @@ def noted_calls(*names):
 
 
 def coupled(engine):
-    """How often a model with APCounts and gap junctions is read in several runs, as JSON."""
+    """Count how often a model with APCounts and gap junctions is read in several runs, as JSON."""
     reads = noted_calls("read_model")
     net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
     truth, again = (in_pieces(net, h.continuerun, CHANGES["nothing"], k) for k in (1.0, 16.0))
@@ -359,7 +359,7 @@ def coupled(engine):
 
 
 def scan(engine):
-    """How far a model with other parameters at each start is from NEURON; what is made, as JSON."""
+    """Compare a model with other parameters at each start with NEURON; count the objects made."""
     made = noted_calls("read_model", "Simulation")
     coupled = engine != "auto"  # gap junctions choose other engines
     net, ours = fresh("gap" if coupled else "nothing"), partial(clhines.neuron.run, engine=engine)
@@ -380,10 +380,10 @@ def scan(engine):
 
 
 def starts(engine):
-    """How far a kept model is from NEURON where a start differs, as JSON.
+    """Compare a kept model with NEURON if a start differs, as JSON.
 
-    By a clamp beside one that is played; a voltage that a gap junction gets; a spike in the first
-    step, of a counter whose count is recorded too.
+    Starts differ by a clamp beside a played one, by a voltage that a gap junction gets, and by a
+    spike in the first step, from a counter whose count is recorded.
     """
     net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
     with_vector(net)
@@ -401,7 +401,7 @@ def starts(engine):
 
 
 def train(engine):
-    """The Vector of a VecStim, changed between pieces, beside NEURON, as JSON."""
+    """Change the Vector of a VecStim between pieces; compare with NEURON, as JSON."""
     net, times, stim = fresh(), h.Vector(), h.vec_pointer()
     _netcon = h.NetCon(stim, net.synapses[2], 0, 0.1, 0.02)
 
@@ -421,7 +421,7 @@ def train(engine):
 
 
 def stays(engine):
-    """How often a model is read whose GLOBALs and played vector move in each run, as JSON."""
+    """Count reads of a model whose GLOBALs and played vector change in each run, as JSON."""
     net, reads = Net(), noted_calls("read_model")
     for soma in net.somas:
         soma.insert("ext_globals")
@@ -449,14 +449,14 @@ def stays(engine):
 
 
 def changes(engine):
-    """How far models that are changed in a run are from NEURON, by name of the change, as JSON."""
+    """Compare models that change in a run with NEURON, by name of the change, as JSON."""
     unchanged = {of: in_pieces(fresh(of), h.continuerun, CHANGES[of]) for of in BASES}
     base = {name: unchanged[BASES[name in OF_COUPLED]] for name in CHANGES}
     return {name: both(name, engine, base[name]) for name in CHANGES}
 
 
 def recorded(engine):
-    """Times that NetCon.record has, of NEURON and in pieces that end on and beside events."""
+    """Return NetCon.record's times by NEURON, and here in pieces that end on and beside events."""
     soma = make_section("soma", "hh", L=10, diam=10)
     synapse, fire, stim = h.ExpSyn(soma(0.5)), h.IntFire1(), h.NetStim()
     stim.interval, stim.number = 0.5, 40

@@ -1,4 +1,4 @@
-"""What the installed NEURON has for hoc: names, and the members of classes, from its own tables."""
+"""Names of the installed NEURON in hoc, and the members of its classes, from its own tables."""
 
 import ctypes
 import json
@@ -20,7 +20,7 @@ def symbols(table):
 
 
 def installed():
-    """Return the members of each class; "" are the names of no class."""
+    """Return the members of each class; "" has the names outside classes."""
     from neuron import h, nrn
 
     section = h.Section(name="entries")  # hoc has begun

@@ -1,4 +1,4 @@
-"""Models built in NEURON's memory, run by NEURON and by this package; prints how far they agree.
+"""Compare models in NEURON's memory, run by NEURON and by this package; print the differences.
 
 A process of its own for each case, as NEURON has one memory: ``neuron_program.py CASE ENGINE``.
 """
@@ -74,7 +74,7 @@ def recorders():
 
 
 def named():
-    """A mechanism that is called like its ion, in the second of two sections with the ion."""
+    """A mechanism with the name of its ion, in the second of two sections with the ion."""
     loaded()
     soma, dendrite = section("soma", 1, 30, 20), section("dendrite", 3, 100, 2, "pas")
     dendrite.insert("na")
@@ -87,7 +87,7 @@ def named():
 
 
 def events():
-    """Artificial cells, a chain of spikes under way, an event from hoc, several on one gid."""
+    """Artificial cells, a chain of pending spikes, an event from hoc, several on one gid."""
     soma = section("soma", 1, 20, 20)
     fire, synapse = h.IntFire1(), h.Exp2Syn(soma(0.5))
     fire.tau, fire.refrac = 8, 1.5
@@ -111,7 +111,7 @@ def events():
 
 
 def streams():
-    """NetStims that draw, some with numbers and a global index of their own."""
+    """NetStims that draw, some with individual numbers and a global index."""
     soma = section("soma", 1, 20, 20)
     h.Random().Random123_globalindex(3)
     spikes, gids = h.Vector(), h.Vector()
@@ -132,9 +132,9 @@ def streams():
 
 
 def played():
-    """Vector.play into clamps, interpolated and in steps, and into what a state needs.
+    """Vector.play into clamps, interpolated and in steps, and into a variable of a state.
 
-    NEURON takes a value that is due in the second half of a step after the step's states.
+    NEURON plays a value that is due in the second half of a step after the step's states.
     """
     soma = section("soma", 1, 20, 20)
     clamps = [clamp(soma(0.5), 0), clamp(soma(0.5), 0)]
@@ -175,7 +175,7 @@ def gaps():
 
 
 def crossing():
-    """A run that ends in the very step in which a voltage crosses its threshold."""
+    """A run that ends in the step in which a voltage crosses its threshold."""
     soma = section("soma", 1, 20, 20)
     synapse = h.ExpSyn(soma(0.5))
     netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
@@ -188,7 +188,7 @@ def crossing():
 
 
 def steps_of_crossing(vectors):
-    """Runs by NEURON and by this package in turns, which end where a spike's step ends."""
+    """Runs by NEURON and by this package in turns, which end with a spike's step."""
     voltage, spikes = np.array(vectors[0]), np.array(vectors[2])
     assert len(spikes) > 1
     at = [round(float(s) / h.dt) for s in spikes[:2]]
@@ -197,7 +197,7 @@ def steps_of_crossing(vectors):
 
 
 def watched():
-    """WATCH conditions, of which some are armed later; events of them; a self event moved."""
+    """WATCH conditions, some armed later, with their events; a moved self event."""
     loaded()
     soma = section("soma", 1, 20, 20)
     watches = [h.ext_watch(soma(0.5)) for _ in range(3)]
@@ -220,7 +220,7 @@ def watched():
 
 
 def reset():
-    """Events that set voltages: of WATCH, also where a threshold is compared; of NetCons."""
+    """Events of WATCH and of NetCons that set voltages, also at a compared threshold."""
     loaded()
     found, sampled = [], []
     for k in range(3):
@@ -252,7 +252,7 @@ def reset():
 
 
 def added():
-    """POINTERs to which several instances add: a variable of another, a Vector's element, hoc's."""
+    """POINTERs to a sum of several instances: in a mechanism, in a Vector, and in hoc."""
     loaded()
     h("whole_moment = 0")
     SEEN.append((h, "whole_moment"))
@@ -280,7 +280,7 @@ def added():
 
 
 def trains():
-    """Events at the times of Vectors: one in the place of a variable, one behind a POINTER."""
+    """Events at the times of Vectors: one in place of a variable, one behind a POINTER."""
     loaded()
     soma = section("soma", 1, 20, 20)
     found = recorded(soma(0.5)._ref_v)
@@ -316,7 +316,7 @@ def lone():
 
 
 def hidden():
-    """Arrays and numbers that hoc does not see; self events of events that were on their way."""
+    """Arrays and numbers that hoc does not see; self events that pending events send."""
     loaded()
     soma = section("soma", 1, 20, 20)
     synapses, stim = [h.ext_array(soma(0.5)) for _ in range(2)], h.NetStim()
@@ -343,7 +343,7 @@ def second(order=1):
 
 
 def late():
-    """Events due in the last half step before a run ends; an ion style that one segment has."""
+    """Events due in the last half step before a run ends; an ion style in one segment."""
     loaded()
     soma = section("soma", 2, 30, 20)
     for name in ("ext_ca", "ext_cad"):
@@ -364,7 +364,7 @@ def half():
 
 
 def common():
-    """Variables of all instances that INITIAL sets; from NEURON also where they were changed."""
+    """GLOBALs that INITIAL sets; from NEURON also with later changes."""
     loaded()
     soma = section("soma", 3, 30, 20)
     soma.insert("ext_common")
@@ -374,7 +374,7 @@ def common():
 
 
 def clamped():
-    """VClamps, of which one is stiff; APCounts, with Vectors; what hoc sees after a run."""
+    """VClamps, one of them stiff; APCounts, with Vectors; values in hoc after a run."""
     soma, dendrite = section("soma", 1, 20, 20), section("dendrite", 5, 200, 2, "pas")
     dendrite.connect(soma(1))
     stiff, soft = h.VClamp(soma(0.5)), h.VClamp(dendrite(0.7))
@@ -399,7 +399,7 @@ def clamped():
 
 
 def patterns():
-    """PatternStim for gids that are not here and one that is; IntFire2."""
+    """PatternStim for absent gids and a present one; IntFire2."""
     soma, pc = section("soma", 1, 20, 20), h.ParallelContext()
     own = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
     pc.set_gid2node(3, pc.id())
@@ -431,7 +431,7 @@ def seen():
 
 
 def compared(case, engine):
-    """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
+    """Return all vectors' largest differences, for a run in one piece and in turns with NEURON."""
     vectors = globals()[case]()
     stop, found = 20.0, {}
     h.finitialize(-65)

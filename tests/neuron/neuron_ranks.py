@@ -1,8 +1,8 @@
-"""A network of NEURON on MPI ranks: ``neuron_ranks.py [OPTION...] SCENARIO...``, as `options` has.
+"""A network of NEURON on MPI ranks: ``neuron_ranks.py [OPTION...] SCENARIO...``; see `options`.
 
-Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
-engine, runs that are made again (``again-ENGINE``, ``again`` in NEURON), runs of which a coin
-decides each call (``coin-SEED``), or what is refused.
+Rank 0 prints the results of each scenario for all ranks. A scenario is NEURON itself (``neuron``),
+an engine, repeated runs (``again-ENGINE``, ``again`` in NEURON), runs whose calls a coin assigns
+(``coin-SEED``), or a refused model.
 """
 
 import argparse
@@ -143,7 +143,7 @@ if asked.trains:
     for gid, cell in cells.items():
         connect(TRAINS + gid % 2, cell.excites, 0.02 + 0.004 * gid, 1.0)  # no delay is smaller
 if asked.bins is not None:
-    for gid, cell in cells.items():  # they fire at the time of the event, which is that of the bin
+    for gid, cell in cells.items():  # they fire at the time of the event: the bin's
         fires = h.IntFire1()
         pc.set_gid2node(FIRES + gid, rank)
         pc.cell(FIRES + gid, h.NetCon(fires, None))
@@ -169,7 +169,7 @@ pc.set_maxstep(10)
 
 
 def ran(v_init=-65, engine=None, back=STOPS[-1], stops=STOPS):
-    """Spikes of all ranks, v and a current of cell 0; after `back`, ms, NEURON takes all steps."""
+    """Return spikes of all ranks, v and a current of cell 0; after `back`, ms, NEURON steps."""
     if engine:
         enable(engine=engine, strict=True)
     h.finitialize(v_init)
@@ -182,7 +182,7 @@ def ran(v_init=-65, engine=None, back=STOPS[-1], stops=STOPS):
 
 
 def tossed(seed):
-    """Runs of which a coin decides who takes each call, and the steps on the device."""
+    """Runs in which a coin assigns each call, and the steps on the device."""
     rng, decide, runs = np.random.default_rng(seed), Accounts.device_is_sooner, []
     decisions = []
 
@@ -208,14 +208,14 @@ def found_by_all():
 
 
 def far(v_init):
-    """NEURON sees a spike in its one step after more steps than ``spike_compress`` can count."""
+    """NEURON detects a spike in its step, after more steps than ``spike_compress`` can count."""
     spikes = comm.bcast(ran(v_init, "auto")[0])
     stop = max(t for t, gid in spikes if gid < CELLS and 8 < t < 20) + h.dt
     return ran(v_init, "auto", stop, (stop, STOPS[-1]))
 
 
 def refused(do):
-    """What each rank says."""
+    """Return each rank's refusal."""
     try:
         do()
         line = "nothing"
@@ -227,7 +227,7 @@ def refused(do):
 
 @contextmanager
 def held(thing, name, value):
-    """Let an attribute have a value, until the end of the block."""
+    """Set an attribute for the block."""
     own = getattr(thing, name)
     setattr(thing, name, value)
     try:
@@ -237,7 +237,7 @@ def held(thing, name, value):
 
 
 def setting():
-    """Something that one rank alone has."""
+    """A setting of NEURON on one rank only."""
     with held(h, "nrn_netrec_state_adjust", int(rank == 1)):
         h.finitialize(-65)
         pc.psolve(5)
@@ -280,7 +280,7 @@ def shifted():
 
 
 def mixed():
-    """Bins on one rank alone."""
+    """Bins on one rank only."""
     h.CVode().queue_mode(rank == 1, 0)
     h.finitialize(-65)
     try:
@@ -298,7 +298,7 @@ def infinite():
 
 
 def crowded():
-    """More events that wait than there is room for, since what ranks tell each other at the end."""
+    """More pending events than there is room for, after the ranks' exchange at the end."""
     train, listens = h.NetStim(), h.IntFire1()
     train.start, train.interval, train.number, train.noise = 0.001, 0.01, 1e9, 0
     kept.extend([train, listens])
@@ -343,7 +343,7 @@ def planted(module, name, error):
 
 
 def left():
-    """Runs that NEURON takes on all ranks: what one refuses, cannot build, or cannot write."""
+    """Runs that NEURON takes on all ranks, as one rank refuses, cannot build, or cannot write."""
     runs, said = [], []
     faults = (
         (reading, "check_made", InputError("planted: not simulated")),
@@ -373,7 +373,7 @@ def left():
 
 
 def pieces():
-    """A cell on two ranks; from then on."""
+    """A cell on two ranks; it stays split."""
     cells[rank].soma.push()
     pc.splitcell_connect(1 - rank)
     h.pop_section()
@@ -389,9 +389,9 @@ def epochs():
 
 
 def again(engine):
-    """Runs from the start, the third with a value that rank 1 has changed; simulations made.
+    """Runs from the start, the third after a change on rank 1; also count the simulations made.
 
-    NEURON calls something every few steps, which changes nothing, as where runs say how far.
+    NEURON calls a function without effect every few steps, like a progress report of a script.
     """
     made, own, called = [], Simulation.__init__, []
 

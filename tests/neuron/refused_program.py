@@ -1,4 +1,4 @@
-"""Smallest models that a run refuses: prints ids that check() lists, and ids that run() raises.
+"""Smallest models that a run refuses: prints the ids of check(), and the ids of run().
 
 ``refused_program.py NAME``: the id of a row of `MODELS`.
 """
@@ -25,9 +25,9 @@ MODELS, KEPT = {}, []
 
 
 def model(name, **options):
-    """Add a function that makes a model, and may return what is done after h.finitialize().
+    """Register a function that makes a model; it may return a function for after h.finitialize().
 
-    `options` are those of `run`.
+    `options` are options of `run`.
     """
 
     def add(make):
@@ -153,7 +153,7 @@ def target_without_segment():
 
 @model("neuron.too-many-self-events")
 def many_self_events():
-    """There is room for eight of each connection, but for the number that all may have."""
+    """Each connection has room for eight pending self events, up to a limit for all together."""
     mechanisms._MOST_EVENTS = 1
     burst = keep(h.nmburst())
     netcon, burst.turns = connect(keep(h.NetStim()), burst), 8

@@ -1,6 +1,6 @@
-"""What MPI ranks refuse: of each model ids that check() lists, and ids that run() raises.
+"""Models that MPI ranks refuse: the ids that check() lists, and the ids that run() raises.
 
-``refused_ranks.py``: rank 0 prints them, of all ranks, by the name of the model.
+``refused_ranks.py``: rank 0 prints them for all ranks, by the name of the model.
 """
 
 import json
@@ -96,7 +96,7 @@ def restore():
 
 
 def ids(refuse):
-    """Return what is listed, or raised."""
+    """Return the ids that a call lists or raises."""
     try:
         found = [id_of(one.construct) for one in refuse() or ()]
     except RejectedError as error:

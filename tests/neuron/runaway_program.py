@@ -1,4 +1,4 @@
-"""A cell whose negative weight lets its voltage run off and come back: ``runaway_program.py``."""
+"""A cell whose negative weight makes its voltage run off and return: ``runaway_program.py``."""
 
 import io
 import json
@@ -15,7 +15,7 @@ STOP, ENGINE = 30.0, "reference"
 
 
 def built(weight):
-    """Two cells; what is recorded is not of the one that gets the weight."""
+    """Make two cells; only the one without the weight is recorded."""
     cells = [h.Section(name=name) for name in ("calm", "wild")]
     for cell in cells:
         cell.L = cell.diam = 18.8
@@ -33,7 +33,7 @@ def built(weight):
 
 
 def ran(stops=(STOP,)):
-    """What is said of a run in pieces, and whether the voltage is back."""
+    """Return the warnings of a run in pieces, and whether the voltage has returned."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         h.finitialize(-65)
@@ -52,7 +52,7 @@ def main():
     found["changed"] = ran()
     said = io.StringIO()
     with warnings.catch_warnings(), redirect_stderr(said):
-        warnings.filterwarnings("ignore")  # as NetPyNE does when it is imported
+        warnings.filterwarnings("ignore")  # like NetPyNE during its import
         h.finitialize(-65)
         clhines.neuron.run(STOP, engine=ENGINE)
     found["ignored"] = said.getvalue().splitlines()

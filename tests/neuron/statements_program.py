@@ -1,6 +1,6 @@
-"""Code that NEURON calls in a run, here and in NEURON: ``statements_program.py ENGINE [PART]``.
+"""Compare code that a run calls with NEURON: ``statements_program.py ENGINE [PART]``.
 
-It is CVode.event's, or with the part "called" that of NetCon.record and Vector.play.
+The code belongs to CVode.event, or with the part "called" to NetCon.record and Vector.play.
 """
 
 import json
@@ -21,7 +21,7 @@ h("hoc_count = 0")
 
 
 class Model(Net):
-    """The ring, with a list of times at which code has run."""
+    """The ring, with a list of the times of calls."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ class Model(Net):
         h.stoprun = 1
 
     def at(self, *times, call=None):
-        """Let code run at some times: the call, and a note of when."""
+        """Schedule a call at some times, and note each of them."""
         for t in times:
             if call is not None:
                 cvode.event(t, call)
@@ -72,7 +72,7 @@ class Calling(Model):
         self.player, self.at_times = h.Vector([2, 3, 5]), h.Vector([2, 2.0125, 7.49])
 
     def seen(self):
-        """What code finds: times, what an event has just set, what only NEURON's step sets."""
+        """Values in code: times, one that an event has just set, one that NEURON's step sets."""
         soma = self.somas[1](0.5)
         self.called += [h.t, soma.v, soma.hh.m, soma.ina, soma.i_cap, self.synapses[0].g]
 
@@ -106,7 +106,7 @@ CALLED = {
 
 
 def ran(net, name, way):
-    """What is recorded of a model with such code, and when it ran."""
+    """Return the records of a model with such code, and the times of its calls."""
     h.hoc_count, net.clamp.amp, net.netcons[0].weight[0] = 0, 0.2, 0.05
     net.netcons[2].weight[0] = 0.05
     net.called.clear()
@@ -141,7 +141,7 @@ def plain():
 
 
 def compared(engine, net, codes, ways):
-    """Of each code, how far what is recorded is from NEURON's, and how often it ran."""
+    """Compare the records of each code with NEURON's; also count its calls."""
     found, made = {}, []
     start = kept.KeptModel.start
     kept.KeptModel.start = lambda *words: (made.append(1), start(*words))[1]
@@ -163,7 +163,7 @@ def compared(engine, net, codes, ways):
 
 
 def refused():
-    """What is said of code with a point process, and by `from_neuron`."""
+    """Return the refusals of code with a point process, and of `from_neuron`."""
     net, lines = Model(), []
     handler = h.FInitializeHandler(lambda: cvode.event(3, "hoc_count = 1", net.clamp, 0))
     h.finitialize(-65)
@@ -187,7 +187,7 @@ def refused():
 
 
 def left_to_neuron(engine, net):
-    """Why NEURON takes a run with each code, whether all is the same, and how often code ran."""
+    """Return NEURON's reasons to take a run with each code, whether all is equal, and the calls."""
     found = {}
     for name in CALLED:
         truth = ran(net, name, plain)
@@ -199,7 +199,7 @@ def left_to_neuron(engine, net):
 
 
 def finer(engine):
-    """Steps that code makes shorter: how far a run is from NEURON's, and what psolve says."""
+    """Compare runs in which code shortens the steps with NEURON; also return psolve's message."""
     net = Model()
 
     def halve():

@@ -36,7 +36,7 @@ def by_continuerun():
 
 
 def in_groups():
-    """Several steps by one call of step(), as setdt() has it for few points per ms."""
+    """Several steps by one call of step(), as setdt() chooses for few points per ms."""
     h.steps_per_ms = 10
     h.tstop = STOP
     h.run()
@@ -69,7 +69,7 @@ def by_hoc_batch_run():
 
 
 def in_turns():
-    """A loop goes on from what has been run."""
+    """A loop continues after a run."""
     h.finitialize(-65)
     h.continuerun(STOP / 2)
     while h.t < STOP - 0.5 * h.dt:
@@ -90,7 +90,7 @@ def taken(net, way):
 
 
 def ways(engine):
-    """Of each way, steps that were run here, and how far what was recorded is from NEURON's."""
+    """Return the steps run here in each way, and the differences of the records from NEURON's."""
     net, found = Net(), {}
     for way in WAYS:
         truth = taken(net, way)
@@ -113,7 +113,7 @@ def steps_of(on, way):
 
 
 def nesting(engine):
-    """Steps that were run here, while the switch is turned on and off; own procedures of hoc."""
+    """Return the steps run here as the switch turns on and off, also in procedures of hoc."""
     kept, h.tstop = Net(), 1.0  # 40 steps
     own = h.continuerun, type(h).__call__
     found = []
@@ -146,7 +146,7 @@ def nesting(engine):
 
 
 def refusals(engine):
-    """What is raised of a model that is not simulated, and what falls back."""
+    """Return errors for a model that is not simulated, and the fallbacks to NEURON."""
     kept, found, h.tstop = Net(), {"options": []}, 1.0
     for options in ({"strict": "no"}, {"engine": "nothing", "strict": True}):
         try:

@@ -1,4 +1,4 @@
-"""What scripts do between and in their runs, with the switch off and on: ``uses_program.py``."""
+"""Things that scripts do between and in runs, with the switch off and on: ``uses_program.py``."""
 
 import gc
 import json
@@ -16,7 +16,7 @@ STOP = 20.0
 
 
 class Net:
-    """A cell that a NetStim lets fire; what it records, and what its runs have said."""
+    """A cell that a NetStim makes fire; its records, and the messages of its runs."""
 
     def __init__(self):
         h.celsius, h.dt, h.steps_per_ms, h.tstop = 6.3, 0.025, 40, STOP
@@ -72,7 +72,7 @@ def other_steps(net):
 
 
 def stops(net):
-    """Code of an event ends a run, which then goes on."""
+    """Code of an event ends a run, which then continues."""
     handler = h.FInitializeHandler(lambda: h.CVode().event(4, lambda: setattr(h, "stoprun", 1)))
     net.on(h.run)
     net.on(h.continuerun, 12)
@@ -81,7 +81,7 @@ def stops(net):
 
 
 def fails(net):
-    """Code of an event raises; the next run is as any other."""
+    """Code of an event raises; the next run is unaffected."""
 
     def fail():
         raise ValueError("of the user")
@@ -109,7 +109,7 @@ def goes_back(net):
 
 
 def grows(net):
-    """As further trials: a second model in the same process, and none of it any more."""
+    """As further trials: a second model in the same process, and then none."""
     net.on(h.run)
     other = Net()
     net.on(h.run)
@@ -120,7 +120,7 @@ def grows(net):
 
 
 def variable_steps(net):
-    """Those that CVode takes are refused; what is before and after is as in NEURON."""
+    """Variable steps of CVode are refused; the runs before and after equal NEURON's."""
     h.finitialize(-65)
     net.on(h.continuerun, 5)
     h.cvode_active(1)
@@ -130,7 +130,7 @@ def variable_steps(net):
 
 
 def steps_of_nothing(net):
-    """NEURON would not come to an end."""
+    """Steps of length 0, with which NEURON would never end."""
     for step in (0.0, -0.025):
         h.finitialize(-65)
         h.dt = step

@@ -1,10 +1,8 @@
-"""Myelinated axons in NEURON, run by NEURON and by this package; prints how far they agree:
-``axon_program.py CASE ENGINE``.
+"""Compare myelinated axons with NEURON; print the differences: ``axon_program.py CASE ENGINE``.
 
 The structure is that of McIntyre, Richardson and Grill (J Neurophysiol 87:995-1006, 2002): nodes of
-Ranvier, and between two of them MYSA, FLUT and STIN, whose layers are the periaxonal space
-(vext[0], along which xraxial leads) under the myelin (xc and xg), and what is outside. The numbers
-are other ones.
+Ranvier, with MYSA, FLUT and STIN between them. Their layers are the periaxonal space (vext[0], with
+xraxial along the axon) under the myelin (xc and xg), and the outside. The numbers are different.
 """
 
 import json
@@ -19,7 +17,7 @@ import clhines
 h.load_file("stdrun.hoc")
 h("func outer() { return vext[1](0.5) }")
 DT = 0.005
-RATIO = 1e4  # of the axial conductance at a node to that of its membrane and C/dt
+RATIO = 1e4  # axial conductance at a node over the conductance of its membrane and C/dt
 ROUNDED = 500 * 2.0**-53 * RATIO  # see outside_program.py
 PARTS = {  # name -> length and diameter, µm, cm and layers of myelin, and MOhm/cm along the axon
     "node": (1.0, 3.2, 2.0, 0, 2e5),

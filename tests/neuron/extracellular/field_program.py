@@ -1,5 +1,7 @@
-"""A model of NEURON in a field, by this package and by NEURON's `extracellular`; prints how far
-they agree: ``field_program.py PATH``, where the network is written in between."""
+"""Compare a model in a field with NEURON's `extracellular`; print the differences.
+
+``field_program.py PATH``: the network is written to this path in between.
+"""
 
 import json
 import sys

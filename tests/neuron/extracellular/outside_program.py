@@ -1,5 +1,7 @@
-"""Cells in NEURON with `extracellular`, run by NEURON and by this package; prints how far they
-agree: ``outside_program.py CASE ENGINE``, a process of its own for each case."""
+"""Compare cells with `extracellular` with NEURON; print the differences.
+
+``outside_program.py CASE ENGINE``: a process of its own for each case.
+"""
 
 import json
 import sys
@@ -15,13 +17,14 @@ h.load_file("stdrun.hoc")
 KEPT = []
 STOP = 20.0
 MOST, RATIO = 1.0, 1e4  # S/cm²: the largest xg of layers, and to the smallest
-# A row of NEURON's matrix has the sum of the conductances at a potential, of which each of some
-# 500 operations rounds off 2^-53: as if what is RATIO times smaller were others, by this much.
+# A row of NEURON's matrix has the sum of the conductances at a potential. Each of some 500
+# operations rounds it by 2^-53, which changes a conductance that is RATIO times smaller by this
+# share.
 ROUNDED = 500 * 2.0**-53 * RATIO
 
 
 def branched(seed=5, membrane="hh"):
-    """Two cells of sections joined at 0, at 1, between and turned round, of other resistances."""
+    """Two cells of different resistance; sections joined at 0, at 1, between, and turned round."""
     random, made = np.random.default_rng(seed), {}
     for name in "abcdefghk":
         one = made[name] = h.Section(name=name)
@@ -42,7 +45,7 @@ def branched(seed=5, membrane="hh"):
 
 
 def outside(made, without=("c", "g")):
-    """Insert the mechanism into all sections but some; return the segments that have it."""
+    """Insert the mechanism into all sections except some; return its segments."""
     for name in made.keys() - {*without}:
         made[name].insert("extracellular")
     return [segment for name in sorted(made.keys() - {*without}) for segment in made[name]]
@@ -54,7 +57,7 @@ def put(segments, random, size=20):
 
 
 def play(segments, ways):
-    """Play into each segment by one of some ways in turn: continuous, in steps, other times."""
+    """Play into each segment in one of the ways: continuous, in steps, at other times."""
     random = np.random.default_rng(2)
     times = [h.Vector(np.sort(random.uniform(0, STOP, n))) for n in (40, 30)]
     for k, segment in enumerate(segments):
@@ -117,7 +120,7 @@ def written(*ways):
 
 
 def layers(segments, factor=1.0):
-    """Give layers of their own to segments; `factor` is of all that is NEURON's in its matrix."""
+    """Give each segment different layers; `factor` scales NEURON's own terms in its matrix."""
     random, least = np.random.default_rng(11), np.log10(MOST / RATIO)
     for segment in segments:
         for layer in range(int(h.nlayer_extracellular())):
@@ -178,7 +181,7 @@ def recorders(case, made, segments):
 
 
 def compared(case, engine):
-    """Largest differences of voltages, of currents and of the rest, and the largest current."""
+    """Return the largest differences of voltages, currents and the rest, and the top current."""
     count = {"single": 1, "three": 3}.get(case.split(", ")[-1])
     if count:
         h.nlayer_extracellular(count)
@@ -237,7 +240,7 @@ def compared(case, engine):
 
 
 def same_bits():
-    """Whether a model with the mechanism and no potential has the same bits as one without it."""
+    """Return whether the mechanism without potentials leaves a model's bits unchanged."""
     made = branched()
     vectors = [h.Vector().record(s._ref_v) for one in made.values() for s in one.allseg()]
     found = []
@@ -251,7 +254,7 @@ def same_bits():
 
 
 def random_trees(engine, first, end):
-    """Of passive trees of a few sections, of which some have the mechanism: `compared`, the worst.
+    """Return the worst of `compared` for passive trees of a few sections, some with the mechanism.
 
     Potentials move voltages by `moved`, mV, at least.
     """

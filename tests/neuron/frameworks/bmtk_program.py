@@ -24,7 +24,7 @@ DATA = "report/a/data", "report/b/data", "data", "ecp/data"  # in files of repor
 
 
 class Spikes(SimulatorMod):
-    """A module that acts after blocks of steps alone."""
+    """A module that acts only after blocks of steps."""
 
     def __init__(self):
         self.rows, self.times, self.gids = [], h.Vector(), h.Vector()
@@ -82,7 +82,7 @@ class Population(list):
 
 
 class Net:
-    """What reports use of BMTK's network: two populations, of a cell each."""
+    """The part of BMTK's network that reports use: two populations, of a cell each."""
 
     def __init__(self):
         self.cells, self.gid_pool = {gid: Cell(gid) for gid in range(2)}, GidPool()
@@ -159,7 +159,7 @@ def refused(*mods):
 
 
 def reading(name):
-    """A report of a variable; other modules than BMTK's may lack what is used of them."""
+    """A report of a variable; modules other than BMTK's may lack the attributes that it uses."""
     report = kinds.MembraneReport(tempfile.gettempdir(), f"{name}.h5", [name], gids=[0])
     if name == "without":
         report._variables, report.initialize = ["v"], lambda sim: None
@@ -183,7 +183,7 @@ def before_zero():
 
 
 def alone(*calls):
-    """What from_neuron() refuses of a model with BMTK's advance(), and with calls in each step."""
+    """Return the refusals of from_neuron() for BMTK's advance(), and for calls in each step."""
     begin([])
     for call in calls:
         h.CVode().extra_scatter_gather(0, call)

@@ -1,7 +1,7 @@
 """NetPyNE's LFP and membrane currents, by its own events in NEURON and by the switch.
 
-NetPyNE 1.1 calls `ptr_update_callback` of PtrVector, which NEURON 9 does not have: `Pointers` stand
-for these.
+NetPyNE 1.1 calls `ptr_update_callback` of PtrVector, which NEURON 9 lacks: `Pointers` replaces
+PtrVector.
 """
 
 import json

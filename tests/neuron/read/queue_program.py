@@ -1,8 +1,9 @@
-"""Events, played values and WATCH conditions of one time, by NEURON and by this package.
+"""Compare simultaneous events, played values and WATCH conditions with NEURON.
 
-``queue_program.py CASE SEED ENGINE PIECES``: prints for each piece, ms (0: one run; ``1e``: by a
-`CVode.event` that recurs; ``n1``: by NEURON until then, and on by the engine), where vectors
-differ. Models are drawn by the seed, with round times, at which NEURON's queue has several things.
+``queue_program.py CASE SEED ENGINE PIECES``: prints, for each piece in ms, the differing vectors.
+Special pieces are 0, one run; ``1e``, by a recurrent `CVode.event`; and ``n1``, by NEURON until
+then, and on by the engine. The seed draws models with round times, at which NEURON's queue has
+several items.
 """
 
 import json
@@ -60,13 +61,13 @@ def recorded(*references):
 
 
 def knots(rng, count, low, high, steps=(0.5, 1, 1.25, 2.5, 0.733)):
-    """Times, most of them round, and values; from 0 on, where a run begins again."""
+    """Return times, most of them round, and values; from 0 on, where a run begins again."""
     t = np.cumsum([0, *rng.choice([0, 1.3], 1, p=[0.75, 0.25]), *rng.choice(steps, count)])
     return t.tolist(), rng.uniform(low, high, len(t)).round(2).tolist()
 
 
 def moves(rng):
-    """A self event is moved while others are on their way."""
+    """A self event is moved while others are pending."""
     at = section()
     cell, target = h.ext_moves(), h.ExpSyn(at)
     cell.order = rng.integers(3)
@@ -78,7 +79,7 @@ def moves(rng):
 
 
 def fires(rng):
-    """Neurons with voltages of their own send by WATCH and net_event to each other."""
+    """Neurons with individual voltages send by WATCH and net_event to each other."""
     at = section()
     target = h.ExpSyn(at)
     cells = [h.ext_fires(at) for _ in range(10)]
@@ -120,7 +121,7 @@ def gain(rng):
 
 
 def level(rng):
-    """A WATCH condition compares the voltage with what is played."""
+    """A WATCH condition compares the voltage with a played value."""
     at = section("hh" if rng.integers(2) else "pas")
     watch, target = h.ext_level(at), h.ExpSyn(at)
     KEPT.extend([watch, target])
@@ -155,7 +156,7 @@ def differences(ours, theirs):
 
 
 def ran(vectors, tstop, piece, engine):
-    """Vectors after a run by NEURON, or by this package where an engine is named."""
+    """Return the vectors of a run by NEURON, or by this package if an engine is named."""
     h.finitialize(-65)
     if recurs := piece.endswith("e"):
 

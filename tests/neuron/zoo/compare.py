@@ -177,7 +177,7 @@ def compiled(script, place):
 
 
 def voltages(way, script, library, args, place):
-    """Return what one way records of a script in a copy of its repository, and its last line."""
+    """Return one way's records of a script in a copy of its repository, and its last line."""
     out = place / f"{way}.npz"
     words = way, script.name, library, str(args.stop), args.coin, out
     command = [sys.executable, __file__, "--child", *words]
@@ -268,7 +268,7 @@ def spikes(v):
 
 
 def compare(script, args, place):
-    """Return a row of the table: outcome, spikes, those in the same step, mV apart, reason."""
+    """Return a row of the table: outcome, spikes, spikes in the same step, mV apart, reason."""
     from bench import MissingError
 
     try:
