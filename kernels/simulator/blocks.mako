@@ -160,12 +160,14 @@ static __attribute__((noinline)) void add_apart_${w}(const real${w} x, __global 
     for (int k = 0; k < count; k++) a[place[k]] += ((const real *)&x)[k];
 }
 
+// Write numbers to the places of a group
 static inline void keep_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
 {
     if (run >= 0) LOOSE_${w}(a + run) = x;
     else keep_apart_${w}(x, a, place, -run);
 }
 
+// Add numbers at the places of a group
 static inline void add_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
 {
     if (run >= 0) LOOSE_${w}(a + run) += x;

@@ -71,11 +71,13 @@ __kernel void pull(${signature(spec, "pull")})
         }
 }
 
+// Clear the bits of all sources after a delivery. A work-item clears some sources.
 __kernel void clear(${signature(spec, "clear")})
 {
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0)) fired[k] = 0;
 }
 % else:
+// Add the weights of connections whose sources have spiked to the sums of their targets.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void deliver(${signature(spec, "deliver")})
 {

@@ -27,6 +27,7 @@ __kernel void assemble(${signature(spec, "assemble")})
     b[i] = mem[value[i]] / dt;
 }
 
+// Store the solution of the systems in the states. A work-item per row.
 __kernel void put_back(${signature(spec, "put_back")})
 {
     const int i = get_global_id(0);

@@ -40,6 +40,7 @@ typedef struct {
     real ${", ".join(reals)};
 } Segment;
 
+// Return a segment that begins at sample `begin`: -1, NaN and infinities mean that nothing is found yet.
 static Segment opened(const int kind, const int begin)
 {
     Segment s;
@@ -54,6 +55,7 @@ static Segment opened(const int kind, const int begin)
     return s;
 }
 
+// Store segment `number` of trace j, if there is room for it.
 static void emit(const Segment s, const int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
 {

@@ -14,6 +14,7 @@ static double bounded(const double w, const double least, const double most)
     return w < least ? least : (w > most ? most : w);   // NaN stays
 }
 
+// Return what is left of the value of trace k some steps later; 0 if its decay is that long.
 static double left(const double value, const int steps, const int k,
                    __global const int *first_decay, __global const double *decay)
 {

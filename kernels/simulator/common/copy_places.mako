@@ -9,6 +9,7 @@
 % endif
 #define OF(node) place, node, q, num_rows   // arguments for this row of copies
 
+// Read the values of a node in row q of the copies.
 static lanes gather(__global const real *source, __global const int *place, const int node, const int q,
                     const int num_rows)
 {
@@ -21,6 +22,7 @@ static lanes gather(__global const real *source, __global const int *place, cons
 % endif
 }
 
+// Write the values of a node in row q of the copies.
 static void scatter(__global real *target, __global const int *place, const int node, const int q,
                     const int num_rows, const lanes values)
 {

@@ -7,6 +7,7 @@ typedef ${spec.real}4 real4;
 // where a table is looked up: the row before, and the fraction of the way to the next row; NaN stays NaN
 typedef struct { int row; real share; } node_row_;
 
+// find where a table is looked up at xi, in units of rows; n is the last row
 static node_row_ node_row_of_(const real xi, const int n)
 {
     const real place = xi <= 0 ? 0 : (xi >= n ? (real)n : xi);

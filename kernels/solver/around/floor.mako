@@ -9,6 +9,7 @@ typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // PoCL woul
 #ifndef __has_builtin
 #define __has_builtin(name) 0
 #endif
+// Return d + u * b for the vector that begins at `place`.
 static value sum(__global const real *d, __global const real *u, __global const real *b, long place)
 {
     return *(__global const loose_value *)(d + place)
@@ -16,6 +17,7 @@ static value sum(__global const real *d, __global const real *u, __global const 
 }
 % endif
 
+// Write x = d + u * b.
 __kernel void floor_copy(${signature(spec, "floor_copy")})
 {
 % if spec.vector_width > 1:

@@ -192,6 +192,7 @@ static value gathered(__global const real *a, places from, places home)
     const value v = (value)(${", ".join(f"a[at{c}]" for c in lanes)});
     return widen(from) < (mask)(0) ? (value)(0) : v;
 }
+// write the values of lanes with a node
 static void scatter(__global real *a, places to, value v)
 {
 % for c in lanes:
@@ -199,6 +200,7 @@ static void scatter(__global real *a, places to, value v)
 % endfor
 }
 % endif
+// read a number of each lane's slot in `lost`
 static value collect(__local const real *lost, places slot)
 {
     slot += (slot & -W) * RHS;

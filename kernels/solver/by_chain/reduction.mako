@@ -46,6 +46,7 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 % endif
 ${part("solver/common/bad_pivots", growth=False)}\
 
+// Return whether a pivot is positive and has a finite, normal inverse.
 static bool good(real pivot)
 {
     return pivot > (real)SMALLEST && pivot < (real)LARGEST;
