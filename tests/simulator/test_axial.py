@@ -1,4 +1,4 @@
-"""Short sections that are joined, whose axial conductance is thousands of times C/dt."""
+"""Short joined sections, whose axial conductance is thousands of times C/dt."""
 
 from functools import cache, partial
 
@@ -17,7 +17,7 @@ CHAIN, TAU, LONG = 40, 10.0, 25.0  # compartments; the membrane's time constant;
 
 
 def in_neuron(h, secondorder):
-    """Sections of 1 to 3 µm joined in their middles; reversal potentials, voltages, arrays."""
+    """Join sections of 1 to 3 µm at their middles; return reversal potentials, v, arrays."""
     rng, sections = np.random.default_rng(11), []
     for k, above in enumerate(PARENT):
         section = h.Section(name=f"short{k}")
@@ -64,7 +64,7 @@ def test_short_sections_are_those_of_neuron(double_queue, engine, dtype, secondo
     e, expected, arrays = in_neuron(h, secondorder)
     net, nodes = Network.from_arrays(*arrays), np.arange(len(PARENT))
     net.insert("pas", nodes, g=1e-4, e=e)
-    net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # which makes it a network with exact times
+    net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # makes it a network with exact times
     given = {"queue": double_queue, "engine": engine, "secondorder": secondorder, "v_init": V_INIT}
     sim = Simulation(net, DT, dtype, **given)
     assert sim.model.exact
@@ -78,7 +78,7 @@ def test_short_sections_are_those_of_neuron(double_queue, engine, dtype, secondo
 
 
 def chain(at):
-    """One cell, a chain of short compartments: a clamp is at compartment `at`, events are on steps.
+    """Return a cell, a chain of short compartments with a clamp at `at`, and events at steps.
 
     Only compartment 0 is of the soma: all factors are constants if the clamp is there.
     """

@@ -1,4 +1,4 @@
-"""Branches of networks with .mod files: the oracle is the simulation itself, as it goes on."""
+"""Branches of networks with .mod files, against the same simulation without a branch."""
 
 import mod_files
 import numpy as np
@@ -117,13 +117,13 @@ def test_copies_go_on_as_the_simulation(engine, double_queue):
     assert count > 4 * COPIES
     weights = sim.weights()
     np.testing.assert_array_equal(several.weights(), np.tile(weights, COPIES))
-    sim.set(weight=weights)  # events from outside are none of them
+    sim.set(weight=weights)  # events from outside have other weights
     np.testing.assert_array_equal(sim.weights(), weights)
 
 
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_copies_with_values_of_their_own(engine, double_queue):
-    """The oracle is a network built with each value, which goes on from the same state."""
+    """Compare with a network built with each value, which continues from the same state."""
     net, groups = network()
     sim = Simulation(net, DT, queue=double_queue, engine=engine)
     sim.run(10.0)

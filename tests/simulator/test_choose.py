@@ -35,7 +35,7 @@ def test_a_name_gives_the_same_engine_again(fast_queue, needs, build):
 
 
 def test_engines_of_a_users_own(double_queue):
-    """A function is given the job of any network, and returns a `Run`."""
+    """A user's engine is a function that receives the job of any network and returns a `Run`."""
 
     def steps(job):
         return ArenaRun(job, Steps)

@@ -1,4 +1,4 @@
-"""Voltages that run off are told of: in which cell and when, once in a run."""
+"""Diverging voltages cause one warning per run, with cell and time."""
 
 import warnings
 
@@ -13,7 +13,7 @@ ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
 
 
 def passive(cells, nodes=3, exact=False, g=1e-4):
-    """Cells of some nodes of 0.2 nF each that leak; with exact times, by an ion."""
+    """Return cells of 0.2 nF per node that leak; an ion makes their times exact."""
     bounds, n = nodes * np.arange(cells + 1), nodes * cells
     parent = np.arange(-1, n - 1)
     parent[bounds[:-1]] = -1
@@ -36,7 +36,7 @@ def simulation(net, queue, needs, engine, dtype="float64", **options):
 
 
 def crossing(v):
-    """Cell and time at the end of the first step with a voltage of 1e6 mV."""
+    """Return the cell and the time at the end of the first step with 1e6 mV."""
     step, cell = np.nonzero(np.abs(v) >= 1e6)
     return cell[0], step[0] * DT
 
@@ -52,7 +52,7 @@ def warned(run):
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_current_of_a_wrong_unit_is_told(fast_queue, needs, engine, exact, dtype):
-    """It was 2e6 mV without a word, if it had decayed until the end of the run."""
+    """Warn of 1e6 mV even if v has decayed by the end of the run."""
     net = passive(9, exact=exact)
     clamp = net.add("iclamp", at=net.soma[[4, 6]], delay=[1.0, 2.0], dur=1.0, amp=[-1e7, 1e7])
     sim = simulation(net, fast_queue, needs, engine, dtype)
@@ -76,7 +76,7 @@ def test_a_current_of_a_wrong_unit_is_told(fast_queue, needs, engine, exact, dty
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_negative_conductance_is_told(fast_queue, needs, engine, exact, tmp_path):
-    """It grew to 4.6e87 mV; the state can be saved and run on, and each run says it once."""
+    """Warn once per run of a diverging voltage; the state can be saved and run on."""
     net = passive(3, nodes=2, exact=exact, g=np.repeat([1e-4, -1e-4, 1e-4], 2))
     sim = simulation(net, fast_queue, needs, engine, chunk=40, v_init=-60.0)
     v = sim.record("v", net.soma)

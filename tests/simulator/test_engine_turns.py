@@ -12,8 +12,8 @@ from processes import output_of
 from clhines.solver.device import devices
 
 TESTS = Path(__file__).parents[1]
-# Voltages of some 100 mV after 400 steps, each some roundings off, which a spike's upstroke
-# (about e^5) amplifies; NEURON's conductances are differences over 0.001 mV besides
+# Voltages up to 100 mV after 400 steps with some roundings each, which a spike's upstroke
+# (about e^5) amplifies; NEURON's conductances are also differences over 0.001 mV
 # (tests/neuron/test_entry.py).
 TOLERANCES = {"texts": 1e-8, "mod": 1e-8, "neuron": 1e-7}  # mV
 ALL = [f"{model}:{engine}" for engine in ("epochs", "steps") for model in TOLERANCES]
@@ -46,5 +46,5 @@ def test_each_engine_after_others(double_queue, tmp_path, width, turns):
         program = TESTS / "simulator/engine_turns.py"
         out = output_of(program, index, width, *turns, timeout=300, **more)
         for run, (difference, scale) in json.loads(out.splitlines()[-1]).items():
-            assert scale > 50, run  # a spike at least
+            assert scale > 50, run  # at least one spike
             assert difference <= TOLERANCES[run.partition(":")[0]], (run, difference)

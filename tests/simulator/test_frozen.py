@@ -1,4 +1,4 @@
-"""A small part of the kernels and runs that `frozen` keeps, and that its comparison can fail."""
+"""Compare some kernels and runs with the files of `frozen`; its comparison can fail."""
 
 import frozen
 import numpy as np

@@ -8,12 +8,12 @@ from clhines import InputError, Network, Simulation
 from clhines.simulator.model import compile
 
 STOP, DT, G = 40.0, 0.025, [0.004, 0.002]  # ms, ms, µS
-A, B = [5, 0], [9, 6]  # a dendrite's end to the middle of one; somas
+A, B = [5, 0], [9, 6]  # a dendrite's end to the middle of another one; somas
 ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
 
 
 def in_neuron():
-    """Two cells, each a soma and a dendrite of five segments; voltages and currents of halves."""
+    """Return v and currents of half gaps of two cells: a soma, and a dendrite of five segments."""
     h = mod_files.loaded()
     cells = []
     for c in range(2):
@@ -68,7 +68,7 @@ def truth():
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ENGINES)
 def test_as_in_neuron(truth, double_queue, engine):
-    """Voltages everywhere and currents of all halves, beside `target_var` and `source_var`.
+    """Compare voltages and currents of all half gaps with `target_var` and `source_var`.
 
     NEURON adds the same numbers in another order: 1600 steps, each some units in the last place,
     that spikes amplify by less than a hundredfold.
@@ -85,7 +85,7 @@ def test_as_in_neuron(truth, double_queue, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_two_compartments_reach_each_other(double_queue, engine):
-    """The difference shrinks by (1 - r)/(1 + r) in a step, r = g*dt/c; the sum stays."""
+    """The difference shrinks by (1 - r)/(1 + r) per step, r = g*dt/c; the sum stays."""
     c, g = 0.01, 0.004
     net = Network.from_arrays([-1, -1], [0, 1, 2], [500.0] * 2, [0.0] * 2, [c] * 2)
     net.gap(0, 1, g)

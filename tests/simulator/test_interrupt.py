@@ -19,7 +19,7 @@ BUILDS = mixed_network, ions_network
 
 @pytest.fixture(autouse=True)
 def default_handler():
-    """Whatever runs the tests may ignore the signal, as workers of xdist do."""
+    """Restore Python's handler: a runner of tests may ignore the signal, as xdist's workers do."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -51,7 +51,7 @@ def check_same(found, expected):
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_run_goes_on_after_ctrl_c(double_queue, tmp_path, engine, build):
-    """The run was lost, and the message ended in "KeyboardInterrupt: ;"."""
+    """The interrupted run keeps its results and time, and running on completes it."""
     whole = simulation(build, double_queue, engine)
     expected = whole.run(STEPS * DT)
     assert len(expected.spike_time)
@@ -79,7 +79,7 @@ def test_ctrl_c_from_outside(double_queue):
     net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
     net.insert("hh")
     sim = Simulation(net, DT, queue=double_queue, chunk=256)
-    sim.run(DT)  # compiles
+    sim.run(DT)  # compiles kernels
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(RunInterrupt) as raised:
@@ -97,7 +97,7 @@ def test_a_second_ctrl_c_acts_at_once():
     interrupt_in_chunk(sim, 3, times=2)
     with pytest.raises(RunInterrupt, match="^a run ended within a chunk, by KeyboardInt.*$") as end:
         sim.run(4 * sim.chunk * DT)
-    assert len(end.value.result[0]) == 2 * sim.chunk + 1  # and of t = 0
+    assert len(end.value.result[0]) == 2 * sim.chunk + 1  # and the row at t = 0
     with pytest.raises(InputError, match="by KeyboardInterrupt; reset.., or restore.. an earlier"):
         sim.run(1.0)
     sim.reset()

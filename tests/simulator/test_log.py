@@ -43,7 +43,7 @@ def test_a_solver_says_device_method_engine_and_build(said, forest, fast_queue):
     assert re.search(r"engine whole: [\d.]+ [KM]iB on the device", one(lines, "engine whole"))
     assert forest_built(lines)
     clhines.Solver(forest, queue=fast_queue)
-    assert not forest_built(said())  # built before
+    assert not forest_built(said())  # built earlier
     clhines.Solver(forest, "flat", queue=fast_queue)
     assert one(said(), "method").startswith("method flat (as given)")
 
@@ -82,7 +82,7 @@ def test_a_simulation_says_its_engine_and_delivery(said, fast_queue, engine):
 
 
 def test_it_is_silent_by_default():
-    """In a process of its own, without any handler: nothing on either stream."""
+    """In a separate process without handlers, both streams stay empty."""
     code = (
         "import numpy as np, clhines\n"
         "f = clhines.Forest(np.arange(-1, 9))\n"

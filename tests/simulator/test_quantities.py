@@ -1,4 +1,4 @@
-"""Numbers with units: converted wherever the unit of an argument is known, else rejected."""
+"""Numbers with units are converted if the unit of an argument is known, else rejected."""
 
 import importlib.util
 import inspect
@@ -36,7 +36,7 @@ from clhines.solver import reference
 pytestmark = pytest.mark.core
 
 U = pint.UnitRegistry()
-HAS_NEURON = importlib.util.find_spec("clhines.neuron") is not None  # the part, not NEURON
+HAS_NEURON = importlib.util.find_spec("clhines.neuron") is not None  # the part of clhines
 CELL = sample_cells()[0]
 CABLE = discretise(CELL, max_length=100)
 V = -65 + 100 * np.exp(-(((np.arange(200) * 0.5 - 30) / 2) ** 2))  # one spike, mV
@@ -231,7 +231,7 @@ def solved(**given):
 PAS = Mechanism("density leak\nparameter g = 1e-4 S/cm2\ncurrent i = g*(v + 65*exp(-t)) [mA/cm2]")
 MV, MS, NA, US = (-70.0, "mV"), (0.5, "ms"), (0.1, "nA"), (0.02, "uS")
 
-# name of the argument: call, a good number, and its unit; without a unit it is to be rejected
+# name of the argument: call, a valid number, and its unit; without a unit it is rejected
 CONVERTED = {
     "from_arrays.area": (lambda x: arrays_of(area=x), [10.0] * 3, "um2"),
     "from_arrays.g_axial": (lambda x: arrays_of(g_axial=x), [0.01] * 3, "uS"),
@@ -398,7 +398,7 @@ def same(found, expected):
 
 @pytest.fixture(autouse=True)
 def _strict():
-    """A unit that NumPy strips is an error here."""
+    """Turn NumPy's warning about a stripped unit into an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", pint.UnitStrippedWarning)
         yield
@@ -436,7 +436,7 @@ def test_every_argument_is_tried():
         loss medium geometry missing
     """.split()
     }
-    indices = {"count", "source_index", "to", "ids", "index", "a"}  # of `as_array` and integers
+    indices = {"count", "source_index", "to", "ids", "index", "a"}  # `as_array` and integers
     owners = [Network, Simulation, Cable]
     functions = [f for o in owners for n, f in inspect.getmembers(o, callable)
                  if n == "__init__" or not n.startswith("_")]  # fmt: skip

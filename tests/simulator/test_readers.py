@@ -20,7 +20,7 @@ READERS = {  # readers of users' files, and sizes beyond their limits
 
 @pytest.mark.parametrize("reader", READERS)
 def test_readers_of_files_do_not_wait_and_end(reader, tmp_path):
-    """Devices have no end, a FIFO waits for a writer, a sparse file may be of any size."""
+    """A device is endless, a FIFO waits for a writer, and a sparse file may have any size."""
     read, most = READERS[reader]
     os.mkfifo(tmp_path / "fifo")
     for path in ("/dev/zero", tmp_path / "fifo", tmp_path, tmp_path / "none", ""):

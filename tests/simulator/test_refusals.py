@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def named(pattern):
-    """Ids that the package names, in a pattern."""
+    """Return all matches of a pattern in the package's sources."""
     own = ROOT / "clhines" / "simulator" / "refusals.py"
     texts = [p.read_text("utf-8") for p in (ROOT / "clhines").rglob("*.py") if p != own]
     return {name for text in texts for name in re.findall(pattern, text)}
@@ -32,13 +32,13 @@ def test_each_id_is_used_and_known():
 
 
 def test_each_id_has_a_test():
-    """`conftest` lets a test fail that does not raise the ids for which the table names it."""
+    """`conftest` lets a test fail if it does not raise the ids for which the table names it."""
     table = json.loads(ROOT.joinpath("tests", "refusals.json").read_text("utf-8"))
     assert table.keys() == REFUSALS.keys()
     for test in set(table.values()):
         file, _, name = test.partition("::")
         if not ROOT.joinpath(*file.split("/")[:2]).exists():
-            continue  # a part above that is not there
+            continue  # a part of the package that is absent
         assert f"def {name.partition('[')[0]}(" in ROOT.joinpath(file).read_text("utf-8"), test
 
 
@@ -91,7 +91,7 @@ def event(body):
 
 
 STEP = "BREAKPOINT { SOLVE s METHOD cnexp i = m*v }\nDERIVATIVE s { m' = -m }\n"
-FILES = {  # ids, and files that are refused by them
+FILES = {  # ids, and files that they refuse
     "mod.array-size": density(STEP).replace("c[3]", "c[0]"),
     "mod.block-called": breakpoint_("s() ") + "DERIVATIVE s { m' = -m }\n",
     "mod.called-arguments": breakpoint_("b = exp(1, 2)"),
@@ -183,7 +183,7 @@ def test_a_file_is_refused_by(name):
 
 
 TABLE = "PROCEDURE p(x) { TABLE b DEPEND a FROM 0 TO 1 WITH 2 b = a*x }\n"
-WITH = {  # ids, files, and how they are read
+WITH = {  # ids, files, and their readers
     "mod.steadystate-secondorder": (
         density("BREAKPOINT { SOLVE k STEADYSTATE sparse i = m*v }\nKINETIC k { ~ m << (1) }\n"),
         {"secondorder": True},

@@ -1,4 +1,4 @@
-"""States and currents that kernels of epochs record: the reference's, and epochs stay whole."""
+"""States and currents that kernels of epochs record, against `reference`, in whole epochs."""
 
 import functools
 
@@ -11,11 +11,11 @@ from clhines.solver.device.devices import is_cpu, limits
 
 STEPS = 32
 STOP = STEPS * DT
-LEAST = {"mixed": 1, "long": STEPS, "noisy": 2}  # steps of an epoch
+LEAST = {"mixed": 1, "long": STEPS, "noisy": 2}  # steps per epoch
 
 
 def long_network():
-    """Epochs of many steps: no connection; events from outside, all kinds of mechanisms."""
+    """Return a network with long epochs: no connection, outside events, all kinds of mechanisms."""
     net = Network(CABLES, 7)
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
@@ -99,7 +99,7 @@ def test_states_and_currents(double_queue, name, options):
 
 
 def test_samples_are_dropped_again(double_queue):
-    """A simulation without such records after one with them has the kernel without."""
+    """A simulation without such records, after one with them, has the kernel without."""
     net, syn = mixed_network()
     sim = Simulation(net, DT, queue=double_queue, engine="epochs")
     number = sim.record("g", syn)

@@ -1,4 +1,4 @@
-"""Networks in time, on every device: engines against the reference, closed forms, refusals."""
+"""Networks in time, on every device: against `reference` and closed forms; refusals."""
 
 import numpy as np
 import pyopencl.array as cla
@@ -54,7 +54,7 @@ def test_a_state_goes_from_engine_to_engine(double_queue, tmp_path):
 
 
 def test_all_devices(every_queue):
-    """Simulators too: a few steps by each engine."""
+    """Run a few steps by each engine on all devices, simulators too."""
     for engine in ENGINES:
         net, _ = simple_network(3, delay=0.1)
         sim = Simulation(net, 0.1, "float32", queue=every_queue, engine=engine)
@@ -94,13 +94,13 @@ def test_the_same_bits_again_in_parts_and_after_a_restore(double_queue, engine, 
 
 
 def ball(radius):
-    """A soma of one sample: a single compartment."""
+    """Return a soma with one sample: a single compartment."""
     one = np.array([0])
     return Morphology(one - 1, np.zeros((1, 3)), np.array([float(radius)]), one + 1, one + 1, one)
 
 
 def charged(dt, secondorder, engine="reference", **options):
-    """A passive ball at 10 ms, one time constant, into which current flows from 0 on; its rise."""
+    """Return a passive ball after one time constant (10 ms) of current, and its relative rise."""
     cable = discretise(ball(10.0))
     net = Network(cable)
     net.insert("pas", g=1e-4, e=-65.0)
@@ -112,7 +112,7 @@ def charged(dt, secondorder, engine="reference", **options):
 
 @pytest.mark.parametrize(("secondorder", "order"), [(False, 1), (True, 2)])
 def test_order_of_convergence(double_queue, secondorder, order):
-    """Against the closed form, 1 - 1/e of the whole rise at t = tau."""
+    """Compare with the closed form: 1 - 1/e of the whole rise at t = tau."""
     exact = 1 - np.exp(-1)
     errors = [abs(charged(dt, secondorder) - exact) for dt in (0.5, 0.25, 0.125)]
     rates = np.log2(np.divide(errors[:-1], errors[1:]))
@@ -122,7 +122,7 @@ def test_order_of_convergence(double_queue, secondorder, order):
 
 
 def test_passive_cable_against_its_closed_form(double_queue):
-    """A sealed cylinder of one length constant with current into one end, in the steady state."""
+    """Compare a sealed cylinder, one length constant long, with current into one end, at rest."""
     radius, g, resistivity = 1.0, 1e-4, 100.0
     constant = 1e4 * np.sqrt(radius * 1e-4 / (2 * g * resistivity))  # µm
     n = 3
@@ -191,7 +191,7 @@ def test_no_memory_is_told_in_one_line(double_queue, monkeypatch):
         Simulation(simple_network()[0], DT, queue=double_queue, max_spikes=2**50)  # fits no int32
 
     def full(*_):
-        cla.zeros(double_queue, 2**57, np.float64)  # drivers may allocate at the first write only
+        cla.zeros(double_queue, 2**57, np.float64)  # drivers may allocate at the first write
 
     with monkeypatch.context() as patch:
         patch.setattr("clhines.simulator.engines.arena_run.Grid", full)
@@ -200,7 +200,7 @@ def test_no_memory_is_told_in_one_line(double_queue, monkeypatch):
     net, syn = simple_network()
     net.connect(0, syn, 0, 0.1, 2.0**29 * DT, rule=STDP(0.01, 0.01))
     error, words = DeviceMemoryError, "pending events of 5 targets"
-    if double_queue.device.max_mem_alloc_size > 5 * 2**32:  # they would fit
+    if double_queue.device.max_mem_alloc_size > 5 * 2**32:  # they would fit in memory
         error, words = InputError, "longest delay of a plastic connection is 536870912 steps"
     with pytest.raises(error, match=words):
         Simulation(net, DT, queue=double_queue)
@@ -334,7 +334,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
 
 
 def test_what_no_network_knows_is_not_set():
-    """NEURON's names for the whole are arguments of `Simulation` here."""
+    """NEURON's names for the whole model are arguments of `Simulation`, not names of `set`."""
     net, syn = simple_network()
     for name in ("v_init", "treshold", "dt", "area", "groups"):
         with pytest.raises(InputError, match=f"{name} cannot be set"):
@@ -370,7 +370,7 @@ def test_a_refused_rule_is_not_kept():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_plastic_weights(double_queue, engine, tmp_path):
-    """The pair rule: against the reference, and the same bits after a restore."""
+    """Compare the pair rule with `reference`, and after a restore bit by bit."""
     rule = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
 
     def simulation(**options):
@@ -399,7 +399,7 @@ def test_plastic_weights(double_queue, engine, tmp_path):
     np.testing.assert_array_equal(sim.voltages(), later.voltages())
     moved = sim.weights() != sim.model.connections.weight
     np.testing.assert_array_equal(moved, sim.model.connections.plastic)
-    # from engine to engine
+    # a state moves from engine to engine
     reference.restore(tmp_path / "state.npz")
     reference.run(15.0)
     np.testing.assert_allclose(sim.weights(), reference.weights(), rtol=1e-9)

@@ -22,7 +22,7 @@ def branching_cells(count):
 
 
 def neuron_cell(cable):
-    """Sections with HH in the soma and a passive rest; the soma's segment, and all by node."""
+    """Return sections with HH in the soma, passive elsewhere; the soma's segment, all by node."""
     ours = cable.sections
     sections = []
     for s in range(ours.num_sections):
@@ -44,7 +44,7 @@ def neuron_cell(cable):
     soma = segments[cable.soma]
     soma.pas.g = 0
     sections[0].insert("hh")
-    assert sections[0].nseg == 1  # so that hh is at one node only
+    assert sections[0].nseg == 1  # hh is at one node only
     return sections, soma, segments
 
 

@@ -54,7 +54,7 @@ def test_the_bar_of_a_population(cable, capsys):
 
 
 def test_the_bar_ends_where_the_run_does(cable, capsys, recwarn):
-    """100 ms are 4000 steps of 0.025 ms, which add up to more in doubles."""
+    """The bar ends at the duration, although steps of 0.025 ms add up to more in doubles."""
     net = clhines.Network(cable)
     sim = clhines.Simulation(net, 0.025, engine="reference", chunk=1)
     sim.run(2.5, progress=True)

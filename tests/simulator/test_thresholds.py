@@ -1,4 +1,4 @@
-"""Thresholds of many cells at once, beside runs of single cells."""
+"""Thresholds of many cells at once, against runs of single cells."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ PULSE = ([0.1, 0.3], [-1.0, 0.0])  # ms; steps
 
 
 def fibre_network(distance, diameters=(10.0, 20.0, 15.0), pulse=PULSE):
-    """SENN fibres, each at its distance from an electrode."""
+    """Return SENN fibres at different distances from an electrode."""
     distance = np.broadcast_to(distance, len(diameters))
     at = np.stack([0 * distance, 0 * distance, distance], axis=1)
     made = fibres.senn(diameters, 15, at)
@@ -43,7 +43,7 @@ def test_thresholds_are_those_of_single_cells(double_queue):
 
 
 def test_a_threshold_lies_below_a_block(double_queue):
-    """Far above its threshold a fibre beside the electrode is blocked; the bounds span both."""
+    """Far above its threshold a pulse blocks a near fibre; the bounds span both."""
     net, group, made = fibre_network(150.0, (20.0,))
     result = found(net, group, made, queue=double_queue, low=0.1, high=4e3)
     fires = []
@@ -73,7 +73,7 @@ def test_amplitudes_of_electrodes_in_cells(double_queue):
 
 
 def test_strength_and_duration(double_queue):
-    """Charge grows with the duration, and strength falls: Lapicque's curve lies between."""
+    """With a pulse's duration, the charge at threshold grows and the strength falls."""
     durations = np.array([0.04, 0.1, 0.3, 1.0])
     made = fibres.senn([20.0] * 4, 15, [[0, 0, 2000.0]] * 4)
     net = made.network(Network.from_arrays)

@@ -1,4 +1,4 @@
-"""A passive cell is fitted to NEURON through differentiable solves."""
+"""Differentiable solves fit a passive cell to NEURON's voltages."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 @pytest.mark.neuron
 def test_a_cell_is_found_again_from_a_recording_made_by_neuron(double_queue):
-    """Ra, cm and g_pas that NEURON has simulated with, from voltages at two places.
+    """Find Ra, cm and g_pas of NEURON's simulation again from voltages at two places.
 
     Both take the same backward-Euler steps; the loss is flat to some 1e-9 of the parameters.
     """
@@ -57,7 +57,7 @@ def test_a_cell_is_found_again_from_a_recording_made_by_neuron(double_queue):
 
     exact = torch.log(torch.from_numpy(truth))
     scale = float((recorded**2).mean())
-    assert float(loss(exact)) <= (1e-9) ** 2 * scale  # as far as the two agree elsewhere
+    assert float(loss(exact)) <= (1e-9) ** 2 * scale  # the two agree as elsewhere
     log = torch.log(torch.tensor([80.0, 1.3, 2e-4], dtype=torch.float64)).requires_grad_()
     optimiser = torch.optim.LBFGS([log], max_iter=80, line_search_fn="strong_wolfe")
 

@@ -76,7 +76,7 @@ def test_draws_that_no_parameter_rules_out_are_of_one_instance(engine):
 
 
 def test_not_even_a_value_of_a_draw():
-    """Who calls the functions by hand gets no number."""
+    """Functions that a caller uses by hand return no number for a draw."""
     m = mod_files.ours("nmodl/nmnoise")
     found = m.twin("unless")(np.array([0.0, 0.5]), np.zeros(2))
     assert [x.tolist() for x in found] == [[0, 1], [0, 0]]

@@ -102,8 +102,7 @@ def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_
     bodies = re.findall(function, kind.functions, re.DOTALL)
     assert len(bodies) == 2
     assert not any("celsius" in body or re.search(r"\bexp\(", body) for body in bodies)
-    assert "bar.sync %" not in render(
-        spec
-    )  # a barrier's number in a register reserves all barriers of a work-group
+    # a barrier number in a register would reserve all barriers of a work-group
+    assert "bar.sync %" not in render(spec)
     soma = plan_epochs(compile(ring_network(ring_cables(2), 2, "soma"), 0.025), "float64", Limits())
     assert not soma[0].spec.takes_series

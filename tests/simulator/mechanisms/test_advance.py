@@ -175,7 +175,7 @@ def test_what_is_saved_goes_on(double_queue, tmp_path):
 
 @pytest.mark.parametrize("dt", [0.1, 0.025])
 def test_the_deviation_of_the_voltage_does_not_depend_on_the_step(tmp_path, dt):
-    """Of implicit Euler: ``s^2 tau / (2 C^2) / (1 + dt/(2 tau))``; 400 cells, 40 time constants."""
+    """Compare with implicit Euler's, ``s^2 tau / (2 C^2) / (1 + dt/(2 tau))``, from 400 cells."""
     cells, g, std = 400, 1e-3, 0.01
     (tmp_path / "soma.swc").write_text("1 1 0 0 0 10 -1\n")
     net = Network(discretise(read_swc(tmp_path / "soma.swc")), cells)
@@ -183,11 +183,11 @@ def test_the_deviation_of_the_voltage_does_not_depend_on_the_step(tmp_path, dt):
     net.add("inoise", net.soma, std=std)
     sim = Simulation(net, dt=dt, engine="reference")
     v = sim.record("v", net.soma)
-    tau = 1e-3 * 1.0 / g  # ms, of 1 uF/cm2
+    tau = 1e-3 * 1.0 / g  # ms, with 1 uF/cm2
     values = sim.run(60.0)[v][round(10 / dt) :: round(2 / dt)]
     capacitance = 1e-5 * net.area[net.soma[0]]  # nF
     variance = std**2 * tau / (2 * capacitance**2) / (1 + dt / (2 * tau))
-    count = values.size  # 2 time constants apart: correlation exp(-2)
+    count = values.size  # 2 time constants: correlation exp(-2)
     bound = 5 * np.sqrt(2 / count * (1 + 2 * np.exp(-4) / (1 - np.exp(-4))))
     assert abs(np.var(values + 65.0) / variance - 1) <= bound
 

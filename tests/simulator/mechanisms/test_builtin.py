@@ -1,4 +1,4 @@
-"""Built-in mechanisms: NEURON's states, currents and voltages, and closed forms."""
+"""Built-in mechanisms against NEURON's states, currents and voltages, and closed forms."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_a_compartment_with_every_mechanism_follows_neuron(neuron, celsius):
     clamp.delay, clamp.dur, clamp.amp = 3, 7, 0.6
     one.tau, one.e, two.tau1, two.tau2, two.e = 2, 0, 0.5, 4, -80
     events = {"expsyn": [(20.0, 0.03), (28.0, 0.05)], "exp2syn": [(24.0, 0.02)]}
-    # the weight of a wire stands for all its events, so each event has a wire of its own
+    # a NetCon's weight holds for all its events, so each event has its own NetCon
     wires = []
     for name, synapse in (("expsyn", one), ("exp2syn", two)):
         for time, weight in events[name]:
@@ -71,7 +71,7 @@ def test_a_compartment_with_every_mechanism_follows_neuron(neuron, celsius):
 
 
 def integrate(celsius, dt, steps, area, events):
-    """One compartment by the twins: implicit Euler in v, then the states."""
+    """Simulate a compartment by the NumPy twins: implicit Euler in v, then the states."""
     parts = [
         (mechanism("hh"), {"celsius": celsius}, 1.0),
         (mechanism("iclamp"), {"delay": 3.0, "dur": 7.0, "amp": 0.6}, 100 / area),

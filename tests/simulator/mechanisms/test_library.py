@@ -1,4 +1,4 @@
-"""The library: each text beside a .mod file of its name in tests/mod/library, in NEURON."""
+"""The library: each text against the .mod file of its name in tests/mod/library, in NEURON."""
 
 import functools
 
@@ -10,19 +10,19 @@ from clhines import library
 from tests.support import mod_files
 
 DT, UNTIL, CELSIUS, V_INIT = 0.05, 80.0, 34.0, -70.0
-STAGES = (20.0, -100.0), (15.0, -20.0), (25.0, -55.0)  # ms and mV of the clamp of channels
-TIMES = 5.0, 15.0, 15.0, 22.5, 60.0  # of events; two in one step
+STAGES = (20.0, -100.0), (15.0, -20.0), (25.0, -55.0)  # ms and mV of the channels' voltage clamp
+TIMES = 5.0, 15.0, 15.0, 22.5, 60.0  # times of events; two in one step
 WEIGHT = {"gaba_b": 0.5, "tsodyks_markram": 0.02}  # uS
 SYNAPSES = "ampa", "gaba_a", "gaba_b", "nmda", "tsodyks_markram"
-OF_CALCIUM = ("ca_l",), ("ca_n",), ("ca_t",), ("ca_l", "sk"), ("ca_l", "bk")  # with a pool
+OF_CALCIUM = ("ca_l",), ("ca_n",), ("ca_t",), ("ca_l", "sk"), ("ca_l", "bk")  # tested with a pool
 POINTS = {"ou_conductance", "vclamp", *SYNAPSES}
 CHANNELS = tuple(n for n in dir(library) if not {n} & {*POINTS, *"ca_pool sk bk".split()})
 PARAMETERS = {"tsodyks_markram": {"tau_rec": 100.0, "tau_facil": 50.0, "use": 0.2}}
 GRID = [(n,) for n in CHANNELS if n[:3] != "ca_"] + [("ampa",), ("gaba_a",), ("nmda",)]
 EXACT = [("ca_pool", *names) for names in OF_CALCIUM]
 EXACT += [("gaba_b",), ("tsodyks_markram",), ("ou_conductance",)]
-STATES = {"tsodyks_markram": ["g"], "gaba_b": ["r", "s"]}  # that the files have, too
-IN_FILE = {"g_e": "ge", "g_i": "gi"}  # their names there
+STATES = {"tsodyks_markram": ["g"], "gaba_b": ["r", "s"]}  # states that the files have, too
+IN_FILE = {"g_e": "ge", "g_i": "gi"}  # names of states in the files
 
 
 def states(name):
@@ -31,7 +31,7 @@ def states(name):
 
 @functools.cache
 def theirs(cells):
-    """NEURON's voltages and states at each step, (steps + 1,) by cell and name."""
+    """Return NEURON's voltages and states at each step, (steps + 1,) by cell and name."""
     h = mod_files.loaded()
     sections, kept, rows, wires = [], [], {}, []
     for k, names in enumerate(cells):
@@ -93,7 +93,7 @@ def ours(cells, area, engine, queue):
         for name in names:
             places.setdefault(name, []).append(k)
     groups = {}
-    for name in sorted(places, key=lambda name: name != "ca_pool"):  # as NEURON orders them
+    for name in sorted(places, key=lambda name: name != "ca_pool"):  # NEURON's order
         make = net.add if name in POINTS else net.insert
         groups[name] = make(name, net.soma[places[name]], **PARAMETERS.get(name, {}))
         if name in SYNAPSES:
@@ -124,7 +124,7 @@ def tolerance(names, v, rows, area):
     """
     bound = 10 * len(rows) * 2.0**-52 * np.abs(rows).max()
     if {"nmda", "ca_n"} & {*names}:
-        slope = 5e-4 * 0.07 * 0.01  # uS, of at most 0.01 uS
+        slope = 5e-4 * 0.07 * 0.01  # uS, for at most 0.01 uS
         shift = slope / (1e-5 * area / DT) * np.abs(np.diff(v)).sum()
         bound += shift * (1.0 if rows is v else 0.1 * np.abs(rows).max())
     return bound
@@ -145,7 +145,7 @@ def test_each_is_its_file_in_neuron(double_queue, cells, engine):
 
 
 def test_each_has_a_file():
-    """SEClamp is NEURON's own."""
+    """All but vclamp, which is NEURON's SEClamp, have a file."""
     compared = {name for names in (*GRID, *EXACT) for name in names} | {"vclamp"}
     assert compared == {*dir(library)}
     there = {path.stem for path in (mod_files.FOLDER / "library").iterdir()}

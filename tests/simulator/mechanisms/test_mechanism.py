@@ -26,7 +26,7 @@ def test_what_a_mechanism_says_of_itself():
     assert hh.units["gnabar"] == "S/cm2"
     assert hh.states == ("m", "h", "n")
     density = {"hh", "pas"}
-    known = {  # others may be built in as well
+    known = {  # others may also be built in
         "kind": {n: "density" if n in density else "point" for n in BUILT_IN_HERE},
         "constant": {n: n == "pas" for n in BUILT_IN_HERE},
         "takes_events": {n: n in ("expsyn", "exp2syn") for n in BUILT_IN_HERE},
@@ -55,7 +55,7 @@ def test_a_choice_is_neither_linear_nor_constant():
 def test_hh_takes_few_exponentials():
     source = mechanism("hh").source
     advance = source[source.index("static void hh_advance") :]
-    assert advance.count(" exp(") == 3  # two of the voltage, one of the temperature
+    assert advance.count(" exp(") == 3  # two depend on the voltage, one on the temperature
     current = source[source.index("static void hh_current") : source.index("hh_advance")]
     assert "exp(" not in current
 

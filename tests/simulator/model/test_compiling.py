@@ -55,7 +55,7 @@ def test_refused_by_compile():
 
 
 def test_events_that_no_run_comes_to():
-    """Their step fits no integer."""
+    """Drop events whose step fits no integer."""
     net, syn = full_network()
     net.add_event(syn, [0, 1, 2], [1e18, 0.5, 1e300], 0.1)
     events = compile(net, 0.025).events

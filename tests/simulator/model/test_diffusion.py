@@ -1,4 +1,4 @@
-"""States that diffuse along cells of a network of one's own: a dense system is the oracle."""
+"""States that diffuse along a network's cells, against a dense system."""
 
 from types import SimpleNamespace
 
@@ -37,9 +37,9 @@ NEURON { SUFFIX puts POINTER p }
 ASSIGNED { p }
 BEFORE BREAKPOINT { p = 2 }
 """
-MIXED = np.linalg.inv(np.eye(2) + DT * np.array([[0.3, -0.2], [-0.15, 0.1]]))  # one step of q alone
-# Entries off the diagonal add up to about 1/dt at most, so that little cancels: a step is as good
-# as some 60 roundings, of float64 and of float32
+MIXED = np.linalg.inv(np.eye(2) + DT * np.array([[0.3, -0.2], [-0.15, 0.1]]))  # reaction step of q
+# Entries off the diagonal add up to about 1/dt at most, so that little cancels: the error of a step
+# is some 60 roundings in float64 and float32
 EPS = {"float64": 60 * 2.3e-16, "float32": 60 * 1.2e-7}
 
 
@@ -63,7 +63,7 @@ def joints():
 
 
 def dense(net, group, volume, coefficient):
-    """Matrix of a step of a state in all nodes, rows divided by volume times length over dt."""
+    """Return the matrix of a state's step in all nodes; rows are divided by volume * length/dt."""
     length = np.tile((CABLE.sections.length / CABLE.nseg)[CABLE.section], net.num_cells)
     n = net.forest.num_nodes
     v, flow = np.zeros(n), np.zeros(n)
@@ -81,7 +81,7 @@ def dense(net, group, volume, coefficient):
 
 
 def expected(net, group, steps):
-    """(3, count): c and q after steps, each first of the reaction, then of diffusion."""
+    """Return (3, count): c and q after steps of reaction, then diffusion."""
     w, flow, start = (group.parameters[name] for name in ("w", "w", "start"))
     flow = group.parameters["D"] * w
     found = np.stack([start, start, 2 * start])
@@ -90,7 +90,7 @@ def expected(net, group, steps):
     for _ in range(steps):
         found[1:] = MIXED @ found[1:]
         found = np.stack([np.linalg.solve(a, x) for (a, _), x in zip(systems, found, strict=True)])
-    np.testing.assert_allclose(systems[0][1] @ found[0], amounts[0], 1e-12)  # none is lost
+    np.testing.assert_allclose(systems[0][1] @ found[0], amounts[0], 1e-12)  # conserved
     return found
 
 

@@ -1,4 +1,4 @@
-"""Groups of one mechanism in one kind, and constant ones as sums."""
+"""Groups of one mechanism merged into one kind, and constant groups as sums."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Nodes around others (layers outside of cells): exact rational arithmetic is the oracle."""
+"""Nodes around others (layers outside of cells), against exact rational arithmetic."""
 
 from fractions import Fraction
 
@@ -23,7 +23,7 @@ ROUNDINGS = 9 * 60
 
 
 def exact_change(layers, d, b, v, dt):
-    """The same step by Gauss elimination of the balance of currents in rational numbers."""
+    """Solve the step by Gauss elimination of balances of currents in rational numbers."""
     number = {}
     for i in range(layers.node.shape[1]):
         for row in range(3):
@@ -38,7 +38,7 @@ def exact_change(layers, d, b, v, dt):
         return own + (Fraction(float(v[outer])) if outer >= 0 else 0)
 
     def join(here, there, over, g):
-        """Conductances of the step and of now between two potentials, or one and the ground."""
+        """Add conductances of the step and of now between two potentials, or one and the ground."""
         for x, y in ((here, there), (there, here)):
             if x is not None:
                 a[number[x]][number[x]] += over
@@ -87,14 +87,14 @@ def solved(a, right):
 
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_step_is_exact_to_its_roundings(hard):
-    """Also with layers of 1e6 µS beside some of 1e-9 µS, which a matrix would round away."""
+    """Compare a step with exact arithmetic, also with 1e6 µS beside 1e-9 µS."""
     net, _ = layered_network(hard=hard)
     model = compile(net, DT)
     layers, rng = model.layers, np.random.default_rng(1)
     n = net.forest.num_nodes
     b = np.zeros(n)
-    b[layers.node[0]] = -rng.uniform(0, 1, layers.node.shape[1])  # currents of membranes, nA
-    b[layers.node[1][layers.node[1] >= 0]] = rng.uniform(2, 3)  # of electrodes
+    b[layers.node[0]] = -rng.uniform(0, 1, layers.node.shape[1])  # membrane currents, nA
+    b[layers.node[1][layers.node[1] >= 0]] = rng.uniform(2, 3)  # electrode currents
     d = model.capacitance_over_dt + model.constant_g
     ours = layers.change(d, b, np.zeros(n), DT)
     want = exact_change(layers, d, b, np.zeros(n), DT)
@@ -130,7 +130,7 @@ ENGINES = "steps", "epochs-gpu"
 @pytest.mark.parametrize("form", ["cell by cell", "side by side", "epochs-gpu"])
 @pytest.mark.parametrize("dtype", EPS)
 def test_steps_are_those_of_the_reference(dtype, form, monkeypatch):
-    """Also in the order of GPUs: two cells side by side, of different sizes; and in epochs."""
+    """Compare `steps` (also with GPUs' order, cells side by side) and epochs with `reference`."""
     if form == "side by side":
         monkeypatch.setitem(steps.ORDERS, True, steps.ORDERS[False])
         monkeypatch.setitem(steps.LANES, True, 2)
@@ -149,7 +149,7 @@ def test_currents_that_leave_membranes_arrive_in_layers():
     """`i_membrane` of a node leaves its first layer along the cable and across the layer."""
     net, _ = layered_network()
     layers = compile(net, DT).layers
-    whole = np.flatnonzero(np.isin(layers.node[0], range(9)))  # of the first cell, all in layers
+    whole = np.flatnonzero(np.isin(layers.node[0], range(9)))  # the first cell's nodes
     sim = Simulation(net, DT, engine="steps")
     nodes = layers.node[:, whole]
     current = sim.record("i_membrane", nodes[0])
@@ -185,7 +185,7 @@ def test_epochs_advance_cells_of_all_sizes(each):
 
 @pytest.mark.parametrize("inserted", [0, 1])
 def test_epochs_eliminate_passive_chains_before_they_begin(inserted):
-    """Chains longer than a segment, with a branch; some columns of one of them have channels."""
+    """Passive chains are longer than a segment and branch; some columns have channels."""
     sizes = offsets([70, 50, 50])
     parent = np.arange(sizes[-1]) - 1
     parent[sizes[:-1]] = -1
@@ -214,7 +214,7 @@ def test_epochs_refuse_cells_too_large_for_the_chip(n):
 
 @pytest.mark.parametrize("dtype", EPS)
 def test_fields_of_fibres_are_those_of_the_reference(dtype):
-    """Also records of the currents that a field drives, at nodes that have nothing else."""
+    """Compare v and recorded currents of a field, at nodes without other mechanisms."""
     seen = []
     for engine in ("reference", "epochs-gpu", "steps"):
         net, group = fibres_in_field(4)
@@ -277,7 +277,7 @@ def test_engines_take_other_values_and_the_start(engine):
         sim.run(1.0)
     ours, want = (sim.voltages() for sim in reversed(sims))
     np.testing.assert_allclose(ours, want, 0, 40 * ROUNDINGS * EPS["float64"] * 100)
-    for sim in sims:  # the second time in place
+    for sim in sims:  # the second change happens in place
         for g in (2e-3, 5e-3):
             sim.set(group, g=np.linspace(1e-4, g, len(group.nodes)))
             sim.reset()
@@ -291,7 +291,7 @@ def test_engines_take_other_values_and_the_start(engine):
 
 
 def arrays(**changed):
-    """One cell of two nodes, each in two layers."""
+    """Return the arrays of one cell with two nodes, each in two layers."""
     found = {
         "parent": [-1, 0, 0, 2, 0, 4], "cell_offsets": [0, 6], "area": [100.0] * 2 + [0.0] * 4,
         "g_axial": [0, 0.1, 0, 0.01, 0, 0.01], "capacitance": [1e-3] * 2 + [0.0] * 4,

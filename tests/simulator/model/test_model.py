@@ -1,4 +1,4 @@
-"""GLOBAL variables that instances set in turn, of which all cells read the last instance's."""
+"""GLOBAL variables that instances set in turn: all cells read the last instance's value."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from clhines.simulator.model import compile
 from clhines.solver.device import devices
 
 DT, STOP = 0.05, 15.0
-EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps  # some roundings a step
+EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps  # some roundings per step
 PRIVATE = """
 NEURON { SUFFIX private NONSPECIFIC_CURRENT i RANGE g GLOBAL minf }
 PARAMETER { g = 1e-5 (S/cm2) }
@@ -24,7 +24,7 @@ DERIVATIVE states { minf = 1/(1 + exp(-(v + 40)/7)) m' = (minf - m)/5 }
 
 
 def advanced(net, groups, pieces, **given):
-    """The simulation, records of all pieces side by side, and times of spikes."""
+    """Return the simulation, records of all pieces side by side, and spike times."""
     sim = Simulation(net, DT, **given)
     numbers = [sim.record("v", np.arange(net.forest.num_nodes))]
     numbers += [sim.record("m", group) for group in groups.values() if len(group)]
@@ -76,7 +76,7 @@ def test_all_cells_read_the_last_values(engine_of, tmp_path, engine, of_cells):
 
 @pytest.mark.parametrize("engine", ["epochs-cpu", "3 blocks", "epochs-gpu"])
 def test_last_values_of_cells_that_read_each_others(engine_of, engine):
-    """One block on CPUs, and so does the first of several, has both cells; GPUs take steps."""
+    """Both cells share the first block on CPUs; epochs on GPUs refuse the network."""
     given, (net, groups) = engine_of(engine), turning_network(((0, 1, 2), (1, 2, 3)))
     if engine == "epochs-gpu":
         with pytest.raises(InputError, match="nmother: minf, which is one for all, is set last in"):

@@ -1,4 +1,4 @@
-"""States, events and conditions that see voltages of other cells: NEURON's, and all engines'.
+"""States, events and conditions that read other cells' voltages, on all engines, against NEURON.
 
 Some cells pass events on within a step, too.
 As in `test_exact_epochs`, each step differs by some units in the last place.
@@ -39,7 +39,7 @@ AFTER SOLVE { p = p + v }
 
 
 def in_neuron():
-    """Three cells of one, two and three segments in a ring of synapses; v, s, got and met."""
+    """Simulate three cells (1 to 3 segments) in a ring of synapses; return v, s, got and met."""
     h = mod_files.loaded()
     cells = [h.Section(name=f"cell{c}") for c in range(3)]
     for c, cell in enumerate(cells):
@@ -96,13 +96,13 @@ def test_as_neuron(fast_queue, needs, engine, truth):
     numbers = [sim.record("v", np.arange(6)), *(sim.record(x, synapses) for x in ("s", "got"))]
     result = sim.run(STOP)
     found = np.concatenate([result[n] for n in numbers], axis=1)
-    assert (np.abs(expected[:, 9:]).max(axis=0) > 0).all()  # events have come to all three
+    assert (np.abs(expected[:, 9:]).max(axis=0) > 0).all()  # all three cells have received events
     largest = np.abs(expected).max(axis=0)
     np.testing.assert_allclose(found / largest, expected / largest, 0, 1e-9)
 
 
 def random_network(seed, cells):
-    """Trees of 1 to 30 nodes, whose synapses and shadows see nodes of any; groups."""
+    """Return trees of 1 to 30 nodes, whose synapses and shadows read nodes of any tree; groups."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 31, cells)
     bounds = np.append(0, np.cumsum(sizes))
@@ -122,7 +122,7 @@ def random_network(seed, cells):
     net.add("iclamp", at=soma, delay=rng.uniform(0, 8, cells), dur=3.0, amp=0.5)
     m = 2 * cells
     to, delays = rng.integers(0, m, (2, m)), rng.uniform(3.2 * DT, 2, (2, m))
-    delays[0, 0] = 3.2 * DT  # three steps of a launch
+    delays[0, 0] = 3.2 * DT  # three steps per launch
     net.connect(net.add_detector(soma, -20.0), synapses, to[0], 0.2, delays[0],
                 source_index=rng.integers(0, cells, m))  # fmt: skip
     net.connect(synapses, synapses, to[1], 0.05, delays[1], source_index=np.arange(m))
@@ -130,7 +130,7 @@ def random_network(seed, cells):
 
 
 def with_relays(seed, cells):
-    """The same with three instances in each cell that pass on events within a step."""
+    """Add three instances per cell that pass on events within a step."""
     (net, groups), rng = random_network(seed, cells), np.random.default_rng(seed + 1)
     bounds, first = net.forest.cell_offsets, 3 * np.arange(cells)
     at = np.sort(np.concatenate([rng.integers(a, b, 3) for a, b in pairwise(bounds)]))
@@ -144,7 +144,7 @@ def with_relays(seed, cells):
 
 
 def advanced(net, groups, pieces, copies=1, **given):
-    """The simulation, records by name, and cells and times of spikes; in pieces of a run."""
+    """Return the simulation, records by name, and cells and times of spikes, run in pieces."""
     sim = Simulation(net, DT, **given)
     sim = sim.replicate(copies) if copies > 1 else sim
     nodes = np.arange(sim.model.forest.num_nodes)
@@ -157,7 +157,7 @@ def advanced(net, groups, pieces, copies=1, **given):
     return sim, found, (np.concatenate(cell), np.concatenate(time))
 
 
-CASES = {  # network, options; whether one work-group has all, which then takes steps in turn
+CASES = {  # network, options; whether one work-group holds all cells and then takes several steps
     "one work-group": (lambda: random_network(0, 4), {}, True),
     "launches of a step": (lambda: random_network(1, 7), {}, False),
     "second order": (lambda: with_relays(2, 6), {"secondorder": 2}, False),
@@ -184,8 +184,8 @@ def test_random_networks(fast_queue, needs, case):
             np.testing.assert_allclose(own[1], spikes[1], 0, 1e-12 * STOP)
         if engine == "epochs-gpu":
             kernels = sim.runner.kernels
-            others, limits = kernels._others, kernels.run.limits  # ptx: groups wait for others
-            together = together and limits.compute_units <= 4  # with more, four cells are parted
+            others, limits = kernels._others, kernels.run.limits  # with PTX, groups wait for others
+            together = together and limits.compute_units <= 4  # with more units, four cells split
             assert others.later == (not together and not limits.ptx) and kernels.epoch == 3
             assert others.groups > 1 if limits.ptx else (others.groups == 1) == together
 
@@ -353,7 +353,7 @@ BREAKPOINT {{ i = {current} }}
 
 
 def assigned_network(shift=0):
-    """One cell, whose objects at each node set variables of others there, or further on."""
+    """Return one cell with objects that set variables at their own or another node."""
     net = Network.from_arrays([-1, 0, 1, 2], [0, 4], [300.0] * 4, [0, 0.1, 0.1, 0.1], [0.005] * 4)
     setters, targets = (net.add(mod_files.ours(n), range(4)) for n in ("ext_assign", "ext_heard"))
     for pointer, name, at in (("out", "stim", 0), ("level", "got", shift)):
@@ -363,7 +363,7 @@ def assigned_network(shift=0):
 
 @pytest.mark.parametrize("engine", ENGINES[1:])
 def test_what_is_set_at_once(fast_queue, needs, tmp_path, engine):
-    """Copies and a network that was saved have the same bits, the reference the same values."""
+    """Compare a saved network and copies bit by bit, and `reference` within tolerance."""
     net, _, targets = assigned_network(1)
     net.save(tmp_path / "net.npz")
     found = []

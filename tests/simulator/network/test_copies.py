@@ -1,4 +1,4 @@
-"""Copies of a network whose arrays are made when they are asked for."""
+"""Copies of a network, whose arrays are computed on demand."""
 
 import pickle
 from dataclasses import replace

@@ -74,7 +74,7 @@ def test_values_of_every_kind():
         group = net.insert("pas", at="dendrites", g=given)
         np.testing.assert_array_equal(group.parameters["g"], wanted, err_msg=name)
         group.parameters["g"] = 0.0
-        group.parameters["g"] = given  # as later values
+        group.parameters["g"] = given  # as values that are set later
         np.testing.assert_array_equal(group.parameters["g"], wanted, err_msg=name)
         clamps = net.add("iclamp", at=nodes, amp=given)
         np.testing.assert_array_equal(clamps.parameters["amp"], wanted, err_msg=name)
@@ -84,7 +84,7 @@ def test_values_of_every_kind():
 
 
 def test_the_matrix_of_values_by_distance():
-    """Of `pas`, which is part of the matrix: conductance times area, node by node."""
+    """`pas` by distance adds conductance times area to the matrix, node by node."""
     net = Network([AXON, CABLES[1]], 2)
     net.insert("pas", g=lambda distance: 1e-5 * (1 + distance), e=0.0)
     model = compile(net)
@@ -127,7 +127,7 @@ def test_what_cannot_be_done_is_refused():
             "pas: g is of 3 cells; expected 4",
         ),
         (
-            lambda: net.insert("pas", g=np.ones(CABLES[0].num_nodes)),  # not all cells are equal
+            lambda: net.insert("pas", g=np.ones(CABLES[0].num_nodes)),  # cells differ
             r"pas: g has shape \(\d+,\); expected a number, ",
         ),
     ):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.core
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
 RING = ring_cell(3, 0.7, 3, seed=1, stems=2)
-LONG_SOMA = discretise(RING, max_length=4.0)  # several segments: its node is not the first
+LONG_SOMA = discretise(RING, max_length=4.0)  # several segments: the soma's node is not the first
 Y_SOMA = discretise(
     Morphology(
         parent=np.array([-1, 0, 0, 0, 3]),
@@ -83,7 +83,7 @@ def test_words_for_places():
 
 
 def test_a_soma_that_branches_is_all_of_its_sections():
-    """A star of three: two sections of the soma, which begin at a junction, and a dendrite."""
+    """A star: two soma sections, which begin at a junction, and a dendrite."""
     one, two, three = (Y_SOMA.first_node[s] for s in range(3))
     assert Y_SOMA.nseg.tolist() == [3, 2, 4]
     net = Network([Y_SOMA])
@@ -229,7 +229,7 @@ def test_the_temperature_of_the_network_is_the_default_of_its_mechanisms():
     assert [float(np.ravel(k.parameters["celsius"])[0]) for k in compile(net).kinds] == [34.0]
     before.parameters["celsius"] = 10.0
     net.celsius = 35
-    assert before.parameters["celsius"] == 10.0  # given since
+    assert before.parameters["celsius"] == 10.0  # set explicitly above
 
 
 def test_temperatures_below_absolute_zero_are_refused():
@@ -265,7 +265,7 @@ def test_functions_of_the_distance_take_one_argument():
             net.insert("pas", "all", g=wrong)
         with refused("at is a function that does not take one argument"):
             net.insert("pas", wrong)
-    group = net.insert("pas", lambda d, most=1e3: d < most, g=np.cos)  # no signature to look at
+    group = net.insert("pas", lambda d, most=1e3: d < most, g=np.cos)  # has no signature
     assert len(group) == len(net.nodes())
 
     def fails(distance):
@@ -311,7 +311,7 @@ def test_connect_returns_its_connections(tmp_path):
             np.testing.assert_array_equal(found.sources, had.sources)
             np.testing.assert_array_equal(found.targets, had.targets)
             np.testing.assert_array_equal(found.delays, had.delays)
-            kept = 3 if had is rows else None  # its INITIAL sets the last one
+            kept = 3 if had is rows else None  # INITIAL sets the last weight
             weights = sim.weights()[found.where][:kept]
             np.testing.assert_array_equal(weights, had.weights.ravel()[:kept])
     sim.set(weight=np.arange(len(sim.weights())))

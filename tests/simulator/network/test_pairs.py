@@ -15,16 +15,16 @@ from clhines.simulator.network import pairs as module
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.pairs import connected
 
-SIGMAS = 5  # a count of independent pairs is hardly ever so far from its mean
+SIGMAS = 5  # a number of independent pairs is within 5 standard deviations of its mean
 
 
 def made(pairs, sources=300, targets=200, call=0, own=False):
-    """Source and target of each pair; with `own` target t is in the cell of source t."""
+    """Return source and target of each pair; with `own`, target t is in the cell of source t."""
     cells = np.arange(sources), np.arange(targets) if own else np.full(targets, -1)
     source, target = connected(pairs, call, *cells)
     assert source.dtype == target.dtype == np.int32
     key = source * np.int64(targets) + target
-    assert (np.diff(key) > 0).all()  # in order, and none twice
+    assert (np.diff(key) > 0).all()  # sorted, without duplicates
     assert len(key) == 0 or (target.min() >= 0 and target.max() < targets)
     return source, target
 
@@ -61,12 +61,12 @@ def test_fixed_degrees(number, own):
     source, target = made(Pairs.fixed_indegree(number, seed=1, autapses=not own), own=own)
     assert np.array_equal(np.bincount(target, minlength=200), np.full(200, number))
     assert not own or not (source == target).any()
-    p, total = number / (300 - own), 200  # each source is drawn as often as any
+    p, total = number / (300 - own), 200  # all sources are drawn equally often
     degree = np.bincount(source, minlength=300)
     assert (abs(degree - p * total) <= (SIGMAS + 1) * np.sqrt(p * (1 - p) * total) + own).all()
 
 
-@pytest.mark.parametrize("number", [2, 3])  # by drawing again, and by sorting
+@pytest.mark.parametrize("number", [2, 3])  # drawn by rejection, and by sorting
 def test_sets_are_equally_likely(number):
     _, target = made(Pairs.fixed_outdegree(number, seed=5), 10_000, 5)
     sets = [tuple(row) for row in target.reshape(-1, number).tolist()]
@@ -121,9 +121,9 @@ def test_drawn_values():
     ):
         values = drawn.of_pairs((1, 2, 3), source, target)
         assert abs(values.mean() - mean) <= SIGMAS * sd / np.sqrt(m)
-        fourth = ((values - mean) ** 4).mean()  # of which the variance has its own error
+        fourth = ((values - mean) ** 4).mean()  # the variance's own standard error
         assert abs(values.var() - sd**2) <= SIGMAS * np.sqrt(fourth / m)
-        some = np.random.default_rng(0).permutation(m)[:100]  # of a pair, whoever asks for it
+        some = np.random.default_rng(0).permutation(m)[:100]  # a pair's value is independent
         assert np.array_equal(drawn.of_pairs((1, 2, 3), source[some], target[some]), values[some])
         assert not np.isin(drawn.of_pairs((1, 2, 4), source, target), values).any()
     values = Drawn.normal(0, 1, low=0.5, high=2).of_pairs((0,), source, target)
@@ -131,7 +131,7 @@ def test_drawn_values():
 
 
 def network(count=60):
-    """Point neurons that spike by themselves, without connections, and their synapses."""
+    """Return point neurons that spike by themselves, without connections, and their synapses."""
     net = point_neurons(count)
     return net, net.add("expsyn", at=net.soma, tau=5.0, e=0.0)
 
@@ -145,7 +145,7 @@ def test_as_a_list_on_every_engine(engine, delay):
     net.connect(np.arange(10), synapses, Pairs.fixed_indegree(3), 0.002, 0.1)
     other, same = network()
     for source, _, index, rows, delays, _ in inside(net).wiring.calls:
-        order = np.random.default_rng(1).permutation(len(source))  # as no rule makes it
+        order = np.random.default_rng(1).permutation(len(source))  # an order that no rule produces
         given = (a[order] for a in (source, index, rows, delays))
         inside(other).connect(next(given), same, *given, None)
     v_init = np.random.default_rng(2).uniform(-60, -50, 60)

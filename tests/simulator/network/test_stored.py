@@ -22,7 +22,7 @@ ENGINE = "reference"
 
 
 def plastic():
-    """Cells of cables with a rule, events from outside, and thresholds of their own."""
+    """Return cells of cables with a rule, outside events, and one threshold per cell."""
     net, syn = mixed_network()
     net.threshold = np.linspace(-20, 5, net.num_cells)
     rule = STDP(1e-3, 2e-3, w_max=0.02)
@@ -32,7 +32,7 @@ def plastic():
 
 
 def everything():
-    """Ions, played values, trains, detectors, pointers, streams, sources between groups, bins."""
+    """Return ions, played values, trains, detectors, pointers, streams, artificial cells, bins."""
     net, groups = network()
     net.celsius = 31.5
     fire = net.add_artificial(mod_files.ours("ext_fire"), 3, tau=[4.0, 5.0, 6.0])
@@ -138,7 +138,7 @@ def members(path):
 
 
 def text_of(arrays, **changes):
-    """Members whose text has other entries."""
+    """Return members with changed entries in their text."""
     told = json.loads(arrays["network"].tobytes())
     told.update(changes)
     return arrays | {"network": np.frombuffer(json.dumps(told).encode(), np.uint8)}
@@ -209,7 +209,7 @@ def test_states_and_networks_are_told_apart(tmp_path):
 
 
 def test_a_member_larger_than_the_file_is_refused(tmp_path):
-    """Before it is read: a compressed member may unfold to any size."""
+    """Refuse a member by its header: a compressed member may unpack to any size."""
     everything().save(tmp_path / "network.npz")
     arrays = members(tmp_path / "network.npz") | {"a2": np.zeros(10**7)}
     np.savez_compressed(tmp_path / "bomb.npz", **arrays)

@@ -23,7 +23,7 @@ def given_by_words(num_cells):
 
 
 def given_by_nodes(num_cells):
-    """The same, with nothing that is known to repeat: every cell and every node is listed."""
+    """Return the same network, listed cell by cell and node by node, without a known cycle."""
     net = Network([CABLES[c % 3] for c in range(num_cells)])
     area = np.concatenate([CABLES[c % 3].area for c in range(num_cells)])
     in_soma = np.concatenate([CABLES[c % 3].in_soma for c in range(num_cells)])
@@ -40,7 +40,7 @@ def test_cells_in_turn_have_the_bits_of_cells_listed(num_cells):
         assert ours.dtype == listed.dtype
         np.testing.assert_array_equal(ours, listed)
         nodes = np.arange(len(listed))[::-3]
-        fresh = compile(given_by_words(num_cells), 0.025).of_nodes  # nothing made whole
+        fresh = compile(given_by_words(num_cells), 0.025).of_nodes  # no array is expanded
         np.testing.assert_array_equal(fresh.at(name, nodes), listed[nodes])
         assert fresh.any(name) == listed.any()
         np.testing.assert_array_equal(fresh.part(5, 17).whole(name), listed[5:17])

@@ -15,7 +15,7 @@ neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip inst
 h = neuron.h
 h.load_file("stdrun.hoc")  # cvode
 
-GRID, LAST, ONE = 0.005, 20.0, 1e-9  # ms; ms; of a weight, too small to change a voltage
+GRID, LAST, ONE = 0.005, 20.0, 1e-9  # ms; ms; a weight too small to change a voltage
 STEPS = (0.1, 0.05, 0.025)
 PULSE = 0.05  # nA
 SOMA = np.ones(1, int)
@@ -23,7 +23,7 @@ CELL = Morphology(SOMA - 2, np.zeros((1, 3)), np.array([10.0]), SOMA, SOMA, SOMA
 
 
 def grid(first, dt):
-    """Multiples of the spacing and n + 1/2 steps, as users write them: no 0.15000000000000002."""
+    """Return multiples of the spacing and n + 1/2 steps, rounded (no 0.15000000000000002)."""
     even = np.arange(round(first / GRID), round(LAST / GRID) + 1) * GRID
     halves = (np.arange(round(first / dt), round(LAST / dt)) + 0.5) * dt
     return np.unique(np.round(np.concatenate([even, halves]), 4))
@@ -45,7 +45,7 @@ def started(dt):
 
 
 def steps_of(counts, events):
-    """Step in which each event has acted, of the events that have in each step, summed."""
+    """Return the first step in which each event acts, by the number that acted up to each step."""
     return np.searchsorted(counts, np.arange(1, events + 1))
 
 
@@ -65,12 +65,12 @@ def neuron_delays(dt, delays):
         h.fadvance()
         counts.append(round(synapse.i / (silent(0.5).v * ONE)))
     assert len(times) == 1
-    spike = round(times[0] / dt) - 1  # it carries the end of the step
+    spike = round(times[0] / dt) - 1  # the recorded time is the end of the step
     return steps_of(counts, len(delays)) - spike - 1
 
 
 def our_delays(dt, delays, engine, queue):
-    """Return the same of this package, from the conductance at the end of every step."""
+    """Return the delays of this package, from the conductance at the end of every step."""
     net = Network(discretise(CELL), 2)
     net.insert("pas", g=1e-4, e=-65.0)
     net.add("iclamp", at=net.soma[0], delay=0.0, dur=1e9, amp=PULSE)
@@ -103,7 +103,7 @@ def test_all_engines_take_them(double_queue, engine):
 
 
 def neuron_events(dt, times, stim):
-    """Steps in which events of NetCon.event, or of a NetStim and a delay, change a current."""
+    """Return the steps in which events of NetCon.event, or of a NetStim, change a current."""
     silent = section()
     synapse = h.ExpSyn(silent(0.5))
     synapse.tau, synapse.e = 1e9, 0.0
@@ -139,7 +139,7 @@ def test_events_from_outside_take_the_steps_of_neuron(dt, stim):
 
 
 def test_late_events_follow_neurons_clock():
-    """After 2,000 ms its clock is off by some 1e-9 ms, and ties fall as it has them."""
+    """After 2,000 ms NEURON's clock is off by some 1e-9 ms, which decides ties."""
     times = np.round(2000 + np.arange(200) * 0.05, 3)
     np.testing.assert_array_equal(event_steps(times, 0.1), neuron_events(0.1, times, False))
 

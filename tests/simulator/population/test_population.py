@@ -1,4 +1,4 @@
-"""Populations: the oracle is the model alone, one set and one protocol after another."""
+"""Populations, against single runs of the model with one set and one protocol each."""
 
 import functools
 import logging
@@ -35,7 +35,7 @@ SETS = np.stack(
 
 
 def model(na=0.12, leak=3e-4, passive=1e-4):
-    """One cell with channels in all of it and a synapse that gets an event."""
+    """Return one cell with channels everywhere and a synapse that receives an event."""
     net = Network(CABLES[0])
     soma = np.isin(np.flatnonzero(net.area > 0), net.nodes(at="soma"))
     net.insert("hh", "all", gnabar=np.where(soma, na, 0.03), gl=leak)
@@ -72,8 +72,8 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
     if engine != "reference":
         assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
     assert found.v.shape == (5, 3, 201)
-    tolerance = 1e5 * 100 * np.finfo(float).eps  # as of `test_changing`; mV
-    for n in (1, 4):  # of both slices
+    tolerance = 1e5 * 100 * np.finfo(float).eps  # as in `test_changes`; mV
+    for n in (1, 4):  # one set per batch
         for p, name in enumerate(PROTOCOLS):
             v, spikes = alone(n, name)
             assert np.abs(found.v[n, p, : len(v)] - v).max() < tolerance
@@ -93,7 +93,7 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
 
 
 def test_features_refer_to_the_clamp_of_the_model():
-    """As of voltages; the protocol was refused, which has no stimulus of its own."""
+    """A protocol without stimulus takes the stimulus of the model's clamp."""
 
     def model(clamps=1):
         net = Network(CABLES[0], 1)
@@ -110,7 +110,7 @@ def test_features_refer_to_the_clamp_of_the_model():
     traces = Population(model(), parameters, alone, **options).evaluate(sets)
     given = {"stim_start": 1.0, "stim_end": 4.0, "stimulus_current": 0.7}
     expected = extract(traces.v[:, 0], traces.t, names, **given)
-    for name in names:  # sums of some 50 samples of 65 mV, rounded
+    for name in names:  # rounded sums of some 50 samples of 65 mV
         np.testing.assert_allclose(found.features[name][:, 0], expected[name], 1e-12, 1e-10)
     assert np.isfinite(found.features["voltage_base"]).all()
     other = {"step": {"stop": 6.0, "stimuli": [{"amp": 0.0, "delay": 1.0, "dur": 3.0}]}}
@@ -198,7 +198,7 @@ class Table:
 
 
 def test_columns_by_name_and_voltages_at_the_start_by_node(fast_queue):
-    """Columns in another order, as in pandas; `v_init` of each node of the model."""
+    """Columns in another order, with names as in pandas; `v_init` for each node of the model."""
     net = model()
     v_init = np.linspace(-70.0, -60.0, net.forest.num_nodes)
     many = Population(
@@ -228,7 +228,7 @@ def test_models_that_cannot_be_copied_are_refused():
 
 
 def exact_model(gca=None, tau=None):
-    """One cell with ions, a pointer, played values, trains, a detector and artificial cells."""
+    """Return a cell with ions, a pointer, played values, trains, a detector, artificial cells."""
     ours, area = mod_files.ours, np.linspace(400, 1400, 6)
     net = Network.from_arrays([-1, 0, 1, 2, 3, 4], [0, 6], area, np.full(6, 0.1), 1e-5 * area)
     nodes = np.arange(6)
@@ -287,7 +287,7 @@ def test_models_with_exact_times(fast_queue, caplog):
     parameters = {"ca": GCA, "tau": ("ext_fire", "tau")}
     many = Population(
         exact_model(), parameters, protocols, dt=0.05, batch=2, record=5, queue=fast_queue,
-        engine="auto" if devices.is_cpu(fast_queue.device) else "steps",  # GPUs' epochs plan again
+        engine="auto" if devices.is_cpu(fast_queue.device) else "steps",  # GPUs plan epochs again
     )  # fmt: skip
     first = many.evaluate(sets)
     built = len(program.build_seconds)
@@ -295,7 +295,7 @@ def test_models_with_exact_times(fast_queue, caplog):
         found = many.evaluate(sets)
     assert len(program.build_seconds) == built
     assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
-    assert np.array_equal(found.v, first.v, equal_nan=True)  # after another batch
+    assert np.array_equal(found.v, first.v, equal_nan=True)  # after the batch of other sets
     for n, p in ((0, 0), (1, 0), (2, 0), (1, 1)):
         net = exact_model(*sets[n])
         if not p:

@@ -25,7 +25,7 @@ from clhines.simulator.ranks import mpi
 
 
 def busy_network(cells=40, rule=None):
-    """All cells spike again and again, many in one epoch; delays from 1 ms, plastic weights."""
+    """Return cells that spike often, many in one epoch; delays from 1 ms, plastic weights."""
     rng = np.random.default_rng(11)
     net = Network(CABLES, cells)
     net.insert("hh", "soma")
@@ -45,12 +45,12 @@ def busy_network(cells=40, rule=None):
 
 
 def rewarded_network():
-    """Connections that are eligible, and rewarded."""
+    """Return a network with eligible and rewarded connections."""
     return busy_network(rule=Rule("dopamine", rate=1e-3, w_max=2e-3))
 
 
 def ions_network():
-    """Plastic connections beside ions of .mod files, artificial cells and detectors."""
+    """Return plastic connections beside ions of .mod files, artificial cells and detectors."""
     net, syn = busy_network(12)
     for name in ("ext_cad", "ext_ca", "ext_kca"):
         net.insert(mod_files.ours(name), net.soma)
@@ -63,7 +63,7 @@ def ions_network():
 
 
 def diffusing_network():
-    """Calcium of five cells, on the first rank, diffuses from dendrites to channels in somas."""
+    """Let calcium of five cells, on the first rank, diffuse from dendrites to channels in somas."""
     net, syn = busy_network(12)
     nodes = net.nodes(cell=np.arange(5))
     source = np.where(np.isin(nodes, net.soma), 0.0, 0.05)
@@ -73,7 +73,7 @@ def diffusing_network():
 
 
 def surrounded_network():
-    """Twelve cells, of which some have nodes around theirs."""
+    """Return twelve cells, of which some have layers outside."""
     net, syn = layered_network(cells=12)
     net.connect(np.arange(11), syn, np.arange(1, 12), 5e-3, 1.5)
     net.threshold = -20.0
@@ -81,7 +81,7 @@ def surrounded_network():
 
 
 def lone_network():
-    """Only the first cell has `hh`, and a synapse of its own: other ranks have none of these."""
+    """Return cells of which only the first has `hh` and exp2syn, which other ranks lack."""
     net = Network(CABLES, 12)
     net.insert("hh", net.soma[:1])
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
@@ -143,7 +143,7 @@ def digests(result, sim):
 def run_cases(folder, before, comm=None):
     """Run and save each case; restore a state that `before` ranks saved, and run on."""
     size, found = 1 if comm is None else comm.size, {}
-    for name, build, duration, options in CASES[:: 1 if size < 3 else 2]:  # in less time
+    for name, build, duration, options in CASES[:: 1 if size < 3 else 2]:  # to save time
         sim = simulation(build, comm, **options)
         features = Features(["peak_time", "voltage_base"], stim_start=1.0, stim_end=2.0)
         sim.record("v", sim.network.soma[[4, 1, 3]], reduce=features)
@@ -151,7 +151,7 @@ def run_cases(folder, before, comm=None):
             sim.reward(0.5)
         found[name] = digests(sim.run(duration), sim)
         sim.save(folder / f"{name} {size}.npz")
-        if name == "busy auto":  # events under way get other weights
+        if name == "busy auto":  # pending events get other weights
             other = simulation(build, comm, **options)
             other.run(duration)
             other.set(weight=other.weights() * 0.75)
@@ -175,7 +175,7 @@ def population(comm):
 
 
 def not_finite(comm):
-    """A voltage that is not finite on one rank is an error of all."""
+    """If a voltage is not finite on one rank, all ranks raise."""
     net, _ = mixed_network()
     net.add("iclamp", at=net.soma[5], delay=0.5, dur=1.0, amp=1e308)
     sim = Simulation(net, DT, comm=comm, engine="steps")
@@ -187,7 +187,7 @@ def not_finite(comm):
 
 
 def overflow(comm):
-    """A rank whose list of spikes is too short tells the others."""
+    """A rank whose list of spikes is full tells the others."""
     sim = simulation(busy_network, comm, max_spikes=4)
     try:
         sim.run(20.0)
@@ -197,7 +197,7 @@ def overflow(comm):
 
 
 def interrupt_in_chunk(sim, number, times=1, do=None):
-    """Let Ctrl-C come in a chunk of a simulation, or something else be done."""
+    """Raise Ctrl-C, or call `do`, in chunk `number` of a simulation."""
     begin, calls = sim.runner.begin, []
 
     def interrupting(*arguments):
@@ -210,7 +210,7 @@ def interrupt_in_chunk(sim, number, times=1, do=None):
 
 
 def interrupted(comm):
-    """Ctrl-C in the second chunk, on the last rank alone: all stop after it, and can go on."""
+    """After Ctrl-C on the last rank in the second chunk, all ranks stop, and can continue."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sim = simulation(busy_network, comm)
     if comm is None or comm.rank == comm.size - 1:
@@ -242,7 +242,7 @@ def differing(comm):
         values = {"v_init": -60.0, "weight": sim.weights()}
         sim.set(**dict(sorted(values.items(), reverse=bool(comm.rank))))
 
-    def begun():  # one value on each rank
+    def begun():  # one number per rank
         net = Network(CABLES, 2)
         net.insert(mod_files.ours("nmodl/nmbegun"), net.soma, size=[1.0, 2.0])
         Simulation(net, DT, comm=comm, engine="reference")
@@ -304,7 +304,7 @@ def _said(call):
 
 
 def break_rank(sim, rank, do):
-    """Do something in the third epoch of a rank."""
+    """Call `do` in the third epoch of a rank."""
     advance, calls = sim.runner.run.advance, []
 
     def broken(*arguments):
@@ -343,10 +343,10 @@ def main():
         if comm.rank == 0:
             (folder / "pairs.json").write_text(json.dumps(every))
         return
-    if scenario == "refused":  # before anything else has used MPI; the others wait for this rank
+    if scenario == "refused":  # before any use of MPI; the others wait for this rank
         Network(CABLES, comm.size - 1 - comm.rank)
     sim = simulation(busy_network, comm)
-    if scenario == "outside":  # an error that the simulation cannot know of
+    if scenario == "outside":  # an error outside of the simulation
         sim.run(1.0)
         if comm.rank == 1:
             raise ValueError("somewhere else")

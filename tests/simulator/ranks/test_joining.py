@@ -1,4 +1,4 @@
-"""One network of several processes' networks: the bits of the same network made at once."""
+"""One network from several processes' networks has the bits of the same network made at once."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ NONE = np.zeros(0, np.int64)
 
 
 def cells(count):
-    """Cells of three nodes, with channels; the first gets a current."""
+    """Return cells with three nodes and channels; the first receives a current."""
     parent = np.tile([-1, 0, 1], count) + np.repeat(3 * np.arange(count), 3) * np.tile(
         [0, 1, 1], count
     )

@@ -1,4 +1,4 @@
-"""A network divided among ranks: bounds by cost, and parts that make up the whole."""
+"""A network divided among ranks: bounds by cost, and parts that add up to the whole."""
 
 from itertools import pairwise
 

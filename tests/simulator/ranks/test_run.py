@@ -1,4 +1,4 @@
-"""A network on the ranks of MPI: the bits of one process, whatever the split; failures end all."""
+"""A network on MPI ranks has the bits of one process, however divided; failures end all ranks."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def test_without_mpi4py(monkeypatch):
 
 
 def test_a_process_without_mpi_says_its_own_error_alone():
-    """As one of a launcher's that does not use MPI, whose others are no business of it."""
+    """A process under a launcher, without MPI, prints only its own error."""
     code = "import clhines; raise ValueError('own')"
     said = {size: run_python("-c", code, PMI_SIZE=size) for size in ("1", "2")}
     assert said["2"].stderr == said["1"].stderr
@@ -48,7 +48,7 @@ def one_process(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ranks(one_process):
-    """Run the cases on so many ranks, which go on from the states of one rank less."""
+    """Run the cases on `count` ranks, which restore the states of one rank less."""
     done = {}
 
     def run(count):
@@ -79,7 +79,7 @@ def exact(tmp_path_factory):
     """Yield the folder of saved states and one process's results with exact event times."""
     folder = tmp_path_factory.mktemp("exact")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLHINES_DEVICE", "cpu")  # one engine is for CPUs alone
+        patch.setenv("CLHINES_DEVICE", "cpu")  # one engine supports CPUs only
         found = {engine: exact_ranks.found(folder, None, engine) for engine in exact_ranks.ENGINES}
         yield folder, found
 
@@ -90,7 +90,7 @@ def check_differing(texts):
     said = first.pop(), second.pop()
     assert all("shift of nmbegun is " in x for x in said)
     assert all("; expected the same GLOBAL value" in x for x in said)
-    assert (first.pop(), second.pop()) == ("nothing", "nothing")  # the same values, in other order
+    assert (first.pop(), second.pop()) == ("nothing", "nothing")  # the same values in another order
     expected = ["digest of the network", "dtype", "duration", None, "digest of what is recorded"]
     assert len(first) == len(second) == len(expected)
     for name, one, other in zip(expected, first, second):
@@ -149,7 +149,7 @@ def test_a_failing_rank_ends_all(tmp_path, scenario, expected):
 @pytest.mark.mpi
 @needs_mpi
 def test_ranks_that_call_different_methods_raise_and_go_on(tmp_path):
-    """All pairs of methods, a new simulation, two objects, one that is closed: none hangs."""
+    """Call all pairs of methods, a new simulation, two objects, a closed one: no rank hangs."""
     done, _ = mpiexec(2, PROGRAM, "pairs", tmp_path, seconds=300)
     assert done.returncode == 0, done.stderr
     (said, spikes), (other, own) = json.loads((tmp_path / "pairs.json").read_text())
@@ -168,7 +168,7 @@ def test_ranks_that_call_different_methods_raise_and_go_on(tmp_path):
 
 
 def check_overflow(found):
-    """One rank has too many spikes, the others say which one, or have too many as well."""
+    """Check that one rank has too many spikes, and that others name it or have too many as well."""
     assert "SpikeOverflowError" in [kind for kind, _ in found]
     for kind, message in found:
         assert "room for 4;" in message
@@ -181,6 +181,6 @@ def test_errors_are_told_once():
     done, _ = mpiexec(2, "-m", "clhines.cli", "solve", "--bogus")
     assert done.returncode == 2
     assert done.stderr.count("unrecognized arguments: --bogus") == 1
-    own = done.stderr.partition("-----")[0]  # Open MPI's launcher adds a block of its own
+    own = done.stderr.partition("-----")[0]  # Open MPI's launcher adds a block
     assert len(own.strip().splitlines()) == 1
     assert not done.stdout

@@ -15,7 +15,7 @@ DT = 0.025
 
 
 def taken(features, t, v, cuts, device=None):
-    """Features of traces whose samples come in chunks; on a device, with a column beside them."""
+    """Return features of traces in chunks; on a device, with another column beside them."""
     windows = FeatureWindows(features, *features.windows(t, len(v)), 0)
     if device is None:
         host = HostFeatures(windows)
@@ -49,14 +49,14 @@ def test_traces_of_all_kinds(double_queue):
         for name in FEATURES:
             for mine, theirs in zip(found[name], expected[name], strict=True):
                 matched(name, mine, np.atleast_1d(theirs))
-        alone = taken(Features(["spike_count"], **given), t, v, cuts, device)  # of no window
+        alone = taken(Features(["spike_count"], **given), t, v, cuts, device)  # without windows
         np.testing.assert_array_equal(alone["spike_count"], expected["spike_count"])
-    assert expected["spike_count"].max() > 100  # more than the room for a chunk at first
+    assert expected["spike_count"].max() > 100  # more spikes than the first buffer of a chunk holds
 
 
 @pytest.mark.filterwarnings("ignore")  # eFEL's own
 def test_they_are_efels(double_queue):
-    """All of the table, without `extract` in between; a thousand: `python -m bench features`."""
+    """Compare all features with eFEL on few traces; `python -m bench features` takes a thousand."""
     efel = pytest.importorskip("efel")
     dt = 0.0625
     t, v, given = traces_and_stimuli(60, dt)
@@ -75,7 +75,7 @@ def test_they_are_efels(double_queue):
 
 @pytest.fixture(scope="module")
 def driven():
-    """Four cells, the last of which spikes several times."""
+    """Return four cells, of which the last spikes several times."""
     net = Network(discretise(sample_cells()[0], max_length=200), num_cells=4)
     net.insert("hh")
     amp = np.linspace(-0.2, 3.0, 4)

@@ -1,4 +1,4 @@
-"""i_membrane beside NEURON, and currents that cannot be recorded."""
+"""i_membrane against NEURON, and currents that cannot be recorded."""
 
 import networks
 import numpy as np
@@ -23,7 +23,7 @@ def test_i_membrane_is_neurons(double_queue, engine):
     net.add_event(syn, 0, 4.0, 0.05)
     sim = Simulation(net, DT, queue=double_queue, engine=engine, v_init=with_neuron.V_INIT)
     nodes = np.arange(cable.num_nodes)
-    matrix = np.random.default_rng(4).normal(size=(3, len(nodes)))  # of electrodes
+    matrix = np.random.default_rng(4).normal(size=(3, len(nodes)))  # currents of electrodes
     current = sim.record("i", syn, every=EVERY * DT)
     number = sim.record("i_membrane", nodes, every=EVERY * DT)
     seen = sim.record("i_membrane", nodes, every=EVERY * DT, matrix=matrix)
@@ -59,7 +59,7 @@ def test_i_membrane_is_neurons(double_queue, engine):
 
 @pytest.mark.parametrize("voltages", [False, True])
 def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
-    """Rows of all voltages, unless some are recorded as well; runs end between two rows."""
+    """Rows hold all voltages unless some are recorded as well; runs end between two rows."""
     needs(fast_queue, "float64")
     net, _ = networks.simple_network()
     net.insert("hh", np.setdiff1d(net.nodes(), net.soma))
@@ -82,7 +82,7 @@ def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
 
 @pytest.mark.parametrize("electrodes", [False, True])
 def test_a_reset_copies_no_tables_again(fast_queue, needs, monkeypatch, electrodes):
-    """Neither for the value before the first step, nor for the rows after it."""
+    """A reset copies no tables, neither for the initial value nor for later rows."""
     needs(fast_queue, "float64")
     net, _ = networks.simple_network()
     net.insert("hh", np.setdiff1d(net.nodes(), net.soma))
@@ -92,7 +92,7 @@ def test_a_reset_copies_no_tables_again(fast_queue, needs, monkeypatch, electrod
     sim = Simulation(net, DT, queue=fast_queue, engine="epochs-gpu")
     seen = sim.record("i_membrane", "all", matrix=matrix)
     first = sim.run(4 * DT)[seen]
-    assert len(copied) == 2  # for rows of samples, and for rows of all voltages
+    assert len(copied) == 2  # for sampled rows, and for rows with all voltages
     for _ in range(2):
         sim.reset()
         np.testing.assert_array_equal(sim.run(4 * DT)[seen], first)
@@ -100,7 +100,7 @@ def test_a_reset_copies_no_tables_again(fast_queue, needs, monkeypatch, electrod
 
 
 def test_i_membrane_of_second_order_is_rejected():
-    """The currents of its steps are others."""
+    """With secondorder, the currents in a step differ from the recorded ones."""
     net, _ = networks.simple_network()
     sim = Simulation(net, DT, engine="reference", secondorder=True)
     with pytest.raises(InputError, match="expected secondorder=False"):
@@ -108,7 +108,7 @@ def test_i_membrane_of_second_order_is_rejected():
 
 
 def test_i_membrane_at_an_electrode_that_is_played_is_rejected():
-    """The electrode's current of each step is not computed here."""
+    """No kernel computes the played electrode's current of each step."""
     net, _ = networks.simple_network()
     clamp = net.add("iclamp", at=net.soma, delay=1.0, dur=2.0)
     net.play(clamp, 0, "amp", [0.0, 3.0], [0.1, 0.6])

@@ -40,7 +40,7 @@ EVERYTHING = """
 
 
 def kernel_source(m, real, number):
-    """A kernel that calls every function of a mechanism, one instance a work-item."""
+    """Return a kernel that calls every function of a mechanism, one instance per work-item."""
     values = "".join(f", p[{k} * n + i]" for k in range(len(m.parameters)))
     lines, results = [], []
 
@@ -86,7 +86,7 @@ ROUGH = """
 
 
 def grouped_source(m, real, width, single, number):
-    """A kernel that calls the functions for groups, one group a work-item."""
+    """Return a kernel that calls the functions for groups, one group per work-item."""
     printed, events = Functions(m.compiled, real, width, single), ["receive"] * m.takes_events
     blocks = ["current", "advance"][: 1 + bool(m.states)] + events * printed.takes_events
     functions, names = printed.lifted(blocks, events)
@@ -128,7 +128,7 @@ def grouped_source(m, real, width, single, number):
     ("dtype", "width"), [("float64", 8), ("float64", 4), ("float32", 4), ("float64", 1)]
 )
 def test_functions_for_groups_do_what_the_numpy_twins_do(queue, needs, dtype, width):
-    """As `test_generated_opencl_does_what_its_numpy_twins_do`; every other parameter is single."""
+    """Compare with NumPy twins; every other parameter is one number for all instances."""
     needs(queue, dtype)
     skip_too_wide(queue, width, dtype)
     real, number = REALS[dtype], np.dtype(dtype).type
@@ -142,7 +142,7 @@ def test_functions_for_groups_do_what_the_numpy_twins_do(queue, needs, dtype, wi
     if real == "float":
         assert "double" not in source
     built = program.build(queue.context, None, source=source)
-    if queue.device.platform.name.startswith("Portable"):  # it prints their number on stderr
+    if queue.device.platform.name.startswith("Portable"):  # stderr has the number
         assert "warning" not in built.get_build_info(queue.device, cl.program_build_info.LOG)
     t, dt = number(1.5), number(0.025)
     for k, m in enumerate(mechanisms):
@@ -250,10 +250,10 @@ def test_the_conductance_is_the_slope_of_the_current(text):
 
 
 def condition(m, wide, t, dt, params, states, expected):
-    """How much a rounding of the inputs changes each result, with its size: the scale of errors."""
+    """Return the scale of errors: each result's size, and its change by roundings of inputs."""
     v, _, _, noise = wide
     size = np.abs(expected)
-    if m.states:  # a step adds to the state, however little is left of it then
+    if m.states:  # a step adds to the state, even if little remains of it
         count = len(m.states)
         size[count : 2 * count] += np.array([states[s] for s in m.states])
     h = 1e-7

@@ -34,7 +34,7 @@ def test_quotients_become_products_where_there_are_inverses(expression, quotient
 
 
 def test_helpers_are_those_of_the_template():
-    """No function of its own; all take the numbers of the series first."""
+    """Functions call the template's helpers, which take the constants of series first."""
     text = Functions(mechanism("hh").compiled, "double", lanes=Lanes(True)).text()
     heads = [line for line in text.splitlines() if line.startswith("static")]
     assert len(heads) == 3 and all("(const node_series_ series__, " in head for head in heads)
@@ -44,7 +44,7 @@ def test_helpers_are_those_of_the_template():
 
 
 def test_rows_are_loaded_as_a_whole():
-    """Both rows, right after the place; columns are interpolated between them."""
+    """Load both rows right after the index; interpolate columns between them."""
     channel = Mechanism.from_nmodl(MODS / "nata.mod", use_tables=True)
     lines = [line.strip() for line in source(channel, "advance", Lanes(True)).splitlines()]
     at = next(k for k, line in enumerate(lines) if "rates__row = node_row_of_(" in line)

@@ -1,4 +1,4 @@
-"""Philox and the normal numbers made of it."""
+"""Philox and the normal numbers computed from it."""
 
 import numpy as np
 import pyopencl as cl
@@ -11,7 +11,7 @@ from clhines.solver.device import program
 
 
 def test_philox_gives_the_published_numbers():
-    """Known answers of the authors' Random123, kat_vectors."""
+    """Compare with kat_vectors, the known answers of the authors' Random123."""
     pi = [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], [0xA4093822, 0x299F31D0]
     for counter, key, words in (
         ([0] * 4, [0] * 2, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),

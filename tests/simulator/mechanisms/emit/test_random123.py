@@ -7,11 +7,11 @@ from clhines.simulator.mechanisms.emit import random123
 from clhines.simulator.mechanisms.emit.noise import philox
 
 pytestmark = pytest.mark.core
-STREAM = np.array([1, 2, 3, 4], np.uint32)  # three numbers, and the global index
+STREAM = np.array([1, 2, 3, 4], np.uint32)  # three ids, and the global index
 
 
 def test_words_are_those_of_philox_in_turn():
-    """Four words a turn of the counter: (turn, third, first, second) by the key (index, 0)."""
+    """Each counter gives four words, of (counter, third, first, second) and the key (index, 0)."""
     for number in range(12):
         turn = [int(x) for x in philox([number // 4, 3, 1, 2], (4, 0))]
         assert random123.words(STREAM, np.array(number)) == turn[number % 4]
@@ -26,7 +26,7 @@ def test_numbers_go_on_or_begin_again():
     assert random123.number("random_negexp", STREAM, 7, 1.0, 2.0) == -np.log(uniform(7, 1.0, 2.0))
     assert random123.number("random_pick", STREAM, 7, 1.0, 2.0) == word
     assert random123.count(7, [0.0, 1.0], 2.0).tolist() == [2, 9]
-    assert random123.count(2**34 - 2, 1.0, 3.0) == 1  # of 34 bits
+    assert random123.count(2**34 - 2, 1.0, 3.0) == 1  # a position with 34 bits
 
 
 def test_normal_numbers_by_the_polar_method():

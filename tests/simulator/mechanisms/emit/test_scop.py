@@ -1,4 +1,4 @@
-"""NEURON's one generator beside a loop of whole numbers."""
+"""NEURON's global generator, against a loop of integers."""
 
 import math
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.core
 
 
 def states(seed, count):
-    """States of the generator after a seed."""
+    """Return states of the generator after a seed."""
     found = []
     for _ in range(count):
         seed = (seed * 2147437301 + 453816981) % 2**32
@@ -23,7 +23,7 @@ def states(seed, count):
 def test_numbers_are_those_of_the_recurrence(seed):
     true = [state / (2**32 - 1) for state in states(seed, 12)]
     at = np.arange(12.0)
-    for drawn, keep in ((seed - 1, 1.0), (5, -1.0 - seed)):  # goes on, or set_seed
+    for drawn, keep in ((seed - 1, 1.0), (5, -1.0 - seed)):  # continued, or after set_seed
         np.testing.assert_array_equal(scop.number("scop_uniform", drawn, keep, at), true)
         np.testing.assert_array_equal(scop.number("scop_negexp", drawn, keep, at), -np.log(true))
         counts = [(state - 1) % 2**32 for state in [seed, *states(seed, 11)]]

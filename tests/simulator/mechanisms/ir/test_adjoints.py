@@ -1,4 +1,4 @@
-"""Adjoints: blocks that pull derivatives back, beside differences of the blocks."""
+"""Adjoints: blocks that pull derivatives back, against differences of the blocks."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Systems of equations whose entries are expressions, against LAPACK; circles of states."""
+"""Systems of equations whose entries are expressions, against LAPACK; cyclic states."""
 
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.core
 
 
 def system(matrix, right):
-    """A graph, and a system of numbers as `solved` takes it."""
+    """Return a graph, and a system of numbers in the form for `solved`."""
     graph = Graph()
     names = [f"x{k}" for k in range(len(matrix))]
     rows = {

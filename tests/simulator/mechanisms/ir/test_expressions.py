@@ -1,4 +1,4 @@
-"""Expressions as a graph: values and slopes beside exact arithmetic."""
+"""Expressions as a graph: values and slopes against exact arithmetic."""
 
 import random
 from fractions import Fraction
@@ -29,7 +29,7 @@ class Dual:
 
 
 def made(graph, rng, depth):
-    """A random expression of x, y and z, and the same as a `Dual` by x."""
+    """Return a random expression of x, y and z, and the same as a `Dual` by x."""
     if not depth or rng.random() < 0.1:
         if rng.random() < 0.3:
             number = Fraction(rng.randint(-9, 9), rng.randint(1, 9))

@@ -31,7 +31,7 @@ EXACT = {"e": (5.0, 0.05), "i": (10.0, -0.2)}  # ms, nA
 
 
 def wiring():
-    """Amplitudes, nA; sources and targets of excitatory and inhibitory synapses."""
+    """Return amplitudes (nA), and sources and targets of excitatory and inhibitory synapses."""
     rng = np.random.default_rng(7)
     amp = rng.uniform(0.05, 0.16, N)
     pairs = {}
@@ -43,7 +43,7 @@ def wiring():
 
 
 def amplitudes():
-    """Of the neurons without refractory time, nA: they differ."""
+    """Return different amplitudes (nA) for the neurons without refractory time."""
     rng = np.random.default_rng(8)
     return {"adex": rng.uniform(0.6, 1.2, 8), "izhikevich": rng.uniform(5.0, 20.0, 8)}
 
@@ -94,7 +94,7 @@ def brian_network():
 
 
 def connected(group, pairs, variable, weights):
-    """Connections by name: each event adds a weight to a variable of that name."""
+    """Yield connections by name: each event adds a weight to the variable of that name."""
     import brian2 as b
 
     for name, (source, target) in pairs.items():
@@ -105,7 +105,7 @@ def connected(group, pairs, variable, weights):
 
 
 def brian_exact():
-    """Currents that decay, and neurons in which nothing is but linear; v of some, each 10 ms."""
+    """Return spikes of linear neurons with decaying currents, and v of some every 10 ms."""
     import brian2 as b
 
     b.prefs.codegen.target = "numpy"
@@ -152,12 +152,12 @@ def brian_points(kind):
 
 
 CELLS, PLASTIC_STEPS, PLASTIC_DT = 8, 120, 0.5  # ms
-REWARDS = {39: 0.5, 79: -0.2}  # after these steps
+REWARDS = {39: 0.5, 79: -0.2}  # rewards after these steps
 PAIR = {"a_plus": 0.03, "a_minus": 0.035, "tau_plus": 4.0, "tau_minus": 7.0}
 TRIPLET = {"a2_plus": 0.01, "a3_plus": 0.02, "a2_minus": 0.015, "a3_minus": 0.01, "tau_plus": 4.0,
            "tau_x": 20.0, "tau_minus": 7.0, "tau_y": 25.0}  # fmt: skip
 DOPAMINE = {**PAIR, "tau_c": 60.0, "tau_d": 40.0, "rate": 0.2, "w_max": 40.0}
-RULES = {  # parameters; traces of spikes and others; on_pre; on_post
+RULES = {  # parameters; traces of spikes, and other variables; on_pre; on_post
     "stdp": (
         *(PAIR, {"x": "tau_plus", "y": "tau_minus"}, {}),
         "w = clip(w - a_minus*y, 0, 1)\nx += 1",
@@ -176,7 +176,7 @@ RULES = {  # parameters; traces of spikes and others; on_pre; on_post
 
 
 def plastic_wiring():
-    """Sources, targets and weights of connections, and whether each cell spikes in each step."""
+    """Return sources, targets and weights of connections, and spikes as (steps, cells) bool."""
     rng = np.random.default_rng(9)
     source, target = np.nonzero(rng.random((CELLS, CELLS)) < 0.25)
     trains = rng.random((PLASTIC_STEPS, CELLS)) < 0.1
@@ -184,7 +184,7 @@ def plastic_wiring():
 
 
 def brian_weights(name):
-    """(steps, connections): weights at the end of each step."""
+    """Return (steps, connections) weights at the end of each step."""
     import brian2 as b
 
     b.prefs.codegen.target = "numpy"
@@ -214,7 +214,7 @@ def brian_weights(name):
 
 
 def block_of_the_page():
-    """Brian's half of the example on the page that is for users of Brian."""
+    """Return Brian's half of the example on the page for users of Brian."""
     lines = re.search(r", in Brian:\n\n((?:    .*\n|\n)+)", PAGE.read_text("utf-8"))[1]
     return textwrap.dedent(lines).strip() + "\n"
 
@@ -229,7 +229,7 @@ def brian_page():
 
 
 def in_steps(spikes):
-    """Steps and cells of the spikes of a monitor, in this order."""
+    """Return steps and cells of a monitor's spikes, sorted by both."""
     import brian2 as b
 
     steps = np.rint(np.array(spikes.t / b.ms) / DT).astype(int)

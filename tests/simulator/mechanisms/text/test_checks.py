@@ -1,4 +1,4 @@
-"""Methods of states: each step beside the solution of its equations."""
+"""Methods of states: each step against the solution of its equations."""
 
 import mpmath
 import numpy as np
@@ -13,7 +13,7 @@ EPS = np.finfo(np.float64).eps
 
 
 def scheme(n, seed, scale=1.0):
-    """A random kinetic scheme of n states as (n, n) rates [1/ms], columns adding up to 0."""
+    """Return a random kinetic scheme with n states as (n, n) rates [1/ms]; columns add up to 0."""
     rates = np.random.default_rng(seed).uniform(0.1, 2, (n, n)) * scale
     rates[np.random.default_rng(seed + 1).random((n, n)) < 0.5] = 0
     np.fill_diagonal(rates, 0)
@@ -23,7 +23,7 @@ def scheme(n, seed, scale=1.0):
 
 
 def kinetics(matrix, method):
-    """The text of linear kinetics, state 0 full at the begin."""
+    """Return a text of linear kinetics; state 0 is 1 at the start."""
     n = len(matrix)
     lines = [f"state s{k} = {int(k == 0)}" for k in range(n)]
     for row in range(n):
@@ -65,7 +65,7 @@ def test_implicit_steps_converge_to_the_exponential_of_the_matrix():
 
 
 def test_newtons_iteration_ends_at_the_root():
-    """Of a quadratic buffer, against the root of its polynomial by longer numbers."""
+    """Compare a step of a quadratic buffer with the roots of its polynomial."""
     lines = "state a = 1\nstate b = 0.2\nda/dt = -3*a*b + 0.4*(1 - a)\ndb/dt = -3*a*b + 0.4*(1 - a)"
     m = Mechanism(minimal(f"{lines}\ncurrent i = a*v\nmethod derivimplicit"))
     dt = np.array([1e-3, 0.025, 0.5, 50.0])
@@ -143,7 +143,7 @@ def test_linear_states_beside_one_that_is_not():
     lines = "state x = 1\nstate y = 1\ndx/dt = y - x\ndy/dt = -y^3"
     m = Mechanism(minimal(f"{lines}\ncurrent i = x*y\nmethod euler"))
     after = m.advance(0.0, 0.0, 0.1, None, {"x": 2.0, "y": 0.5})
-    assert after["x"] == pytest.approx(0.5 + 1.5 * np.exp(-0.1))  # with y as it was
+    assert after["x"] == pytest.approx(0.5 + 1.5 * np.exp(-0.1))  # y keeps its old value
     assert after["y"] == pytest.approx(0.5 - 0.1 * 0.125)
     every = Mechanism(minimal(f"{lines}\ncurrent i = x*y\nmethod euler all"))
     after = every.advance(0.0, 0.0, 0.1, None, {"x": 2.0, "y": 0.5})

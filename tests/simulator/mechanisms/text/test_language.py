@@ -68,7 +68,7 @@ NAMES = {
 
 
 def twin_and_device(queue, m, v, t, dt, states):
-    """(2 + states, n) of a kernel in double precision, and the twins' (initial states apart)."""
+    """Return (2 + states, n) results of a float64 kernel, and the twins' (initial states apart)."""
     n = len(m.states)
     defaults = "".join(f", {m.defaults[p]!r}" for p in m.parameters)
     lines = [f"    real s{k} = s[{k} * n + i];" for k in range(n)]
@@ -105,7 +105,7 @@ def twin_and_device(queue, m, v, t, dt, states):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_legal_name_builds_and_is_right(queue, needs, name):
-    """The kernel against its twin, and the twin against the same text with other names."""
+    """Compare the kernel with its twin, and the twin with the same text under other names."""
     needs(queue, "float64")
     text = minimal("\n".join(line.strip() for line in NAMES[name].splitlines()))
     m = Mechanism(text)
@@ -147,7 +147,7 @@ def test_parameters_beyond_single_precision_are_refused(fast_queue, engine):
 @pytest.mark.parametrize("engine", ["epochs", "steps"])
 @pytest.mark.parametrize("number", ["1e39", "1e-50", "1e-3*(v + 1e50)"])
 def test_so_are_those_of_constant_mechanisms(fast_queue, engine, number):
-    """Whose currents no kernel works out: they are summed up in float64."""
+    """No kernel computes constant currents: they are summed in float64."""
     net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
     net.insert(minimal(f"current i = v*0.001 + {number}"), at=net.soma)
     with pytest.raises(InputError, match="few: .* is beyond single precision"):

@@ -1,4 +1,4 @@
-"""Expressions of a text: read in time in proportion to their length, or refused at once."""
+"""Expressions of a text: read in time proportional to their length, or refused at once."""
 
 import random
 import time
@@ -26,7 +26,7 @@ def chained(form, times):
 
 
 def mixture(lines, seed):
-    """Named expressions of each other, of every kind."""
+    """Return lines of expressions of all forms, each of which uses earlier ones."""
     rng = random.Random(seed)
     forms = """{a}/(1 + exp(-({b} + {k})/{d})) | {a}*exp(({b} - {k})/{d}) + {c}
         | ({a} + {k})/(1 - exp(-({a} + {k})/{d})) | where({a} < {b}, {c}, {k})
@@ -66,7 +66,7 @@ FINISHED = {
 
 @pytest.mark.parametrize("name", FINISHED)
 def test_texts_take_time_in_proportion_to_their_length(name):
-    """Processor time, of a machine that may be busy; today a fifth of it at most."""
+    """Processor time is below 5 s, usually below 1 s."""
     begin = time.process_time()
     m = Mechanism(minimal(FINISHED[name]))
     source = m.functions("double")

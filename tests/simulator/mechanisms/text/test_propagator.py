@@ -32,7 +32,7 @@ method exact
 
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_the_exact_method_of_brian(fast_queue, needs, engine):
-    """The same spikes, and voltages to rounding: both are exact between spikes."""
+    """Spikes equal Brian's, and voltages to rounding: both are exact between spikes."""
     found = json.loads(Path(__file__).with_name("brian.json").read_text())
     net = one_node_cells(brian.N, brian.LIF["c"])
     amp, pairs = brian.wiring()
@@ -54,7 +54,7 @@ def test_the_exact_method_of_brian(fast_queue, needs, engine):
 
 
 def kernel(t, tau, tau_m, c):
-    """Response of v to a current that decays from 1 nA: mV."""
+    """Return v's response [mV] to a current that decays from 1 nA."""
     shape = t if tau == tau_m else (np.exp(-t / tau_m) - np.exp(-t / tau)) / (1 / tau - 1 / tau_m)
     return np.where(t < 0, 0, shape * (np.exp(-t / tau) if tau == tau_m else 1)) / c
 
@@ -94,7 +94,7 @@ def test_the_sum_of_kernels_of_the_spike_response_model(fast_queue, needs, engin
                 left[k] = left[k] * np.exp((begin - end) / tau) + w @ np.exp((when - end) / tau)
             expected[here] = v[here]
             begin, v0 = end, -60.0
-        # rounded 800 times at 64 mV, and currents that are rounded as often, of at most 4 kernels
+        # v is rounded 800 times at 64 mV, and so are the currents of at most 4 kernels
         np.testing.assert_allclose(result[number][:, cell], expected, 0, 2e5 * np.finfo(dtype).eps)
 
 
@@ -123,7 +123,7 @@ method exact
 def test_an_exact_step_of_coupled_states_and_of_those_in_which_v_is_held(
     fast_queue, needs, engine, dtype
 ):
-    """An alpha function and a current that follows v, which oscillate: powers of exponentials."""
+    """Compare an alpha function and an oscillating current with powers of a matrix exponential."""
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
     dt, c, k = 0.5, 0.2, np.array([0.02, 0.005])
@@ -154,12 +154,12 @@ def test_an_exact_step_of_coupled_states_and_of_those_in_which_v_is_held(
         own = result.spike_time[result.spike_cell == cell]
         np.testing.assert_array_equal(np.rint(own / dt), spikes)
         found = np.stack([result[n][:, cell] for n in numbers], 1)
-        scale = np.array([100, 1, 1, 1])  # mV, nA; ten roundings in each step
+        scale = np.array([100, 1, 1, 1])  # mV, nA; ten roundings per step
         np.testing.assert_allclose(found / scale, expected / scale, 0, 2000 * np.finfo(dtype).eps)
 
 
 def power(rates):
-    """Exponential of a matrix: its series for 2**-20 of it, squared."""
+    """Return a matrix exponential: 20 squarings of the series for 2**-20 of the matrix."""
     small = np.array(rates, np.longdouble) / 2**20
     change = small + small @ small / 2 + small @ small @ small / 6
     for _ in range(20):
@@ -169,7 +169,7 @@ def power(rates):
 
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_an_exact_step_beside_other_mechanisms_and_branches(fast_queue, needs, engine):
-    """A constant current of others is exact; a leak of others, and a neighbour, to first order."""
+    """Other mechanisms' constant currents are exact; leaks and neighbours are of first order."""
     found = {}
     for dt in (0.1, 0.05):
         net = Network.from_arrays([-1, 0], [0, 2], [300.0, 300.0], [0, 0.003], [0.1, 0.05])
@@ -193,7 +193,7 @@ def test_an_exact_step_beside_other_mechanisms_and_branches(fast_queue, needs, e
 
 
 def test_a_step_too_long_for_the_exact_method_ends_the_run(fast_queue, needs):
-    """Up to some 30 time constants are exact; beyond, v is no number."""
+    """Steps up to about 30 time constants are exact; v is not a number beyond."""
     for engine in SPIKING_ENGINES:
         for tau, fails in ((0.04, False), (1e-3, True)):
             net = one_node_cells(1, 0.1)

@@ -1,4 +1,4 @@
-"""Rules of plasticity as texts: Brian 2's weights, the same bits on every engine, refusals."""
+"""Rules of plasticity as texts: Brian 2's weights, equal bits on every engine, refusals."""
 
 import json
 import pickle
@@ -54,7 +54,7 @@ RULES = {
 
 
 def network(rule, exact=False, count=12):
-    """Point neurons that drive each other, through connections that change and some that do not."""
+    """Return point neurons that drive each other through plastic and fixed connections."""
     rng = np.random.default_rng(3)
     cells = np.full(count, -1), np.arange(count + 1)
     net = Network.from_arrays(*cells, [2e4] * count, [0.0] * count, [0.281] * count)
@@ -72,7 +72,7 @@ def network(rule, exact=False, count=12):
 
 
 def run(rule, engine, queue, exact=False, stop=None, path=None):
-    """Weights and spikes of a run with rewards; `stop`: it is saved, runs on, and is restored."""
+    """Return weights and spikes of a run with rewards; from `stop`, save, run on, and restore."""
     net = network(rule, exact)
     sim = Simulation(net, 0.1, v_init=-60.0, queue=queue, engine=engine)
     rewards, spikes, weights = "reward" in rule.about.actions, [], []
@@ -106,7 +106,7 @@ def test_the_bits_of_the_reference(double_queue, name, exact, tmp_path):
         np.testing.assert_array_equal(times, spikes)
         np.testing.assert_array_equal(weights, expected)
         other = Simulation(network(rule, exact), 0.1, v_init=-60.0, engine="reference")
-        other.restore(path)  # a state of one engine goes on in another
+        other.restore(path)  # another engine continues from the state
         np.testing.assert_array_equal(other.weights(), expected[number % 2])
 
 
@@ -145,7 +145,7 @@ def test_weights_of_brian(double_queue, name):
 
 @pytest.mark.core
 def test_a_reward_by_hand(double_queue):
-    """One pair, eligible for c ms, and dopamine that decays: an integral in closed form."""
+    """Compare one eligible connection and decaying dopamine with their integral in closed form."""
     rule = Rule("dopamine", a_plus=0.5, tau_c=100.0, tau_d=50.0, rate=0.01)
     for engine in ("reference", *engines(double_queue)):
         net = network(rule, count=2)
@@ -155,7 +155,7 @@ def test_a_reward_by_hand(double_queue):
         sim.run(1.0)
         sim.reward(2.0)
         sim.run(10.0)
-        np.testing.assert_array_equal(sim.weights(), first)  # nothing is eligible
+        np.testing.assert_array_equal(sim.weights(), first)  # no connection is eligible
         saved = sim.arrays()
         saved["plastic_trace_synapse"][:] = 0.3
         saved["plastic_step_synapse"][:] = sim.step - 1
@@ -166,7 +166,7 @@ def test_a_reward_by_hand(double_queue):
         change = 0.01 * 0.3 * 2.0 * tau * -np.expm1(-5.0 / tau)
         own = sim.model.connections.plastic
         np.testing.assert_allclose((sim.weights() - first)[own], change, rtol=1e-13)
-        sim.set(weight=first)  # from now on
+        sim.set(weight=first)  # for the rest of the run
         np.testing.assert_array_equal(sim.weights()[own], first[own])
         sim.run(700.0)  # the remaining eligibility is 1e-9 of the first
         rest = 0.01 * 0.3 * 2.0 * tau * np.exp(-5.0 / tau)
@@ -272,7 +272,7 @@ def test_texts_that_are_refused(text, message):
 
 
 def test_names_that_begin_alike(double_queue):
-    """Of traces `a` and `a_w`, of cells and connections, each kernel reads its own."""
+    """Each kernel reads its own of the traces `a` and `a_w`, of cells and connections."""
     text = """
         rule alike
         pre trace a

@@ -69,21 +69,21 @@ def network(name):
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 @pytest.mark.parametrize("name", TEXTS)
 def test_spikes_of_brian(fast_queue, needs, engine, name):
-    """The same neurons in the same steps: a network that is excited and inhibited; others alone."""
+    """Compare spikes with Brian's in equal steps: a recurrent network, and single neurons."""
     found = json.loads(Path(__file__).with_name("brian.json").read_text())
     net, v_init = network(name)
     sim = started(net, engine, fast_queue, needs, brian.DT, v_init=v_init)
     result = sim.run(brian.STEPS * brian.DT)
-    step = np.rint(result.spike_time / brian.DT).astype(int) - 1  # Brian's is the begin of a step
+    step = np.rint(result.spike_time / brian.DT).astype(int) - 1  # Brian has the step's begin
     order = np.lexsort((result.spike_cell, step))
     assert len(found[name][0]) > 40
     np.testing.assert_array_equal([step[order], result.spike_cell[order]], found[name])
 
 
 def test_the_example_for_users_of_brian(double_queue, monkeypatch):
-    """The page's two scripts have the same spikes; it said `refractory: 5 ms` for Brian's 5 ms."""
+    """The two scripts on the page give equal spikes."""
     found = json.loads(Path(__file__).with_name("brian.json").read_text())
-    assert brian.block_of_the_page() == found["block of the page"]  # whose spikes are kept
+    assert brian.block_of_the_page() == found["block of the page"]  # the same script
     if importlib.util.find_spec("brian2"):
         assert brian.in_steps(brian.brian_page()) == found["page"]
     page = brian.PAGE.read_text("utf-8")
@@ -134,7 +134,7 @@ def test_periods(fast_queue, needs, engine, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_a_refractory_time_between_steps_is_rounded_once(fast_queue, needs, engine, dtype):
-    """Halves of a step go up, in binary numbers just below them too, and after `set`."""
+    """Halves of a step round up, also binary numbers just below them, and after `set`."""
     if (engine, dtype) == ("reference", "float32"):
         pytest.skip("float64 alone")
     rest, held = np.array([0.15, 0.35, 0.25, 0.349]), np.array([2, 4, 3, 3])
@@ -209,7 +209,7 @@ def test_a_soma_with_branches(fast_queue, needs, engine, rest):
 
 
 def test_exact_times_saved_states_files_and_copies(double_queue, tmp_path):
-    """Beside an artificial cell's events; a run goes on from a file; copies spike as the one."""
+    """Also with an artificial cell's events, after a restore, and in copies."""
     import mod_files
 
     net, v_init = network("lif")

@@ -29,7 +29,7 @@ def test_the_column_of_tau_decides():
 
 
 @pytest.mark.parametrize("make", [
-    lambda graph: grown(graph, graph.symbol("tau")),  # no table
+    lambda graph: grown(graph, graph.symbol("tau")),  # not in a table
     lambda graph: grown(graph, column(graph, 1), sign=1),  # grows without bound
     lambda graph: grown(graph, column(graph, 1) + 1),
     lambda graph: graph.call("grown", graph.symbol("dt")),

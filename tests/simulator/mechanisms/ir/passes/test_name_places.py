@@ -1,4 +1,4 @@
-"""Name places: a local variable of each place in a table."""
+"""Name places: a local variable for each position in a table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pull back: derivatives by symbols in one sweep."""
+"""Pull back: derivatives by symbols in one backward sweep."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_several_results_share_one_sweep():
 
 
 def test_a_branch_that_is_not_taken_may_be_infinite():
-    """``where(x == 0, 1, sin(x)/x)``: no product of 0 and infinity."""
+    """The slope of ``where(x == 0, 1, sin(x)/x)`` has no product of 0 and infinity."""
     graph = Graph()
     x, w = graph.symbol("x"), graph.symbol("w")
     far = graph.call("sin", x) / x
@@ -102,7 +102,7 @@ def test_a_square_that_overflows_is_not_needed(power, x, monkeypatch):
 
 
 def test_an_infinite_slope_at_zero_is_no_overflow(monkeypatch):
-    """The derivative of ``s*s`` with ``s = sqrt(x)`` is 1 at 0, not 0: 0 times infinity is NaN."""
+    """``s*s`` with ``s = sqrt(x)`` has slope 1 at 0, not 0: 0 times infinity must stay NaN."""
     monkeypatch.setitem(OPS, "pow", lambda x, y: float(np.float64(x) ** y))
     graph = Graph()
     x, w = graph.symbol("x"), graph.symbol("w")
@@ -113,7 +113,7 @@ def test_an_infinite_slope_at_zero_is_no_overflow(monkeypatch):
 
 
 def lazy(node, **symbols):
-    """Value of an expression whose branches that are not taken are not computed."""
+    """Return the value of an expression, without evaluating the other branch of `where`."""
     if node.op == "where":
         holds = lazy(node.args[0], **symbols)
         return lazy(node.args[1 if holds else 2], **symbols)

@@ -12,7 +12,7 @@ GIVEN = {"x": 0.3, "y": 0.8, "tau": 4.0, "q": 2.5, "dt": 0.025, "a": 0.2, "b": 0
 
 
 def step(drive, rate):
-    """A step of ``x' = drive + rate*x``; `rate` has a name, as front ends give it one."""
+    """Return a step of ``x' = drive + rate*x``; `rate` has a name, as from front ends."""
     graph = drive.graph
     x, dt = graph.symbol("x"), graph.symbol("dt")
     return exponential_euler(x, drive, rate, dt, graph.local, "rate")
@@ -34,7 +34,7 @@ def test_steps_towards_a_steady_value(scaled, named):
 
 
 def test_steps_of_two_rates_stay():
-    """``x' = a*(1 - x) - b*x``, whose steady value would be a quotient."""
+    """``x' = a*(1 - x) - b*x`` stays, because its steady value would be a quotient."""
     graph = Graph()
     a, b = graph.symbol("a"), graph.symbol("b")
     root = step(a, graph.local("rate", -a - b))

@@ -1,4 +1,4 @@
-"""Share arguments: factors and terms in common have a name."""
+"""Share arguments: common factors and terms get a name."""
 
 import pytest
 from graph_values import value
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.core
 
 @pytest.mark.parametrize("op", ["mul", "add"])
 def test_pairs_in_common_are_named_once(op):
-    """Of ``g*m*h*e`` and ``g*m*h``: six operations become three."""
+    """``g*m*h*e`` and ``g*m*h`` together have three operations, not six."""
     graph = Graph()
     g, m, h, e = map(graph.symbol, "gmhe")
     make = graph.mul if op == "mul" else graph.add
