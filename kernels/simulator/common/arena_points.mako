@@ -45,6 +45,10 @@ ${part("simulator/common/epoch_meeting", 12)}\
     end = kind.call("advance", old, 16) if kind.has("advance") else ""
     current = current_of(kind, 12)
 %>\
+% if sole and loop.index and not spec.ptx:
+        // PoCL 3.0 otherwise loses what the loop above writes into A
+        MEET();
+% endif
         for (int j = begin_${k} + lane; j < end_${k}; j += LANES) {
             const int place = ints[place_in_cell_${k} + j];
             const real v = V(place);

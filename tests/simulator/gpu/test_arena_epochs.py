@@ -253,6 +253,25 @@ def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(double_q
     np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
 
 
+@pytest.mark.optimised
+def test_currents_of_electrodes_in_two_layers(double_queue):
+    """A clamp injects into the inner layer, and the field into the outer one."""
+    found, twice = [], np.arange(6) % 3
+    for engine in ("reference", ENGINE):
+        net = Network.from_arrays(
+            [-1, 0, 0, -1, 3, 3], [0, 3, 6], np.where(twice, 0.0, 500.0), [0.0] * 6, [5e-3] * 6,
+            around=[1, 2, -1, 4, 5, -1], g_around=np.where(twice, 1e-3, 0.0),
+        )  # fmt: skip
+        net.insert("pas", at=net.soma)
+        net.add("iclamp", at=[0], delay=0.0, dur=1.0, amp=[0.1])
+        net.field(np.linspace(-50, 50, 6), ([0.0, 0.5], [1.0, 1.0]))
+        sim = Simulation(net, DT, queue=double_queue, engine=engine)
+        sim.run(0.4)
+        found.append(sim.voltages())
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+    assert np.ptp(found[0]) > 1
+
+
 def test_gap_junctions_and_currents_that_are_read(double_queue):
     """A gap junction reads other cells' v at the begin of a step, also after odd step numbers."""
     found, total = [], NODES * CELLS
