@@ -1,4 +1,4 @@
-"""The runner of the benchmarks, which is the door to what lies here."""
+"""The benchmarks' runner, which also starts these tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The checks against NEURON in small sizes, and that they can fail."""
+"""Run the checks against NEURON in small sizes, and show that they can fail."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.neuron
 
 @pytest.fixture
 def settings(double_queue):
-    """Small sizes; the bounds are those of the checks and are derived there."""
+    """Small sizes; the checks derive their bounds."""
     return common.Settings(double_queue, seeds=3, duration=150.0, engines=("epochs", "reference"))
 
 
@@ -45,12 +45,12 @@ def test_random_networks(settings):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in command.CHECKS if name != "cells"])
 def test_whole_checks(double_queue, compiled, name):
-    """As many cases as `python -m bench checks` makes, by every engine."""
+    """Run as many cases as `python -m bench checks`, by every engine."""
     assert_passed(command.CHECKS[name](common.Settings(double_queue)))
 
 
 def test_hh_and_its_table(settings):
-    """Equal to NEURON's without its table; with it, NEURON's default, some tenths of a ms apart."""
+    """`hh` equals NEURON's without its table; with it, NEURON's is some tenths of a ms off."""
     exact, default = hodgkin_huxley.hh(replace(settings, engines=("epochs",)))
     assert_passed([exact, default])
     assert exact.figures["spikes"] > 30
@@ -82,7 +82,7 @@ def test_small_real_cells(settings):
 
 
 def test_a_weight_that_is_off_is_found(settings, monkeypatch):
-    """One weight of one seed, by a thousandth."""
+    """One weight of one seed is off by a thousandth."""
     right = networks.ours
 
     def wrong(given):

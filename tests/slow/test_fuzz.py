@@ -1,4 +1,4 @@
-"""A small seeded fuzz of every reader, and the fuzz itself: what it must find, it does find."""
+"""A small seeded fuzz of every reader, and planted faults that the fuzz must find."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Mutated .mod files: what NEURON's translator refuses is refused, and nothing ends in an error."""
+"""Mutated .mod files: refuse, without a traceback, texts that NEURON's translator refuses."""
 
 import random
 import re

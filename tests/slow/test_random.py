@@ -1,4 +1,4 @@
-"""Random models in NEURON's memory: each spike is NEURON's."""
+"""Compare each spike of random models in NEURON's memory with NEURON's."""
 
 import json
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.neuron
     ],
 )
 def test_random_models_agree_with_neuron(fast_queue, tmp_path, engine, first, seeds, duration):
-    """Models of NEURON's mechanisms and of all those of tests/mod."""
+    """Models have mechanisms of NEURON and of all files in tests/mod."""
     from bench import __main__ as bench
 
     words = ["--first", first, "--seeds", seeds, "--duration", duration, "--out", tmp_path]

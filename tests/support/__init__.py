@@ -1,10 +1,10 @@
-"""What tests of several folders use. Helpers of one folder lie in that folder.
+"""Helpers for tests of several folders. Helpers of one folder lie in that folder.
 
 Cells and trees
     `trees`, `systems`: trees of branches, and well-scaled systems on them. `plans`, `solvers`:
-    options and configurations of every method. `tolerances`: how close two solutions must be.
-    `import3d`, `neuron_cells`: cells in NEURON, from a file or from ours. `real_cells`: where the
-    real morphologies are.
+    options and configurations of every method. `tolerances`: bounds for differences of solutions.
+    `import3d`, `neuron_cells`: cells in NEURON, from a file or from ours. `real_cells`: paths of
+    the real morphologies.
 
 Networks
     `networks`: networks and their results by the reference. `small_networks`: one for each need of
@@ -18,15 +18,15 @@ Networks
 NEURON
     `mod_files`: the files of ``tests/mod``, compiled once for all processes. `nocmodl`: NEURON's
     translator. `forked`: programs in processes of their own, forked from one that has imported
-    NEURON; `neuron_scripts`: what they share. `raised`: notes which refusals a test raises.
+    NEURON; `neuron_scripts`: their helpers. `raised`: notes the refusals that a test raises.
 
 Devices and processes
-    `mock_queue`, `trust_stub`, `foreign_kernels`: a queue without a device, self-tests that end as
-    a test wants, and no kernels of PyOpenCL. `template_modules`: templates whose spec is elsewhere.
+    `mock_queue`, `trust_stub`, `foreign_kernels`: a queue without a device, self-tests with chosen
+    outcomes, and no kernels of PyOpenCL. `template_modules`: templates with a spec elsewhere.
     `processes`: Python in processes of its own. `mpi_runs`: programs on MPI ranks. `commands`: the
     command line.
 
 Programs for developers
     `new_method`: makes the files of a method. `processors`: compiles for every processor.
-    `runtimes`: tests every family of kernels on the runtimes found.
+    `runtimes`: tests every family of kernels on the installed runtimes.
 """

@@ -15,7 +15,7 @@ def rows_of(sim, duration, count):
 
 
 def weighted_squares(rows, seed=0):
-    """A loss of all records: a sum of squares, each value with a weight of its own."""
+    """A loss of all records: a sum of squares, each value with a different weight."""
     rng = np.random.default_rng(seed)
     sizes = [np.abs(r).max() + 1e-30 for r in rows]
     weights = [rng.uniform(0.5, 1.5, r.shape) / s**2 / r.size for r, s in zip(rows, sizes)]
@@ -28,7 +28,7 @@ def weighted_squares(rows, seed=0):
 
 
 def slope(value_at, size):
-    """Slope at 0 of a function of a step, which returns a value and spikes; these must stay."""
+    """Return the slope at 0 of a function that returns a value and spikes; the spikes must stay."""
     values, spikes = zip(*(value_at(step * size) for step in STEPS))
     assert all(np.array_equal(s, spikes[0]) for s in spikes), "spikes are in other steps"
     return sum(c * v for c, v in zip(SHARES, values)) / size

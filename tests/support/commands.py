@@ -36,16 +36,16 @@ class Result:
     err: str
 
     def table(self):
-        """First word of each line that is not indented -> the rest of it."""
+        """Return the rest of each unindented line by its first word."""
         lines = [line for line in self.out.splitlines() if not line.startswith(" ")]
         return dict(line.split(maxsplit=1) for line in lines)
 
     def report(self):
-        """The report of --json, which must be strict."""
+        """Return the report of --json, which must be strict JSON."""
         return json.loads(self.out, parse_constant=not_json)
 
     def assert_refused(self, *said):
-        """Assert exit code 2 and one line on stderr that says so."""
+        """Assert exit code 2 and one line on stderr with these words."""
         assert self.code == 2
         assert_one_line(self.err, *said)
         assert self.out == ""
@@ -75,7 +75,7 @@ def index_of(queue):
 
 
 def backward_euler(cables, num_cells, steps, dt=0.025, current=0.1, v_init=-65.0):
-    """Forest and voltages of cells in turn, step by step in float64."""
+    """Return forest and voltages of cells in turn, step by step in float64."""
     cells = [cables[k % len(cables)] for k in range(num_cells)]
     forest = Forest.from_parents([c.parent for c in cells])
     systems = [c.system(dt) for c in cells]

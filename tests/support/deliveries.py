@@ -11,7 +11,7 @@ DT = 0.5  # of plasticity
 
 
 def orders_of(connections):
-    """Weights by target, by a graph cut, and anyhow: their places."""
+    """Return the positions of weights by target, by a graph cut, and in random order."""
     c = connections
     source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
     groups = weight_order.group_numbers(source, delay), weight_order.group_numbers(target)

@@ -1,4 +1,4 @@
-"""A network with exact times that epochs of whole cells take."""
+"""A network with exact times that epochs of whole cells support."""
 
 import mod_files
 import numpy as np
@@ -58,7 +58,7 @@ def network(like=False):
 def with_artificial(between=None):
     """The network with artificial cells and several synapses at a node; groups by name.
 
-    `between`: delay of what the artificial cells send each other, ms; none where it is None.
+    `between`: delay of connections between artificial cells, ms; None for no connections.
     """
     net, groups = network()
     nmda = net.add(
@@ -95,7 +95,7 @@ def with_relays():
 
 
 def with_fire():
-    """Cells, and artificial ones: one of its own cell, without delay; others between cells."""
+    """Cells, and artificial cells: one within its cell, without delay; others between cells."""
     net, groups = network()
     fire = net.add_artificial(mod_files.ours("ext_fire"), 4)
     nmda = groups["ext_nmda"]

@@ -19,7 +19,7 @@ CELLS, STATES = 5, {"ext_nmda": "g", "ext_fire": "m", "ext_watch": "on", "ext_su
 def network(gaps=True):
     """Detectors, artificial cells, trains, ions; a ring of gap junctions over all cells.
 
-    Else they are within cells, and events come later.
+    Without `gaps` the junctions are within cells, and events come later.
     """
     rng, ours = np.random.default_rng(3), mod_files.ours
     n = 6 * CELLS
@@ -57,7 +57,7 @@ def network(gaps=True):
 
 
 def found(folder, comm, engine):
-    """Digests of a run, and of one that goes on from what one process has saved."""
+    """Return digests of a run, and of a run that continues a state saved by one process."""
     net, groups = network(ENGINES[engine])
     sim = Simulation(net, 0.05, engine=engine, comm=comm, chunk=100)
     for name in ("v", "cai", "ica"):

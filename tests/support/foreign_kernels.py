@@ -1,4 +1,4 @@
-"""Refuse the kernels that PyOpenCL itself would build."""
+"""Refuse kernels that PyOpenCL itself would build."""
 
 import pyopencl.elementwise
 

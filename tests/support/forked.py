@@ -31,9 +31,10 @@ h.load_file("stdrun.hoc")
 
 
 def result_of(program, *arguments):
-    """Last line that a program prints, as JSON; it is a path of a file, or a text behind `BEGIN`.
+    """Return the last line that a program prints, as JSON.
 
-    A text finds ``support``.
+    The program is a path of a file, or a text, to which `BEGIN` is prepended and which can import
+    ``support``.
     """
     where, text = ("-c", [BEGIN + program]) if isinstance(program, str) else (str(program), [])
     command = [where, *text, *map(str, arguments)]
@@ -51,17 +52,17 @@ def result_of(program, *arguments):
 
 
 def printed_by(program):
-    """Last line that a text prints, as JSON; warnings are errors in it."""
+    """Return the last line that a text prints, as JSON; warnings are errors in it."""
     return result_of('warnings.simplefilter("error")\n' + program)
 
 
 def found_by(program):
-    """What a text leaves in `found`."""
+    """Return the final value of `found` in a text."""
     return result_of(f"{program}\nprint(json.dumps(found))")
 
 
 def refusal_of(program):
-    """What RejectedError says in a text that sets `ask`, a function, or an empty text."""
+    """Return the message of RejectedError from `ask`, a function in a text, or an empty text."""
     return found_by(
         program
         + """
@@ -87,7 +88,7 @@ def _forked(command, timeout=400):
 
 @functools.cache
 def _server():
-    """Process that forks: one for each process of pytest."""
+    """The process that forks: one for each process of pytest."""
     server = subprocess.Popen(
         [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -96,14 +97,14 @@ def _server():
 
 
 def _serve():
-    inherited = {*os.environ}  # from the first test; what imports set stays, as of PyOpenCL
+    inherited = {*os.environ}  # of the first test; variables set by imports stay
     import neuron  # noqa: F401
     import raised  # noqa: F401
 
     import clhines
     import clhines.neuron
 
-    clhines.Simulation  # noqa: B018  imports what is imported when it is used
+    clhines.Simulation  # noqa: B018 triggers lazy imports
     clhines.neuron.run  # noqa: B018
     sys.path.pop(0)  # this folder
     sys.path.append(TESTS)

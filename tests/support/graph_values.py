@@ -1,4 +1,4 @@
-"""Values of expressions on a graph, and how many operations they are, for tests of passes."""
+"""Values of expressions on a graph, and their numbers of operations, for tests of passes."""
 
 import math
 from collections import Counter
@@ -39,7 +39,7 @@ OPS = {
 
 
 def value(root, **symbols):
-    """Value of an expression; arguments are those of its symbols."""
+    """Return the value of an expression for values of its symbols."""
     values = {}
     for node in postorder([root]):
         args = [values[a] for a in node.args]
@@ -53,5 +53,5 @@ def value(root, **symbols):
 
 
 def operations(roots):
-    """How many different nodes have an op, by op."""
+    """Count the different nodes of each op."""
     return Counter(node.op for node in postorder(roots))

@@ -1,4 +1,4 @@
-"""What NEURON's SWC importer makes of a file, to compare with `clhines.simulator.cells.cable`."""
+"""Cells by NEURON's SWC importer, to compare with `clhines.simulator.cells.cable`."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ class Cell:
 
 
 def imported(path):
-    """Import a file; a `Cell`."""
+    """Import a file as a `Cell`."""
     reader = h.Import3d_SWC_read()
     reader.quiet = 1
     reader.input(str(path))
@@ -31,7 +31,7 @@ def deleted(cell):
 
 
 def d_lambda_nseg(section):
-    """The rule as NEURON's CellBuilder writes it."""
+    """Return the number of segments by the d_lambda rule of NEURON's CellBuilder."""
     return int((section.L / (0.1 * h.lambda_f(100, sec=section)) + 0.9) / 2) * 2 + 1
 
 
@@ -45,7 +45,7 @@ def passive(cell, ra, cm, g, nseg=d_lambda_nseg):
 
 
 def input_resistance(at):
-    """MΩ, of direct current."""
+    """Return the resistance for direct current, MΩ."""
     h.finitialize(-65)
     impedance = h.Impedance()
     impedance.loc(at.x, sec=at.sec)

@@ -1,4 +1,4 @@
-"""Texts of mechanisms that several tests read."""
+"""Texts of mechanisms for several tests."""
 
 REALS = {"float64": "double", "float32": "float"}
 WORDS = "density few\n" + "".join(

@@ -1,8 +1,8 @@
-"""A queue without a device, for tests of what the host checks before anything is enqueued.
+"""A queue without a device, for tests of the host's checks before anything is enqueued.
 
-It passes for a queue of pyopencl and has the properties that checks and planners read, but nothing
-that computes: where a check lets a wrong argument through, the test ends with an error of another
-kind, not with a number.
+It passes for a queue of pyopencl and has the properties that checks and planners read, but cannot
+compute: if a check lets a wrong argument through, the test ends with an error of another kind, not
+with a number.
 """
 
 from dataclasses import dataclass, field

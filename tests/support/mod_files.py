@@ -17,8 +17,8 @@ from clhines import Mechanism
 FOLDER = Path(__file__).parents[1] / "mod"
 FEW = "na", "ext_ca", "ext_cad", "ext_kca", "ext_nmda"  # of tests that are marked `core`
 sys.path.append(str(FOLDER.parents[1]))  # bench
-# A compiler that reads the headers with which each translated .mod file begins once for all files,
-# which takes half the time. Its arguments end with -c FILE -o OBJECT, or are those of the linker.
+# A compiler that reads the headers of all translated .mod files once, which halves the time. Its
+# arguments end with -c FILE -o OBJECT, or belong to the linker.
 COMPILER = r"""#!/bin/sh
 set -e
 last='neuron/cache/mechanism_range.hpp"$'
@@ -63,15 +63,15 @@ def in_turns(parts, engine):
 
 
 def library(names=()):
-    """Library of the mechanisms of some files, or of all, in a folder that nrnivmodl has made."""
+    """Return the library of the mechanisms of some files, or of all, in a folder of nrnivmodl."""
     return next(compiled(names).rglob("libnrnmech.so"))
 
 
 def compiled(names=()):
-    """Folder in which nrnivmodl has compiled files, all or some; made by the first that asks.
+    """Return the folder of nrnivmodl for some files, or for all; the first call compiles them.
 
-    ``CLHINES_TEST_BUILDS`` names the folder that the processes of a run share (`conftest`); it may
-    be kept from run to run: its folders are named by the files, NEURON and the compiler.
+    ``CLHINES_TEST_BUILDS`` names a folder that the processes of a run share (`conftest`). It may be
+    kept between runs: its folders are named by the files, NEURON and the compiler.
     """
     folders = FOLDER, FOLDER / "nmodl", FOLDER / "library"
     few = "CLHINES_TEST_FEW_MODS" in os.environ

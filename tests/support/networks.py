@@ -24,7 +24,7 @@ CABLES = [
 
 
 def blocks(room, **options):
-    """An engine for `Simulation`: `CellEpochs` within some limits, whatever the device."""
+    """Return an engine for `Simulation`: `CellEpochs` within some limits, on any device."""
     return partial(epochs.make, limits=room, **options)
 
 
@@ -56,7 +56,7 @@ def mixed_network(cells=7):
 
 
 def diffusing_network(cells=2):
-    """Cells in all of which calcium and a buffer diffuse from the soma, in shells."""
+    """Cells in which calcium and a buffer diffuse from the soma, in shells."""
     net = Network(CABLES, cells)
     group = net.insert(mod_files.ours("ext_shells"), diam=2.0)
     group.parameters["start"] = np.where(np.isin(group.nodes, net.soma), 1e-3, 5e-5)
@@ -64,10 +64,10 @@ def diffusing_network(cells=2):
 
 
 def layers_of_arrays(parent, bounds, has, of_nodes, of_layers):
-    """Arguments of `Network.from_arrays`: of each cell its nodes, then two layers around some.
+    """Return arguments of `Network.from_arrays`: each cell's nodes, then two layers around some.
 
     `of_nodes` are area, g_axial and capacitance, `of_layers` g_axial, g_around and capacitance of
-    (2, n) nodes that may be around those of `parent`.
+    (2, n) nodes that may be around the nodes of `parent`.
     """
     made = {name: [] for name in ("parent", "area", "g_axial", "capacitance", "around", "g_around")}
     offsets = [0]
@@ -95,7 +95,7 @@ def layers_of_arrays(parent, bounds, has, of_nodes, of_layers):
 
 
 def layered_network(cells=3, hard=False, seed=3, each=9):
-    """Cells in layers (1 of 3 has none, 1 in part); `hard`: as unlike as those of NEURON may be."""
+    """Cells in layers (1 of 3 has none, 1 in part); `hard`: as different as NEURON's may be."""
     rng = np.random.default_rng(seed)
     n = cells * each
     first = each * (np.arange(n) // each)
@@ -124,14 +124,14 @@ def layered_network(cells=3, hard=False, seed=3, each=9):
 
 
 def fibres_in_field(nodes=3):
-    """Three double cables in a field, which acts on nodes that have nothing else."""
+    """Three double cables in a field, which acts on nodes without mechanisms."""
     net = fibres.myelinated([5.7, 16.0, 5.7], nodes=nodes).network(Network.from_arrays)
     potential = np.random.default_rng(3).uniform(-200, 200, net.forest.num_nodes)
     return net, net.field(potential, ([0.1, 0.2, 0.3], [0.0, 1.0, -1.0]))
 
 
 def simple_network(cells=5, delay=0.5):
-    """Active somas on passive dendrites in a ring: all that is constant is below the roots."""
+    """Active somas on passive dendrites in a ring: everything below the roots is constant."""
     net = Network(CABLES, cells)
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
@@ -173,7 +173,7 @@ _truth = {}
 
 
 def truth(build, secondorder=False, duration=10.0):
-    """Result of the reference, once for all devices and paths."""
+    """Return the result of the reference, computed once for all devices and paths."""
     key = build, secondorder, duration
     if key not in _truth:
         net, syn = build()
@@ -185,7 +185,7 @@ def truth(build, secondorder=False, duration=10.0):
 
 
 def written_network(seed, cells, elsewhere=False):
-    """Cells whose nodes add to a total of their cell, or of any, which a current needs."""
+    """Cells whose nodes add to a total of their cell, or of any, which a current reads."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(3, 20, cells)
     bounds = np.append(0, np.cumsum(sizes))
@@ -216,7 +216,7 @@ def reader(name, events=False):
 
 
 def steering_network(cells=2):
-    """Synapses whose weights events of other instances set; the network, and what to record."""
+    """Synapses whose weights change by events of other instances; the network and its records."""
     net = Network(CABLES[:cells])
     net.insert("hh", at="soma")
     rules = net.add(mod_files.ours("ext_steer"), at=net.soma)
@@ -260,7 +260,7 @@ LOOKING = GATED.replace("gated", "looking").replace("gate - x", "v - x")
 
 
 def gated_network(elsewhere, sizes=(3, 9, 40, 17)):
-    """Trees with hh, whose gates other mechanisms read before it and after it, or `elsewhere`."""
+    """Trees with hh; other mechanisms read its gates before and after it, or `elsewhere`."""
     rng = np.random.default_rng(4)
     bounds = np.append(0, np.cumsum(sizes))
     own = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
@@ -284,7 +284,7 @@ def gated_network(elsewhere, sizes=(3, 9, 40, 17)):
 
 
 def turning_network(of_cells=((0, 1, 2, 3, 4), ()), sizes=(3, 7, 7, 30, 12)):
-    """A ring of trees; in cells of each row each instance sets GLOBALs that all read."""
+    """A ring of trees; in the cells of each row each instance sets GLOBALs that all read."""
     rng, cells = np.random.default_rng(6), len(sizes)
     bounds = np.append(0, np.cumsum(sizes))
     own = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
@@ -306,7 +306,7 @@ def turning_network(of_cells=((0, 1, 2, 3, 4), ()), sizes=(3, 7, 7, 30, 12)):
 
 
 def elsewhere_network():
-    """Two cells, of which one reads a state of the other."""
+    """Two cells, one of which reads a state of the other."""
     net = Network.from_arrays([-1, -1], [0, 1, 2], [300.0] * 2, [0.0] * 2, [0.005] * 2)
     source = net.add(reader("msg"), [0])
     looks = net.insert(Mechanism.from_nmodl(LOOKING), [1])
@@ -317,7 +317,7 @@ def elsewhere_network():
 def block_simulation(
     build, queue, dtype="float64", secondorder=False, chunk=150, compute_units=None, **options
 ):
-    """A simulation of a network that runs by `CellEpochs`, whatever the device."""
+    """Return a simulation of a network that runs by `CellEpochs`, on any device."""
     net, syn = build()
     room = limits(queue.device)
     if compute_units:
@@ -332,14 +332,14 @@ def block_simulation(
 
 
 def dendrites_network():
-    """Three clamps on dendrites: nothing changes a pivot but at the somas."""
+    """Three clamps on dendrites: pivots change only at the somas."""
     net, syn = simple_network()
     net.add("iclamp", at=net.soma[:3] + 1, dur=5.0, amp=0.05)
     return net, syn
 
 
 def noisy_network():
-    """Noise and varying parameters at somas alone: factors stay constant."""
+    """Noise and varying parameters only at somas: factors stay constant."""
     net, syn = simple_network()
     net.add("inoise", at=net.soma, mean=0.01, std=np.linspace(0.01, 0.05, net.num_cells))
     return net, syn
@@ -367,7 +367,7 @@ def started(net, engine, queue, needs, dt=0.1, dtype="float64", **given):
 def crowded_lanes(cells=5):
     """Many synapses at one node, HH in all of one shape and some of the other.
 
-    So instances lie side by side, and not.
+    So some instances lie side by side, and others do not.
     """
     rng = np.random.default_rng(8)
     net = Network(CABLES[:2], cells)
@@ -386,7 +386,7 @@ def crowded_lanes(cells=5):
 
 
 def crowded_network(cells=3, gnabar=0.1):
-    """HH and a slow channel in all membrane, more than local memory has room for in slots."""
+    """HH and a slow channel in all membrane: more slots than local memory has room for."""
     cable = discretise(ring_cell(3, 1.0, 6, seed=3, stems=2), max_length=20.0)
     net = Network([cable], cells)
     nodes = np.flatnonzero(net.area > 0)
@@ -418,9 +418,9 @@ def full_network(num_cells=4):
 
 
 def assert_follows(sim, build, dtype="float64"):
-    """Run a network for 10 ms; its voltages, states and spikes are those of `truth`.
+    """Run a network for 10 ms; compare voltages, states and spikes with `truth`.
 
-    Errors are those of rounding, stretched where a spike rises by 300 mV/ms.
+    The bounds are rounding errors, stretched for spikes, which rise by 300 mV/ms.
     """
     expected, v = truth(build)
     result = sim.run(10.0)
@@ -443,7 +443,7 @@ def run(net, *records, duration=1.0):
 
 
 def spiking(cable, count=2):
-    """Cells with HH everywhere, of which the first spikes at once."""
+    """Cells with HH everywhere; the first spikes at once."""
     net = Network(cable, count)
     net.insert("hh", "all")
     net.add("IClamp", net.soma[:1], dur=1.0, amp=2.0)

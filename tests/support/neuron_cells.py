@@ -26,5 +26,5 @@ def neuron_sections(cable):
 
 
 def d_lambda_nseg(section):
-    """The rule as NEURON's CellBuilder writes it."""
+    """Return the number of segments by the d_lambda rule of NEURON's CellBuilder."""
     return int((section.L / (0.1 * h.lambda_f(100, sec=section)) + 0.9) / 2) * 2 + 1

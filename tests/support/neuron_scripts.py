@@ -1,4 +1,4 @@
-"""What programs that run in a process with NEURON share; `forked.BEGIN` imports all of it."""
+"""Helpers of programs that run in a process with NEURON; `forked.BEGIN` imports all of them."""
 
 from neuron import h
 
@@ -7,7 +7,7 @@ import clhines.neuron
 
 
 def make_section(name, *mechanisms, **geometry):
-    """Return a section with mechanisms, and with L, diam, nseg ... as given."""
+    """Return a section with mechanisms, and with these values of L, diam, nseg ..."""
     section = with_values(h.Section(name=name), **geometry)
     for mechanism in mechanisms:
         section.insert(mechanism)

@@ -132,7 +132,7 @@ def test_example_by_hand_of_@name@():
 
 
 def files_of(name, family):
-    """Path in the checkout -> text, of each file that is new."""
+    """Return the text of each new file by its path in the checkout."""
     words = {
         "name": name,
         "family": family,
@@ -150,7 +150,7 @@ def files_of(name, family):
 
 
 def with_row(text, name, family):
-    """Text of `methods.py` with an import, in order, and a row at the end of `METHODS`."""
+    """Return the text of `methods.py` with a sorted import and a last row of `METHODS`."""
     lines = text.splitlines(keepends=True)
     imports = [k for k, line in enumerate(lines) if line.startswith("from clhines.solver.plan.by_")]
     first, last = imports[0], imports[-1] + 1
@@ -186,7 +186,7 @@ def make(root, name, family):
 
 
 def main():
-    """Read the command line, make the files, and say what comes next."""
+    """Read the command line, make the files, and print the next steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0].rstrip(":"))
     parser.add_argument("name", help="of the method, as in METHODS")
     parser.add_argument("--family", choices=FAMILIES, default="by_cell", help="what a lane is")

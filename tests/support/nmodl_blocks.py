@@ -7,7 +7,7 @@ from clhines.simulator.mechanisms.nmodl.reading.parse import parse
 
 
 def blocks_before(run, text, use_tables=True, kept=()):
-    """Return the blocks of a text as the pass `run` gets them."""
+    """Return the blocks of a text before the pass `run`."""
     bodies = executed(parse(text, "text"), use_tables)
     assert not bodies.refused
     blocks = FileBlocks.of(bodies, kept)

@@ -11,7 +11,7 @@ MEMORY, SECONDS = 1 << 30, 5  # it may take all there is for a text that is wron
 
 
 def folder():
-    """NEURON's folder of programs and files, None where NEURON is not installed."""
+    """Return NEURON's folder of programs and files, None if NEURON is not installed."""
     spec = importlib.util.find_spec("neuron")
     found = Path(spec.origin).parent / ".data" if spec and spec.origin else None
     return found if found is not None and (found / "bin" / "nocmodl").is_file() else None
@@ -24,7 +24,7 @@ def _limit():
 
 
 def takes(text, name="one", beside=()):
-    """Whether the translator takes a text; `beside` are files that it may include."""
+    """Return whether the translator accepts a text; `beside` are files that it may include."""
     data = folder()
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / f"{name}.mod"

@@ -1,4 +1,4 @@
-"""What tests of plans share: devices' limits, and a few cells."""
+"""Helpers of tests of plans: devices' limits, and a few cells."""
 
 import numpy as np
 from systems import dissimilar, families
@@ -56,6 +56,6 @@ def mixture():
 
 
 def local_places(spec):
-    """Places in local memory of so many unknowns: PCR has its own beside those of CR."""
+    """Count a kernel's places in local memory, in unknowns: PCR has further ones beside CR's."""
     places = spec.capacity + spec.capacity // 32
     return places + (spec.switch + spec.switch // 32 if spec.switch > 1 else 0)

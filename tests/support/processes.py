@@ -6,7 +6,7 @@ import sys
 
 
 def run_python(*arguments, timeout=120, cwd=None, **environment):
-    """Run Python with arguments, in this environment and more; its code and what it printed."""
+    """Run Python with arguments and further variables; return its code and its output."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,

@@ -1,14 +1,13 @@
 """Compile kernels for processors that are not here: `python tests/support/processors.py`.
 
 It prints a row of the table in `docs/supported.md` for each of LLVM's names of a processor, with
-the vectors that clhines takes for that name and with the library of built-in functions that PoCL
-takes for what this processor can do. Words after the command choose names.
+clhines' vectors for that name and with PoCL's library of built-in functions for this processor.
+Words after the command choose names.
 
-Nothing is run under another name. Sources are collected with every launch left out: those of the
-README's examples, of `clhines solve`, of the ring and of a cell with a .mod file, by steps and by
-epochs. They are then compiled, by asking for the binaries of the programs, in a process in which
-PoCL's record of the device has the other name, and PoCL's library is the other one. A program that
-takes more than `LIMIT` seconds counts as one that never ends.
+Nothing runs under another name. The sources of the README's examples, of `clhines solve`, of the
+ring and of a cell with a .mod file, by steps and by epochs, are collected without any launch. Then
+a process whose PoCL has the other name and library compiles them when asked for the programs'
+binaries. A program that takes more than `LIMIT` seconds counts as endless.
 """
 
 import argparse
@@ -27,8 +26,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 100.0  # s for one program; those that end take up to 10
-# LLVM's name, PoCL's library, bytes of vectors (None: those that clhines takes)
+LIMIT = 100.0  # s for one program; others take up to 10
+# LLVM's name, PoCL's library, bytes of vectors (None: clhines' choice)
 ROWS = (
     *((name, "avx512", None) for name in "skylake-avx512 cascadelake icelake-client".split()),
     *((name, "avx512", None) for name in "icelake-server tigerlake sapphirerapids".split()),
@@ -98,7 +97,7 @@ def collect(width, path):
 
 
 def attempt(function, *arguments):
-    """Call with launches left out: results are wrong, and so may be reported."""
+    """Call with launches left out; the call may report wrong results."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
         function(*arguments)
 
@@ -145,7 +144,7 @@ def compile_all(name, path):
         sizes = [len(binary) for binary in program.get_info(cl.program_info.BINARIES)]
         seconds = time.perf_counter() - begin
         print(json.dumps({"done": program.num_kernels, "bytes": sizes, "s": seconds}), flush=True)
-    os._exit(0)  # what it kept for a foreign processor is not released
+    os._exit(0)  # PoCL cannot release its data for a foreign processor
 
 
 def environment(folder):
@@ -160,7 +159,7 @@ def environment(folder):
 
 
 def copied_pocl(folder, library):
-    """Copy the wheels; whichever built-in functions PoCL looks for, it finds those of `library`."""
+    """Copy the wheels; each library of built-in functions becomes `library`."""
     import pocl_binary_distribution
     import pyopencl
 
@@ -178,7 +177,7 @@ def copied_pocl(folder, library):
 
 
 def link(origin, place):
-    """Link a file, or copy it where that cannot be done."""
+    """Link a file, or copy it if links fail."""
     try:
         os.link(origin, place)
     except OSError:
@@ -199,7 +198,7 @@ def child(folder, *words):
 
 
 def sources(width, folder):
-    """Path of the sources with vectors of `width` bytes, which are collected once."""
+    """Return the path of the sources with vectors of `width` bytes, which are collected once."""
     path = folder / f"{width}.json"
     if not path.exists():
         place = folder / f"collect-{width}"
@@ -209,7 +208,7 @@ def sources(width, folder):
 
 
 def compiled(name, library, path, folder, limit=LIMIT):
-    """Compile all sources for a processor; returns kernels, seconds and what went wrong."""
+    """Compile all sources for a processor; return kernels, seconds and errors."""
     copied_pocl(folder, library)
     process = child(folder, "--compile", name, str(path))
     lines = queue.Queue()
@@ -230,14 +229,14 @@ def compiled(name, library, path, folder, limit=LIMIT):
 
 
 def width_of(name):
-    """Bytes of vectors that clhines takes for a name."""
+    """Return the bytes of vectors that clhines uses for a name."""
     from clhines.solver.device import pocl
 
     return next((size for size, names in pocl._REGISTERS.items() if name in names), pocl._OTHER)
 
 
 def main():
-    """Print the table; returns 1 where a row is not as it should be."""
+    """Print the table; return 1 if a row differs from its expectation."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="of LLVM; default: all")
     parser.add_argument("--collect", nargs=2)

@@ -1,4 +1,4 @@
-"""Notes the ids of refusals that a test raises, in its process and in those of `forked`."""
+"""Note the ids of refusals that a test raises, in its process and in processes of `forked`."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clhines.simulator import refusals
 
-FILE = "CLHINES_TEST_RAISED"  # environment variable: where processes note them
+FILE = "CLHINES_TEST_RAISED"  # environment variable: the file for notes of processes
 _made = refusals._sentence
 
 

@@ -1,7 +1,7 @@
 """Mechanisms whose gradients are compared with differences, each in a cell of its own.
 
 Random expressions of a voltage, a state and parameters, as texts and as .mod files: exponentials
-overflow in many of them, and branches that are not taken are infinite or NaN.
+overflow in many of them, and branches not chosen are infinite or NaN.
 """
 
 import central_differences
@@ -118,7 +118,7 @@ PROCEDURE rates(v) {{ {locals_of(lines)}
 
 
 def cells(mechanisms, v_init, **given):
-    """A simulation of cells of one node, with a mechanism each, and their groups."""
+    """A simulation of one-node cells, with a mechanism each, and their groups."""
     n = len(mechanisms)
     net = Network.from_arrays([-1] * n, range(n + 1), [400.0] * n, [0.0] * n, [4e-3] * n)
     groups = [net.insert(one, [k]) for k, one in enumerate(mechanisms)]
@@ -133,7 +133,7 @@ def loss(v):
 
 
 def has_run(one, v_init):
-    """Whether a run is finite; if not, its gradient is refused."""
+    """Return whether a run is finite; otherwise its gradient is refused."""
     sim, [group] = cells([one], v_init, engine="reference")
     try:
         return np.isfinite(sim.run(DT * STEPS)[0]).all()
@@ -182,7 +182,7 @@ def differences(sim, groups, size):
 def compared(mechanisms, v_init, runs):
     """Compare gradients of `runs`, options of a simulation and a mode, with differences.
 
-    Return how many derivatives were compared; where differences of two sizes differ is a kink.
+    Return the number of compared derivatives; differences of two sizes disagree at a kink.
     """
     sim, groups = cells(mechanisms, v_init, engine="reference")
     pairs = with_derivatives(sim, groups)

@@ -1,4 +1,4 @@
-"""Where the real morphologies are that some tests read; those skip where the folder is absent."""
+"""Paths of the real morphologies for some tests, which skip if the folder is absent."""
 
 import csv
 import os
@@ -18,7 +18,7 @@ needs_folder = pytest.mark.skipif(
 
 
 def names():
-    """Names of the files, in the folder ``good``, to be parameters of a test."""
+    """Return the names of files in the folder ``good``, as parameters of a test."""
     if not INDEX.is_file():
         return [pytest.param("none", marks=needs_folder)]
     return [row["file"] for row in csv.DictReader(INDEX.read_text(encoding="utf-8").splitlines())]

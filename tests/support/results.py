@@ -20,7 +20,7 @@ def drawn(num_cells, spikes, v):
 def recorded(spikes, records):
     """A result of one cell and five steps, with records of its soma.
 
-    A record is a name, a variable, a unit and the steps from one row to the next; 0: no rows.
+    A record is a name, a variable, a unit and the number of steps between rows; 0: no rows.
     """
     t = np.arange(5.0)
     soma = RecordColumns("node", np.zeros(1, int), None, np.ones(1, bool))

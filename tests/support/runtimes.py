@@ -1,4 +1,4 @@
-"""Test every family of kernels on the OpenCL runtimes found: `python tests/support/runtimes.py`.
+"""Test every family of kernels on installed runtimes: `python tests/support/runtimes.py`.
 
 It prints a row of the table in `docs/supported.md` for each device that is no simulator, and the
 tests that failed. Words after the command go to pytest.
@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SELECTION = (  # test -> what it covers
+SELECTION = (  # test -> its coverage
     "tests/solver/test_solver.py::test_every_shape_is_solved",  # each method, both precisions
     "tests/solver/test_factors.py::test_every_row_solves_and_factors",
     "tests/solver/test_factors.py::test_bad_pivots_are_named_once",
@@ -27,7 +27,7 @@ SELECTION = (  # test -> what it covers
 
 
 def row(name, index, version, words):
-    """Row of the table for the device whose tests have `index` in their names; what failed."""
+    """Return the table row of the device whose tests have `index` in their names; and failures."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-n", "0", *SELECTION, "-k", index]

@@ -1,4 +1,4 @@
-"""Small networks, each with a need that engines may lack."""
+"""Small networks, each with a need that some engines do not support."""
 
 import exact_cells
 import mod_files

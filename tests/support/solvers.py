@@ -55,7 +55,7 @@ ONE_EACH += OTHERS
 
 
 def too_wide(queue, config, dtype=np.float64):
-    """Whether the configuration asks for vectors that the device is not trusted with."""
+    """Return whether a configuration uses vectors that the device is not trusted with."""
     return width_too_wide(queue, CONFIGS[config][1].get("vector_width", 1), dtype)
 
 
@@ -69,14 +69,14 @@ def skip_too_wide(queue, width, dtype):
 
 
 def make_solver(queue, forest, config="fine_5", dtype=np.float64, **more):
-    """Solver of a configuration; skips the test where its vectors are too wide for the device."""
+    """Return a configuration's solver; skip the test if its vectors are too wide for the device."""
     method, options = CONFIGS[config]
     skip_too_wide(queue, options.get("vector_width", 1), dtype)
     return Solver(forest, method, dtype, queue=queue, **options, **more)
 
 
 def forest_of(config, cells):
-    """The cells, as chains where the method takes nothing else."""
+    """Return the cells, as chains if the method supports only chains."""
     return forest_for(CONFIGS[config][0], cells)
 
 
@@ -89,7 +89,7 @@ def on_device(queue, system):
 
 
 def assert_alike(solvers, bad):
-    """Two kernels for one forest, float32: both solve, and they find the same bad pivots."""
+    """Two float32 kernels for one forest both solve, and find the same bad pivots."""
     forest = solvers[0].forest
     for rows, symmetric in ((None, True), (5, False)):
         system = make_system(forest, np.float32, symmetric, rows)

@@ -15,7 +15,7 @@ SIZES = (1, 2, 31, 32, 33, 63, 64, 65)  # around the sizes of work-groups and ve
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """One batch of systems; `l` is None where it is symmetric."""
+    """One batch of systems; `l` is None if it is symmetric."""
 
     forest: Forest
     d: np.ndarray
@@ -25,7 +25,7 @@ class System:
 
     @property
     def arrays(self):
-        """Arguments of `Solver.solve` and of the reference."""
+        """Return the arguments of `Solver.solve` and of the reference."""
         return {"d": self.d, "u": self.u, "b": self.b, "l": self.l}
 
     def truth(self):
@@ -50,8 +50,8 @@ class System:
 def make_system(forest, dtype=np.float64, symmetric=True, rows=None, seed=1):
     """Return a system whose rows and columns are dominated by the diagonal by at least 0.5.
 
-    Couplings are -1 to -0.1, those of unsymmetric systems of either sign. ``u`` and ``l`` at
-    the roots, which no solver may look at, are large.
+    Couplings are -1 to -0.1, in unsymmetric systems of either sign. ``u`` and ``l`` at the roots,
+    which no solver may read, are large.
     """
     rng = np.random.default_rng(seed)
     n = forest.num_nodes
@@ -101,22 +101,22 @@ def straightened(parent):
 
 
 def cells_for(method, cells):
-    """`cells`, or, for a method that takes chains only, chains of the same sizes."""
+    """Return `cells` or, for a method that supports only chains, chains of the same sizes."""
     return [straightened(p) for p in cells] if METHODS[method].chains_only else list(cells)
 
 
 def forest_for(method, cells):
-    """Forest of `cells_for`."""
+    """Return the forest of `cells_for`."""
     return Forest.from_parents(cells_for(method, cells))
 
 
 def updates_for(method):
-    """Updates of a row that the bound of the residual counts with, see `tolerances`."""
+    """Return the updates of a row for the bound of the residual, see `tolerances`."""
     return REDUCTION_UPDATES if METHODS[method].chains_only else 1
 
 
 def dissimilar(count, seed=5, least=1, most=70):
-    """`count` random trees of random sizes, hardly ever two of one shape."""
+    """Return `count` random trees of random sizes, hardly ever two of one shape."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(least, most, count)
     return [
@@ -125,10 +125,10 @@ def dissimilar(count, seed=5, least=1, most=70):
 
 
 def families(half=None):
-    """Name -> list of cells: every shape at sizes that straddle boundaries, mixed in a batch.
+    """Return lists of cells by name: all shapes at sizes that straddle boundaries, in a batch.
 
-    With `half` 0 or 1 every second one, for tests of two kinds of system, each on its half: to
-    build their kernels takes most of the time.
+    With `half` 0 or 1 return every second one, for tests of two kinds of system, each on its half:
+    building the kernels takes most of the time.
     """
     rng = np.random.default_rng(7)
     some = [random_binary_tree(n, max(1, n // 4), rng) for n in SIZES]
@@ -153,7 +153,7 @@ def bad_pivot(_):
 
 
 def small_system(symmetric, rows):
-    """A few cells of some nodes, whose gradients are compared with those of a dense solve."""
+    """A few cells of some nodes, whose gradients are compared with a dense solve's."""
     forest = Forest.from_parents([star(5), caterpillar(6), chain(1), *dissimilar(1, most=9)])
     system = make_system(forest, symmetric=symmetric, rows=rows)
     system.u[forest.parent < 0] = 0.5  # large ones would spoil the differences

@@ -40,17 +40,17 @@ REDUCTION_UPDATES = 64
 
 
 def forward_bound(forest, dtype):
-    """(num_cells,) float64: largest relative error allowed in each cell."""
+    """Return the largest relative error allowed in each cell, (num_cells,) float64."""
     return C * np.finfo(dtype).eps * np.sqrt(forest.heights.astype(np.float64))
 
 
 def residual_bound(dtype, updates=1):
-    """Largest componentwise backward error allowed where a row is updated so many times."""
+    """Return the largest componentwise backward error allowed if a row has so many updates."""
     return C * np.finfo(dtype).eps * np.sqrt(updates)
 
 
 def relative_errors(forest, x, truth):
-    """(num_cells,) float64: largest error over largest value in each cell, in the worst row."""
+    """Return each cell's largest error over its largest value, (num_cells,) float64."""
     x, truth = np.atleast_2d(x).astype(np.float64), np.atleast_2d(truth)
     assert x.shape == truth.shape == (len(truth), forest.num_nodes)
     starts = forest.cell_offsets[:-1]

@@ -1,4 +1,4 @@
-"""Traces of all kinds, and features compared with those of eFEL."""
+"""Traces of all kinds, and the comparison of their features with eFEL's."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ INDICES = {"peak_indices", "min_AHP_indices"}
 def made_traces(count, dt, seed=4):
     """Voltages of all kinds: silent, sagging, spiking before, in and after the stimulus, noisy.
 
-    Some samples are exactly the threshold and some peaks flat. Some traces begin above
-    the threshold, and some end in a spike or within an afterhyperpolarisation. Voltages are
-    multiples of 2**-10 mV, so that where `dt` is a power of 2, eFEL's interpolation is exact.
+    Some samples equal the threshold exactly, and some peaks are flat. Some traces begin above the
+    threshold, and some end in a spike or within an afterhyperpolarisation. Voltages are multiples
+    of 2**-10 mV: if `dt` is a power of 2, eFEL's interpolation is exact.
     """
     rng = np.random.default_rng(seed)
     t = np.arange(0, round(STOP / dt) + 1) * dt
@@ -44,7 +44,7 @@ def made_traces(count, dt, seed=4):
 
 
 def matched(name, mine, theirs):
-    """Assert that one trace's feature is eFEL's."""
+    """Assert that one trace's feature equals eFEL's."""
     if theirs is None or (len(theirs) == 1 and np.isnan(theirs[0])):
         assert np.size(mine) == 0 or np.isnan(mine).all(), (name, mine)
         return
@@ -53,5 +53,6 @@ def matched(name, mine, theirs):
     if name in INDICES:
         assert mine.tolist() == theirs.tolist()
         return
-    # eFEL adds up some 3,000 samples of 100 mV one after another; ratios lose what cancels
+    # eFEL adds up some 3,000 samples of 100 mV one after another; ratios lose digits by
+    # cancellation
     np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-10, err_msg=name)

@@ -1,4 +1,4 @@
-"""Trees of shapes that only tests need; see `bench.made` for others."""
+"""Trees of shapes for tests only; see `bench.made` for others."""
 
 import numpy as np
 

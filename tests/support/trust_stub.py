@@ -1,4 +1,4 @@
-"""Children of a device's self-test that end as a test wants; fixtures to import."""
+"""Children of a device's self-test with chosen outcomes; fixtures to import."""
 
 import sys
 
@@ -30,7 +30,7 @@ def _checked(monkeypatch):
 
 @pytest.fixture
 def stub(monkeypatch):
-    """Let children end in a way that depends on the width; returns the list of those started."""
+    """Make children end by their width; return the list of started children."""
     started = []
 
     def replace(ends, widths=(64, 32, 16, 8)):

@@ -1,1 +1,1 @@
-"""Independent checks against NEURON; `command` runs them, one module each for what is checked."""
+"""Independent checks against NEURON; `command` runs them, one module for each subject."""

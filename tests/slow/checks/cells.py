@@ -27,11 +27,11 @@ DT, DURATION, V_INIT = 0.025, 50.0, -65.0
 G_PAS, E_PAS, RA, CM = 1e-4, -65.0, 100.0, 1.0
 AGREED = 1e-6  # of sections' lengths, areas and input resistances
 V_BOUND = 1e-6  # of the soma's deflection, at all times
-DEPOLARISED = 150.0  # mV: what the current would do in the end to the cell without hh
+DEPOLARISED = 150.0  # mV: final depolarisation by the current in the cell without hh
 PULSES, WIDTH = (2.0, 14.0, 26.0, 38.0), 3.0  # ms
 LARGEST = 60_000  # segments of a cell that is simulated
 
-# What is made otherwise on purpose; the reasons are in `clhines.simulator.cells.sections`.
+# Intended differences; the reasons are in `clhines.simulator.cells.sections`.
 DIFFERENT = {
     "CA1_n120.CNG.swc": "order of the samples",
     "RGC_Image001-005-01.CNG.swc": "order of the samples",
@@ -60,7 +60,7 @@ def silent():
 
 
 def imported(path, max_length):
-    """Import a file; None where NEURON refuses it."""
+    """Import a file; None if NEURON refuses it."""
     h, cell = neuron(), Imported()
     with silent():
         try:
@@ -108,7 +108,7 @@ def resistance_here(cable):
 
 
 def geometry(cable, cell, found):
-    """Compare sections, areas and resistance; what differs, and NEURON's resistance."""
+    """Compare sections, areas and resistance; return the differences, and NEURON's resistance."""
     ours = sorted(zip(cable.nseg.tolist(), cable.sections.length.tolist()))
     theirs = sorted((s.nseg, s.L) for s in cell.all)
     area = sum(segment.area() for s in cell.all for segment in s)
@@ -131,7 +131,7 @@ def geometry(cable, cell, found):
 
 
 def spikes_in_neuron(cell, amplitude):
-    """Spikes, as steps, and the voltage at the current's place after each step."""
+    """Return spikes, as steps, and the voltage at the electrode after each step."""
     h = neuron()
     for s in cell.soma or cell.all:
         s.insert("hh")

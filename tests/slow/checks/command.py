@@ -4,12 +4,12 @@
                            [--out FOLDER]
 
 NAME is one of ``networks`` (random networks, spike for spike), ``hh`` (without and with NEURON's
-table of rates), ``kinetics`` (`sparse`, `derivimplicit` and `cnexp` of .mod files in tests/mod,
-which are compiled), ``units`` (texts in other units than NEURON's) and ``cells`` (SWC files by
-NEURON's importer; needs ``--morphologies``); default: all. The table goes to checks.txt and
-checks.json in the folder.
+table of rates), ``kinetics`` (`sparse`, `derivimplicit` and `cnexp` in compiled .mod files of
+tests/mod), ``units`` (texts in other units than NEURON's) and ``cells`` (SWC files by NEURON's
+importer; needs ``--morphologies``); default: all. The table goes to checks.txt and checks.json in
+the folder.
 
-The exit code is 1 where a check fails, 2 where one that was named could not be made.
+The exit code is 1 if a check fails, 2 if a named check could not run.
 """
 
 import platform

@@ -1,4 +1,4 @@
-"""What the checks against NEURON share: outcomes, NEURON's cells, and its compiled mechanisms."""
+"""Shared parts of the checks: outcomes, NEURON's cells, and its compiled mechanisms."""
 
 import hashlib
 import tempfile
@@ -23,7 +23,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass
 class Outcome:
-    """What one check found."""
+    """The outcome of one check."""
 
     check: str
     what: str
@@ -45,7 +45,7 @@ class Outcome:
         self.figures[name] = self.figures.get(name, 0) + int(count)
 
     def case(self, wrong=""):
-        """Count one case, which failed where `wrong` says how."""
+        """Count one case; `wrong`, if any, says how it failed."""
         self.cases += 1
         if wrong:
             self.failures.append(wrong)
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the checks; the defaults are those of the table."""
+    """Sizes of the checks; the defaults make the published table."""
 
     queue: cl.CommandQueue
     seeds: int = 100
@@ -77,7 +77,7 @@ def neuron():
 
 
 def start(dt, v_init, secondorder=False, table=False):
-    """Set NEURON's globals, all to its defaults but those given, and initialise it."""
+    """Set NEURON's globals to the arguments and its defaults, and initialise it."""
     h = neuron()
     h.cvode.active(0)
     h.usetable_hh = int(table)
@@ -102,7 +102,7 @@ def load_mechanisms(keep=None):
         library = nrn.compiled(Path(folder), str(MOD_FOLDER))
         if kept:
             library = library.replace(kept)
-        h.nrn_load_dll(str(library))  # what is loaded stays so without its file
+        h.nrn_load_dll(str(library))  # a loaded library stays loaded without its file
 
 
 def neuron_cell(cable):
@@ -138,7 +138,7 @@ def in_steps(time, cell, dt):
 
 
 def unlike(ours, theirs):
-    """Say where two lists of spikes differ first; empty where they do not."""
+    """Return the first difference of two lists of spikes as text; empty if they are equal."""
     if ours == theirs:
         return ""
     common = sum(a == b for a, b in zip(ours, theirs))
@@ -153,7 +153,7 @@ def unlike(ours, theirs):
 
 
 def relative(ours, theirs, rest=0.0):
-    """Largest difference of two series, next to the largest deflection of NEURON's from `rest`."""
+    """Return the largest difference of two series over NEURON's largest deflection from `rest`."""
     ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
     scale = np.abs(theirs - rest).max()
     if ours.shape != theirs.shape or not scale > 0:

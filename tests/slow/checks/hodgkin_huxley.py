@@ -21,7 +21,7 @@ HH_DURATION, HH_DT = 200.0, 0.025
 
 
 def neuron_hh(table):
-    """Spike times, their cells, and voltages after every step of a cell for each amplitude."""
+    """Return spike times, their cells, and voltages after every step, a cell per amplitude."""
     h, kept = neuron(), []
     times, ids = h.Vector(), h.Vector()
     for k, amplitude in enumerate(AMPLITUDES):
@@ -41,7 +41,7 @@ def neuron_hh(table):
 
 
 def hh(settings):
-    """Compare `hh` with NEURON's without its table; measure how far its default is from both."""
+    """Compare `hh` with NEURON's without its table; measure NEURON's default against both."""
     exact = Outcome("hh", f"{HH_DURATION:g} ms, dt {HH_DT:g}, usetable_hh 0")
     default = Outcome("hh", "usetable_hh 1, NEURON's default: as many spikes, at other times")
     times, ids, v = neuron_hh(table=False)

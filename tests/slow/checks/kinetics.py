@@ -1,4 +1,4 @@
-"""Mechanisms as texts against NEURON's own of compiled .mod files: kinetics, order, units."""
+"""Mechanisms as texts against NEURON's compiled .mod files: kinetics, order, units."""
 
 from dataclasses import dataclass
 
@@ -20,12 +20,12 @@ from clhines.core.errors import InputError
 
 DT, V_INIT, DURATION = 0.025, -65.0, 50.0
 PULSES = ((2.0, 8.0, 0.3), (15.0, 5.0, -0.2), (25.0, 15.0, 0.15))  # ms, ms, nA
-# Steps add roundings of some eps, which the membrane's own decay keeps from adding up; the slope
-# of a current by finite differences (NEURON's, of 0.001 mV) is exact for these, linear in v, but
-# for 1e-11 of cancellation. Newton's iteration in NEURON's derivimplicit ends at changes of 1e-6.
+# Steps add roundings of some eps, and the membrane's decay keeps them from adding up. NEURON takes
+# slopes of currents over 0.001 mV; for these currents, linear in v, they are exact except for
+# cancellation of 1e-11. Newton's iteration in NEURON's derivimplicit ends at changes of 1e-6.
 BOUND, NEWTON_BOUND = 1e-9, 1e-6
-# Occupancies add up to one but for the roundings of one step, not of all: NEURON solves for the
-# change of a step, which vanishes, with its roundings, as states settle.
+# Occupancies add up to one except for the roundings of a single step: NEURON solves for the change
+# of a step, which vanishes, with its roundings, as states settle.
 SUM_BOUND = 64  # eps of the dtype
 
 
@@ -152,7 +152,7 @@ CASES = {
 
 
 def in_neuron(insert, read):
-    """Voltage and states of one compartment, (steps + 1, 1 + states), with pulses of current."""
+    """Return voltage and states, (steps + 1, 1 + states), of a compartment with current pulses."""
     h = neuron()
     cell = neuron_cell(compartment())
     (soma,) = cell.sections
@@ -197,7 +197,7 @@ def here(text, states, settings, engine, dtype="float64"):
 
 
 def compare(found, label, ours, theirs, case):
-    """Count one case: every column within its bound, and occupancies that add up."""
+    """Count one case: check every column's bound, and that occupancies add up to one."""
     gaps = [relative(a, b, b[0]) for a, b in zip(ours.T, theirs.T)]
     found.largest("relative v", gaps[0])
     found.largest("relative state", max(gaps[1:], default=0.0))
@@ -232,7 +232,7 @@ def kinetic(title, settings):
 
 
 def single_sum(found, engine, case, settings):
-    """Count a case of float32: its occupancies add up too."""
+    """Count a float32 case: its occupancies must add up to one, too."""
     states = here(case.text, case.states, settings, engine, "float32")[:, 1:]
     off = float(np.abs(states.astype(np.float64).sum(axis=1) - 1).max())
     found.largest("sum - 1 in float32", off)
@@ -241,7 +241,7 @@ def single_sum(found, engine, case, settings):
 
 
 def refusals():
-    """Texts that say something that cannot be done right, all to be refused."""
+    """Texts with constructs that have no right result: all must be refused."""
     found = Outcome("kinetics", "refused: coupled states without a method, methods nothing takes")
     sparse, implicit = "method sparse", "method derivimplicit"
     texts = {
@@ -257,7 +257,7 @@ def refusals():
 
 
 def unless_refused(label, text, old, new):
-    """Say what is wrong unless a text is accepted, and refused with `new` in place of `old`."""
+    """Return an error unless a text is accepted, and refused with `new` in place of `old`."""
     if old not in text:
         raise ValueError(f"{label}: there is no {old!r} in the text")
     try:
@@ -318,7 +318,7 @@ WRONG_UNITS = {
 
 
 def units(settings):
-    """Compare the same numbers in different units with NEURON's in its own."""
+    """Compare the same numbers in different units with NEURON's units."""
     load_mechanisms()
     engine = settings.engines[0]
     leaks = Outcome("units", f"conductance densities and voltages, against pas, {engine}")

@@ -21,7 +21,7 @@ DTS = (0.1, 0.05, 0.025)
 
 
 def random_network(seed):
-    """Draw everything that describes a network, for both simulators."""
+    """Draw the description of a network, for both simulators."""
     rng = np.random.default_rng([14, seed])
     dt, count = float(rng.choice(DTS)), int(rng.integers(3, 9))
     cables = []
@@ -134,7 +134,7 @@ def ours(given):
 
 
 def theirs(given, duration, more=0.0):
-    """Make and run the network in NEURON, with capacitances that are larger by a fraction."""
+    """Make and run the network in NEURON, with capacitances enlarged by a fraction."""
     h = neuron()
     cells = [neuron_cell(cable) for cable in given.cables]
     for cell, membrane, active in zip(cells, given.membranes, given.active):
@@ -173,7 +173,7 @@ def neuron_membrane(cell, membrane, active):
 
 
 def neuron_processes(given, cells):
-    """Make synapses, clamps, connections and events from outside; what has to be kept."""
+    """Make synapses, clamps, connections and events from outside; return objects to keep alive."""
     h, built = neuron(), {}
     groups = {**given.synapses, "iclamp": given.clamps}
     for name, kind in (("expsyn", h.ExpSyn), ("exp2syn", h.Exp2Syn), ("iclamp", h.IClamp)):
@@ -203,11 +203,11 @@ def assign(processes, params):
             setattr(process, name, value)
 
 
-# Some of these networks are chaotic: roundings grow a thousandfold in 50 ms, in NEURON too. What
-# NEURON determines is found by running it again with all capacitances larger by `MORE`. (Its
-# slopes, differences of currents over 0.001 mV, carry roundings of that size.) The comparison ends
-# where the two runs of NEURON are `APART`; until then ours must be nearer to the first run than the
-# second ever was, or within `V_BOUND`.
+# Some of these networks are chaotic: roundings grow a thousandfold in 50 ms, in NEURON too. A
+# second run of NEURON, with all capacitances larger by `MORE`, shows how long its result is
+# determined. (Its slopes, differences of currents over 0.001 mV, carry roundings of that size.) The
+# comparison ends when the two runs of NEURON are `APART`; until then our run must be nearer to the
+# first run than the second ever was, or within `V_BOUND`.
 MORE, APART, V_BOUND = 1e-11, 1e-2, 1e-6  # a fraction; mV; mV
 
 

@@ -1,4 +1,4 @@
-"""Calls with bad arguments for the fuzz: InputError or TypeError in a line, or what is right."""
+"""Calls with bad arguments for the fuzz: InputError or TypeError in a line, or a right result."""
 
 import math
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from clhines.simulator.simulation import Simulation
 from clhines.solver.device import devices
 
 MESSAGE = 400  # letters: names of methods are listed in some
-ROUNDING = 1e-9  # of a solution of a dominant system of a few rows
+ROUNDING = 1e-9  # relative, for solutions of dominant systems of a few rows
 _THINGS = {}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call: the arguments of `base`, some replaced by the values of these names."""
+    """One call: the arguments of `base`, some of them replaced by named values."""
 
     call: str
     replaced: tuple[tuple[str, str], ...]
@@ -158,7 +158,7 @@ def _close(x, matrix, b):
 
 
 def _own_array(arguments, forest):
-    """Check that what the caller does to the array afterwards changes nothing."""
+    """Check that a later change of the caller's array has no effect."""
     given = arguments["parent"]
     before = forest.parent.copy()
     if isinstance(given, np.ndarray) and given.flags.writeable:
@@ -207,7 +207,7 @@ def _solver(**arguments):
 
 
 def _again():
-    """Do what most do, without a queue: what each call keeps adds up."""
+    """Repeat most calls, without a queue: leaks add up."""
     for _ in range(3):
         off = np.ones(5)
         clhines.solve_tridiagonal(off, np.full(6, 4.0), off, np.ones(6))
@@ -216,7 +216,7 @@ def _again():
 
 
 def _late(call):
-    """Change a network after a simulation of it was made: an error, or it acts."""
+    """Change a network after its simulation was made: this raises, or it has its effect."""
     net = _network()
     sim = Simulation(net, engine="reference")
     acts = {
@@ -335,7 +335,7 @@ NAMES = {
     "Mechanism": ("", "text"),
     "make_plan": ("", "forest method dtype"),
 }
-# what is not finite is refused by who solves with it
+# the solve refuses values that are not finite
 LATER = "Solver.to_device_order", "System.rhs"
 LATE = ["event", "connect", "threshold", "insert", "add"]
 WORDS = ["None", "text", "empty text", "long text", "bytes", "nan", "-1", "0", "2**70", "1.5"]

@@ -1,4 +1,4 @@
-"""Command lines for the fuzz: only the codes 0, 1 and 2, one line of error, no file spoilt."""
+"""Command lines for the fuzz: only the codes 0, 1 and 2, one line of error, no damaged file."""
 
 import contextlib
 import io
@@ -61,7 +61,7 @@ _FOLDER, _REAL = Path("."), REAL / "good" / "96ML.CNG.swc"
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments, and which streams are closed before (1, 2; then in a process of its own)."""
+    """Arguments, and streams closed before the start (1, 2; then in a process of its own)."""
 
     argv: tuple[str, ...]
     closed: tuple[int, ...] = ()
@@ -150,7 +150,7 @@ def _fill():
 
 
 def _kinds():
-    """Type of each file that no command may change, as far as there is one."""
+    """Return the type of each file that no command may change, if it exists."""
     names = "link.npz link.png loop.npz null.npz null.png fifo.npz locked.npz folder.swc".split()
     found = {n: stat.S_IFMT(os.lstat(_FOLDER / n).st_mode) for n in names if os.path.lexists(n)}
     found["locked.npz"] = hash((_FOLDER / "locked.npz").read_text(errors="replace"))
@@ -176,7 +176,7 @@ def check(case):
 
 
 def unlawful(argv):
-    """Return the first option whose value is no number of the kind that it takes."""
+    """Return the first option whose value is not of its number type."""
     words = list(argv)
     for k, word in enumerate(words):
         name, sign, value = word.partition("=")
@@ -237,7 +237,7 @@ def _check_json(out, code):
 
 
 def _run(argv):
-    """Run ``python -m clhines.cli`` in this process; its exit code."""
+    """Run ``python -m clhines.cli`` in this process; return its exit code."""
     given, sys.argv = sys.argv, ["clhines", *argv]
     try:
         runpy.run_module("clhines.cli", run_name="__main__")
@@ -258,7 +258,7 @@ class _Terminal(io.TextIOWrapper):
 
 
 def _called(argv):
-    """Call the command line in this process, its output on a terminal; code, stdout, stderr."""
+    """Run the command line in this process on a terminal; return code, stdout, stderr."""
     make = _Terminal, io.TextIOWrapper
     streams = [one(io.BytesIO(), "utf-8", "surrogateescape") for one in make]
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):

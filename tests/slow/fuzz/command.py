@@ -3,9 +3,9 @@
     python -m bench fuzz --minutes 10 --seed 1 [--only swc,mechanism,rule,cli,state,api]
     python -m bench fuzz --case swc:123456
 
-Each target runs its cases in a process of its own, under a watchdog of CPU time and memory. Case k
-of a target comes from a generator seeded by (seed, k) alone. A failure is printed with its seed
-and the smallest input found that shows the same fault; the exit code is then 1.
+Each target runs its cases in its own process, under a watchdog of CPU time and memory. Case k of a
+target comes from a generator seeded by (seed, k) alone. A failure is printed with its seed and the
+smallest input that shows the same fault; the exit code is then 1.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SHOWN = 1500  # letters of a reproduction
 
 @dataclass
 class Fault:
-    """One signature of failure: how often, first where, and its smallest case."""
+    """One kind of failure: its count, the first seed, and the smallest case."""
 
     verdict: Verdict
     seed: int
@@ -51,7 +51,7 @@ class Tally:
         return self.outcomes.get(outcome, 0)
 
     def add(self, verdict, seed):
-        """Count a verdict; returns whether it is the first of its fault."""
+        """Count a verdict; return whether it is the first of its fault."""
         self.cases += 1
         self.outcomes[verdict.outcome] = self[verdict.outcome] + 1
         self.slowest = max(self.slowest, verdict.seconds)
@@ -97,7 +97,7 @@ def fuzz_target(name, options, seconds, folder):
 
 
 def _smallest(module, worker, case, verdict, seconds):
-    """Cut a case as long as it shows the same fault; not for longer than a tenth of the time."""
+    """Cut a case while it shows the same fault, for at most a tenth of the time."""
     slow = verdict.outcome in ("hang", "memory", "crash")
     if verdict.signature == "memory kept":
         return case  # of no case alone

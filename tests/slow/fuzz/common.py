@@ -1,4 +1,4 @@
-"""What the targets of the fuzz share: verdicts, the check of a refusal, and ways to cut a case."""
+"""Shared parts of the fuzz targets: verdicts, the check of a refusal, and ways to cut a case."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class WrongError(Exception):
 
 @dataclass
 class Verdict:
-    """What one case came to."""
+    """The outcome of one case."""
 
     outcome: str
     signature: str = ""
@@ -56,19 +56,19 @@ def shortened(text, most=160):
 
 
 def subject(text):
-    """Return what a message begins with: the name of an argument, in most."""
+    """Return the subject of a message, in most the name of an argument."""
     return (re.findall(r"[A-Za-z_]+", text) or ["?"])[0]
 
 
 def without_numbers(text):
-    """Return a message without what differs between cases of one fault."""
+    """Return a message without the parts that differ between cases of one fault."""
     text = re.sub(r"^(message of [^:]*: \w+: \w+):.*", r"\1", text, flags=re.S)
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
     return re.sub(r"[-+]?\d[\d.e+-]*", "#", text)[:120]
 
 
 def pick(rng, items):
-    """Return one of some things, which NumPy leaves as it is."""
+    """Return a random item, not converted by NumPy."""
     return items[int(rng.integers(len(items)))]
 
 
@@ -84,7 +84,7 @@ def fewer(items):
 
 
 def shrink(case, smaller, fails, tries):
-    """Return a smaller case that still fails, found in so many tries."""
+    """Return the smallest case that still fails, from at most `tries` tries."""
     progress = True
     while progress and tries > 0:
         progress = False

@@ -1,7 +1,7 @@
-"""The language of mechanisms, evaluated from its description alone, in many digits.
+"""The language of mechanisms, evaluated by its description alone, in many digits.
 
-No code of the package is used. Every value carries the size of its rounding error, so that a result
-of double precision can be compared without a tolerance made up for the occasion.
+No code of the package is used. Every value carries its rounding error, so results in double
+precision need no extra tolerance.
 """
 
 import ast
@@ -29,16 +29,16 @@ UNITS = {
 
 
 class UnclearError(Exception):
-    """Nothing can be said of a value: undefined, beyond double precision, or at a jump."""
+    """A value is indeterminate: undefined, beyond double precision, or at a jump."""
 
 
 class UnreadError(Exception):
-    """The text is none that this module can read."""
+    """This module cannot read the text."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number, and the size of the rounding error of computing it, in units of epsilon."""
+    """A number, and the rounding error of its computation in units of epsilon."""
 
     v: Any
     e: Any
@@ -138,7 +138,7 @@ class Text:
     method: str = ""
 
     def needs(self, tree):
-        """Return names that an expression uses, also through named ones."""
+        """Return the names in an expression, also through named expressions."""
         found = set()
         waiting = [tree]
         while waiting:
@@ -214,7 +214,7 @@ def _take(found, line):
     if match:
         found.threshold = tree_of(scaled(match.group(1)))
         return
-    if re.fullmatch(r"refractory\s*:.*", line, re.S):  # changes what follows a spike
+    if re.fullmatch(r"refractory\s*:.*", line, re.S):  # changes the behaviour after a spike
         return
     match = re.fullmatch(r"method\s+(.*)", line)
     if match:
@@ -238,7 +238,7 @@ def _take(found, line):
 
 
 def scaled(source):
-    """Return a number with a unit as an expression in the unit that counts."""
+    """Return a number with a unit as an expression in the base unit."""
     match = re.fullmatch(rf"\s*({_NUMBER})\s+(\S.*?)\s*", source)
     if not match:
         return source
@@ -346,7 +346,7 @@ class Scope:
 def evaluate(text, tree, values):
     """Return the value of an expression of a text, in `DIGITS` digits.
 
-    At a removable singularity, the value very close to it.
+    At a removable singularity, return the value very close to it.
     """
     with mp.workdps(DIGITS):
         try:
@@ -368,7 +368,7 @@ def evaluate(text, tree, values):
 
 
 def must_refuse(text):
-    """Say why a text has to be refused by the rules of methods; nothing where it has not."""
+    """Return why the rules of methods refuse a text, or nothing if they accept it."""
     method = text.method.split()
     if text.circles() and not method:
         return "states coupled in a circle without a method"
@@ -378,7 +378,7 @@ def must_refuse(text):
 
 
 def near_keyword(name):
-    """Whether a name is a keyword with one letter wrong, missing, too many, or two exchanged."""
+    """Return whether a name is a keyword with a letter wrong, missing or extra, or two swapped."""
     if keyword.iskeyword(name) or name in KEYWORDS:
         return False
     return any(_one_off(name, word) for word in KEYWORDS if len(word) > 5)

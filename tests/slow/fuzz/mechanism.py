@@ -1,4 +1,4 @@
-"""Mechanisms for the fuzz: what is accepted gives the numbers of the language's description."""
+"""Mechanisms for the fuzz: an accepted text gives the numbers of the language's description."""
 
 import contextlib
 import re
@@ -19,13 +19,13 @@ from clhines.solver.device import devices
 
 MESSAGE = 500  # letters: a line of the text and a list of names are in it
 EPS = float(np.finfo(float).eps)
-SLACK = 1e6  # rounding errors of another order of operations, in those of the order written
-IMPLICIT = 1e-8  # what Newton's method may leave, in the size of what is added
+SLACK = 1e6  # rounding errors of another order of operations, in units of the written order's
+IMPLICIT = 1e-8  # remainder of Newton's method, relative to the added terms
 POINTS = 4
-TINY_STEP = 1e-7  # ms: what a state changes by is then its rate
+TINY_STEP = 1e-7  # ms: so short that a state's change over it is its rate
 DEVICE_SHARE = 0.08
 MARGIN = 1e-8  # of the largest number, for areas and units
-# what a sensible text may be refused for
+# acceptable reasons to refuse a sensible text
 REASONS = re.compile(
     r"too (large|small|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in"
     r"|power |used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend"
@@ -37,7 +37,7 @@ _QUEUE = None
 
 @dataclass(frozen=True)
 class Case:
-    """A text, whether it is lawful, and where it is evaluated."""
+    """A text, whether it is lawful, and the values at which it is evaluated."""
 
     text: str
     lawful: bool
@@ -143,7 +143,7 @@ def _check_point(m, text, rng):
 
 
 def _fires(text, known):
-    """Whether v is above the threshold of a text; None where that is not clear."""
+    """Return whether v is above the threshold of a text; None if that is unclear."""
     if text.threshold is None:
         return False
     try:
@@ -163,7 +163,7 @@ SIGNS = {
 
 
 def _reset(m, text, known, given, states):
-    """Compare states after a step with a spike, which is next to nothing long."""
+    """Compare states after a very short step with a spike."""
     new = m.advance(known["v"], known["t"], TINY_STEP, given, states)
     if float(new["since__spike"]) != 1:
         raise WrongError(f"a spike counts {float(new['since__spike'])!r}; expected 1")
@@ -214,7 +214,7 @@ def _current(text, known, i, g):
     try:
         expected = total(known["v"])
         with mp.workdps(language.DIGITS):
-            h = mp.mpf(10) ** -20  # sides differ, so that a kink like that of v*abs(v) shows
+            h = mp.mpf(10) ** -20  # unequal sides, which show a kink as in v*abs(v)
             low, high = total(known["v"] - h), total(known["v"] + h / 2)
             slopes = (expected.v - low.v) / h, (high.v - expected.v) / (h / 2)
     except UnreadError:
@@ -229,9 +229,9 @@ def _current(text, known, i, g):
 
 
 def _rates(m, text, known, given, states):
-    """Compare the rates: what changes in a step that is next to nothing, by any method.
+    """Compare the rates: the changes in a very short step, by any method.
 
-    A rate may be that of the end of the step for the states above it, which may be fast.
+    A rate may use the states above it at the end of the step, which may be fast.
     """
     new = m.advance(known["v"], known["t"], TINY_STEP, given, states)
     ends = {name: float(new[name]) for name in text.states}
@@ -248,17 +248,18 @@ def _rates(m, text, known, given, states):
             continue
         change = (float(new[name]) - states[name]) / TINY_STEP
         rounding = 4 * EPS * abs(states[name]) / TINY_STEP + SLACK * EPS * float(rate.e)
-        stiff = 1e-3 * max(1.0, abs(float(rate.v)))  # of what changes during the step
+        stiff = 1e-3 * max(1.0, abs(float(rate.v)))  # of values that change during the step
         stiff += 2 * abs(float(moved.v - rate.v))
         if abs(float(rate.v)) < 1e3 and not abs(change - float(rate.v)) <= rounding + stiff:
             raise WrongError(f"rate: got {change!r}, expected {float(rate.v)!r}")
 
 
 def _step(m, text, known, given, states):
-    """Compare a step of 0.1 ms where the description leaves no choice of method.
+    """Compare a step of 0.1 ms if the description leaves no choice of method.
 
-    States that are linear in themselves: exponential Euler, one after another as written. Coupled
-    ones with an implicit method: implicit Euler. A current in a rate is a number, that of before.
+    States that are linear in themselves use exponential Euler, one after another as written.
+    Coupled states with an implicit method use implicit Euler. A current in a rate is the previous
+    one.
     """
     needs = set().union(*(text.needs(rate) for rate in text.rates.values()))
     if needs & {"t", "dt"} or not text.rates:
@@ -347,14 +348,14 @@ def _run(m, dtype, engine, v):
 
 
 def _fits(m, dtype):
-    """Whether a precision has the current and its slope at the start, as the step adds them up."""
+    """Return whether a precision can represent the current and its slope at the start."""
     with np.errstate(all="ignore"):
         found = m.current(-65.0, 0.0, None, m.initial(-65.0), noise=0.0, dt=0.025)
     return not np.abs(found).max() > float(np.finfo(dtype).max) * MARGIN
 
 
 def _check_device(m, dtype):
-    """Compare a run on the device with NumPy, within what a small change of the start does."""
+    """Compare a run on the device with NumPy, within the effect of a small change of the start."""
     if not _fits(m, dtype):
         return
     eps = float(np.finfo(dtype).eps)

@@ -1,4 +1,4 @@
-"""Rules of plasticity for the fuzz: what is accepted changes weights as its description says."""
+"""Rules of plasticity for the fuzz: an accepted rule changes weights as its description says."""
 
 import re
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ KNOWN = [
 
 @dataclass(frozen=True)
 class Case:
-    """A text, whether it is lawful, and the seed of the spikes that it meets."""
+    """A text, whether it is lawful, and the seed of its spikes."""
 
     text: str
     lawful: bool
@@ -94,7 +94,7 @@ def _actions(
     rng: np.random.Generator, event: str, sides: tuple[str, ...], traces: dict[str, list[str]],
     parameters: list[str],
 ) -> Iterator[str]:  # fmt: skip
-    """Yield what an event does to the weight and to traces that it may change."""
+    """Yield the changes by an event of the weight and of writable traces."""
     every = [*parameters, *traces["synapse"], "w"]
     every += ["reward"] if event == "reward" else [*traces["pre"], *traces["post"]]
     changed = ["w", *(name for side in sides for name in traces[side])]
@@ -156,7 +156,7 @@ def _events(seed):
 
 
 def _found(rule, trains, rewards, device):
-    """Weights after each step, of one connection from cell 0 to cell 1."""
+    """Return weights after each step, of one connection from cell 0 to cell 1."""
     start = float(np.clip(START, rule.w_min, rule.w_max))
     given = GridConnections([0], [0], start, 1, 2, 1, True, rule)
     model = SimpleNamespace(
@@ -235,7 +235,7 @@ def _read(text):
 
 
 class _Connection:
-    """One connection by its description: everything moves on from step to step."""
+    """One connection by its description, advanced step by step."""
 
     def __init__(self, text, start):
         self.about = about = _read(text)
@@ -263,7 +263,7 @@ class _Connection:
             self.values[name] *= mp.exp(slope * mp.mpf(DT))
 
     def event(self, event, given=MappingProxyType({})):
-        """Do what is said of an event to the connection, then to the cell's own traces."""
+        """Apply an event to the connection, then to the cell's own traces."""
         before = dict(self.values)
         for alone in (False, True):
             kept, self.values = self.values, dict(before)

@@ -1,4 +1,4 @@
-"""Files of states for the fuzz: refused, or continued as what they hold says."""
+"""Files of states for the fuzz: refused, or continued by their contents."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ _AFTER = {}
 
 @dataclass(frozen=True)
 class Case:
-    """Which engine restores, and what was done to the file it had saved: (name, seed) each."""
+    """The engine that restores, and the changes of its saved file: (name, seed) each."""
 
     engine: str
     changes: tuple[tuple[str, int], ...]
@@ -42,7 +42,7 @@ def generate(rng):
     if rng.random() < 0.05:
         return Case(engine, (), pick(rng, list(PLACES)))
     names = [pick(rng, list(CHANGES)) for _ in range(int(pick(rng, [1, 1, 1, 2, 3])))]
-    names.sort(key="large".__eq__)  # last, as it is packed
+    names.sort(key="large".__eq__)  # last: further changes would unpack it
     return Case(engine, tuple((name, int(rng.integers(1 << 30))) for name in names))
 
 
@@ -97,13 +97,13 @@ def changed(case):
 
 
 def ready(case):
-    """Write the file of a case, before time and memory are counted."""
+    """Write a case's file before time and memory are counted."""
     if case.changes:
         (_FOLDER / "case.npz").write_bytes(changed(case))
 
 
 def check(case):
-    """Restore a file; whatever became of it, the simulation restores a whole one after it."""
+    """Restore a file; afterwards the simulation must restore an undamaged one."""
     if case.place:
         return _check_place(case)
     if case.engine == "float32":
@@ -126,7 +126,7 @@ def check(case):
 
 
 def _check_precision():
-    """Restore a state of float64 into a simulation in float32: that is refused."""
+    """Check that a simulation in float32 refuses a state of float64."""
     try:
         _SIMS["float32"].restore(_FOLDER / "steps.npz")
     except ClhinesError as error:
@@ -216,7 +216,7 @@ PLACES = {
 
 
 def _check_place(case):
-    """Save to what may be no ordinary file: it is refused or, a link, followed; never replaced."""
+    """Save to a special path: it is refused or, if a link, followed; never replaced."""
     place = _FOLDER / "place.npz"
     if place.is_dir():
         place.rmdir()
@@ -242,12 +242,12 @@ def _check_place(case):
 
 
 def explain(case):
-    """Return what the file holds that the whole one does not."""
+    """Return the entries in which the file differs from the undamaged one."""
     if case.place or case.engine not in _MEMBERS:
         return ""
     try:
         held = {name: array_of(data) for name, data in members_of(changed(case)).items()}
-    except Exception as error:  # whatever it is, it is what there is to say
+    except Exception as error:  # any error is the explanation
         return f"the file: {type(error).__name__}: {shortened(str(error))}"
     whole, said = _MEMBERS[case.engine], []
     for name, array in held.items():

@@ -25,7 +25,7 @@ NUMBERS = """nan NaN inf -inf infinity 1e400 -1e400 1e-400 1e308 -1e308 1e39 1e3
 NUMBERS += ["9" * 30, "9" * 400, "9" * 5000, "0." + "3" * 5000, "１", "٣", "−1", "½", "1\u00a0"]
 RADIUS_TOLERANCE = 2e-5  # points are in single precision
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-NODE_BYTES = 256  # that a node of an accepted cell may take, beyond what every case may
+NODE_BYTES = 256  # allowed for each node of an accepted cell, beyond the limit for every case
 _FOLDER = Path(".")
 _NODES = [0]  # of the cells accepted in a case
 
@@ -212,7 +212,7 @@ BYTE_MUTATIONS = [
 
 
 def read_plainly(data):
-    """Return samples by the documented rules, what is wrong, or None where the rules are silent."""
+    """Return samples by the documented rules, an error, or None if the rules are silent."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"
     rows = []
@@ -244,7 +244,7 @@ def _is_finite(field):
 
 
 def tree_problem(rows, roots):
-    """Say what is wrong with the tree of some samples; nothing where all is well."""
+    """Return the error in the tree of some samples, or nothing."""
     ids = {row[0]: k for k, row in enumerate(rows)}
     if len(ids) < len(rows):
         return "repeated id"
@@ -267,7 +267,7 @@ def tree_problem(rows, roots):
 
 
 def most_memory(case):
-    """Bytes that a case may take: more than 200 MiB for large cells that were accepted."""
+    """Return the bytes that a case may take: over 200 MiB for large accepted cells."""
     return (200 << 20) + NODE_BYTES * _NODES[0]
 
 
@@ -305,7 +305,7 @@ def check(case):
 
 
 def _check_samples(cells, rows):
-    """Every sample as it is written, once, in the order of the file within its cell."""
+    """Check that every sample appears unchanged, once, in the order of the file within its cell."""
     by_id = {row[0]: row for row in rows}
     if sum(len(c.id) for c in cells) != len(rows):
         raise WrongError("samples lost or made up")
@@ -319,7 +319,7 @@ def _check_samples(cells, rows):
 
 
 def _check_cell(cell, case, path):
-    """Discretise a cell; returns whether it was accepted."""
+    """Discretise a cell; return whether it was accepted."""
     try:
         cable = discretise(cell, max_length=case.max_length)
     except ClhinesError as error:
@@ -365,9 +365,9 @@ def _check_matrix(cable):
 
 
 def plain_area(cell):
-    """Area of a cell of the simplest kind, um2: one spherical soma sample or none, plain neurites.
+    """Return the area of a simple cell, um2: at most one spherical soma sample, plain neurites.
 
-    None where the cell is of another kind, on which the rules differ in more than this.
+    Return None for other cells, whose rules differ in more than this.
     """
     parent, kind, r, xyz = cell.parent, cell.type, cell.radius.tolist(), cell.xyz
     roots, n = [k for k, p in enumerate(parent.tolist()) if p < 0], len(parent)

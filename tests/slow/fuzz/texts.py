@@ -68,7 +68,7 @@ def condition(rng, names, depth):
 
 
 def smooth(rng):
-    """Return a mechanism whose rates are 0/0 at a voltage that is tried."""
+    """Return a mechanism whose rates are 0/0 at a tested voltage."""
     place, s, c = pick(rng, ["v + 40", "v", "v + 65", "40 + v"]), number(rng), number(rng)
     s = "7" if float(s) == 0 else s
     quotient = pick(
@@ -220,7 +220,7 @@ def _reaction(n):
 
 
 def _chain(n):
-    """Return names that each take the one before, and an exponential."""
+    """Return names, each of which uses the one before in an exponential."""
     lines = ["y0 = v"] + [f"y{k + 1} = y{k}*a + exp(v/{k + 5})" for k in range(n)]
     return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}\n"
 

@@ -1,4 +1,4 @@
-"""The process in which the cases of a fuzz run: what it measures, and the watchdog over it."""
+"""The process in which the cases of a fuzz run, its measurements, and the watchdog over it."""
 
 import contextlib
 import multiprocessing as mp
@@ -15,7 +15,7 @@ KILL_SECONDS = 30.0  # of CPU: a worker is ended; between the two the case is re
 WALL_SECONDS = 90.0  # a worker that waits for something
 GROWTH = 200 * MIB  # in one case, or from the first to the last case of a worker
 KILL_GROWTH = 1500 * MIB
-WARM_CASES = 25  # before what is kept is counted
+WARM_CASES = 25  # before leaks are counted
 _PAGE, _TICK = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
@@ -64,7 +64,7 @@ def measured(module, case):
 
 
 def kind(module, case):
-    """Return what tells faults of time and memory apart, by what the case is."""
+    """Return the kind of a case, which distinguishes faults of time and memory."""
     text = module.kind(case) if hasattr(module, "kind") else ""
     return f": {text}" if text else ""
 
@@ -72,13 +72,13 @@ def kind(module, case):
 def _reset_peak():
     try:
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:  # the peak is then that of all cases so far
+    except OSError:  # the peak is then over all cases so far
         return _memory("VmHWM")
     return _memory("VmRSS")
 
 
 def _memory(name, process="self"):
-    """Bytes of a line of the status of a process; 0 where it has ended."""
+    """Return a process's memory from a line of its status, in bytes; 0 if it has ended."""
     try:
         for line in Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith(name + ":"):
@@ -89,7 +89,7 @@ def _memory(name, process="self"):
 
 
 def _place(error):
-    """Type of an error, and the last line of clhines that it passed."""
+    """Return the type of an error, and the last line of clhines in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if f"{os.sep}clhines{os.sep}" in f.filename]
     frame = (ours or frames)[-1]
@@ -102,7 +102,7 @@ def _end_of(error):
 
 
 class Worker:
-    """A process that runs cases of one target, begun anew after it was ended."""
+    """A process that runs cases of one target, started again after its end."""
 
     def __init__(self, target, folder):
         self.target, self.folder = target, folder
@@ -111,7 +111,7 @@ class Worker:
         self._idle = True  # it waits for a case
 
     def run(self, case):
-        """Run a case; one that took too long is repeated, as a first build of a kernel is slow."""
+        """Run a case; repeat a slow one, as the first build of a kernel is slow."""
         verdict = self._once(case)
         if not verdict.failed and verdict.seconds > CASE_SECONDS:
             verdict = self._once(case)

@@ -1,4 +1,4 @@
-"""Random cells in NEURON's memory: sections, their joints, and what is in their membranes."""
+"""Random cells in NEURON's memory: sections, their joints, and their membranes."""
 
 from dataclasses import dataclass, field
 from typing import Any

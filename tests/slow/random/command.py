@@ -3,10 +3,10 @@
     python -m bench random [--first N] [--seeds N] [--duration MS] [--processes N]
                            [--dtype float64] [--engine auto] [--device SPEC] [--library FILE]
 
-Each seed is a process. It builds a model of NEURON's mechanisms and those of tests/mod, runs it by
-NEURON and by `clhines.neuron.run`, often in several pieces, and compares spikes, what vectors
-record, and all variables at the end. ``--library`` names a compiled library of these mechanisms.
-The exit code is 1 where a seed differs and NEURON nudged does not.
+Each seed is a process. It builds a model from mechanisms of NEURON and of tests/mod, runs it by
+NEURON and by `clhines.neuron.run`, often in several pieces, and compares spikes, recorded vectors,
+and all variables at the end. ``--library`` names a compiled library of these mechanisms. The exit
+code is 1 if a seed differs and nudged NEURON does not.
 """
 
 import json

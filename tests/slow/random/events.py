@@ -11,7 +11,7 @@ from bench.measures.random.cells import place
 
 @dataclass(eq=False)
 class Events:
-    """What sends and receives events."""
+    """Senders and receivers of events."""
 
     kept: list[Any] = field(default_factory=list)
     targets: list[tuple[Any, float]] = field(default_factory=list)
@@ -90,7 +90,7 @@ def _play(h, rng, point, found):
 
 
 def add_artificial(h, rng, seed, found):
-    """Make NetStims, trains of given times and cells that are no part of a cable."""
+    """Make NetStims, trains of given times and cells outside the cables."""
     for k in range(int(rng.integers(1, 5))):
         stim = h.NetStim()
         stim.interval, stim.number = float(rng.uniform(4, 30)), int(rng.choice([7, 1e9]))

@@ -27,16 +27,16 @@ class Random:
     kept: list[Any]
 
     def reset(self, h):
-        """Let all streams begin, and initialise."""
+        """Rewind all streams, and initialise."""
         for thing, name in self.events.streams:
             getattr(thing, name).set_seq(0)
         for thing, name, value in self.events.played:
             setattr(thing, name, value)
-        h.ninf_nmloop, h.nexp_nmloop = 0.3, 0.1  # INITIAL reads what the last run left
+        h.ninf_nmloop, h.nexp_nmloop = 0.3, 0.1  # INITIAL reads the values after the last run
         h.finitialize(self.v_init)
 
     def taken(self):
-        """Return times of spikes, their sources in order, and traces, as copied."""
+        """Return copies of spike times, their ordered sources, and traces."""
         times, numbers = [], []
         for t, n, _ in self.spikes:
             at = np.array(t)

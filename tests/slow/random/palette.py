@@ -1,4 +1,4 @@
-"""Mechanisms that random models are made of, and what of each is drawn."""
+"""Mechanisms of random models, and their random parameters."""
 
 DENSITY = {
     "chkbuffer": {"g": (1e-5, 5e-4), "influx": (0.001, 0.02)},

@@ -2,9 +2,8 @@
 
     python -m bench measures.random.worker SEED STOP ENGINE DTYPE DEVICE LIBRARY
 
-With the engine "switch" NEURON's own calls run, and a seeded coin decides who takes each. Before
-some calls values change, and some calls are taken back by SaveState and taken again. It prints a
-line of JSON.
+With the engine "switch" NEURON's own calls run, and a seeded coin assigns each call. Values change
+before some calls; SaveState undoes some calls, which are then repeated. It prints a line of JSON.
 """
 
 import json
@@ -47,7 +46,7 @@ def decide_at_random(seed):
 
 
 def visits(h, model, seed, stop):
-    """Return the calls of a run: plain ones, some after a change, some taken twice by SaveState."""
+    """Return the calls of a run: plain ones, some after a change, some repeated by SaveState."""
     rng = np.random.default_rng([17, seed])
     ends = [*np.sort(rng.uniform(0.02 * stop, 0.98 * stop, CALLS - 1)).tolist(), stop]
     sections = list(h.allsec())
@@ -88,7 +87,7 @@ def visits(h, model, seed, stop):
 
 
 def first_difference(truth, other):
-    """Return the time of the first spike that is at another time, of another source or missing."""
+    """Return the time of the first spike with another time or source, or without a partner."""
     found = []
     for t, n, u, m in zip(truth[0], truth[1], other[0], other[1], strict=True):
         size = min(len(t), len(u))
@@ -118,7 +117,7 @@ def largest(model, truth, other, until, dt):
 
 
 def truth_steps(truth):
-    """Return the number of values of what is recorded in each step."""
+    """Return the number of values recorded in each step."""
     return max(len(a) for a in truth[2])
 
 
@@ -197,7 +196,7 @@ def compared(seed, stop, engine, dtype, device):
         calls = by_neuron = visits(h, model, seed, stop)
         row["calls"] = [way.__name__ for _, way in calls]
     begin = time.perf_counter()
-    run_all(h, model, by_neuron)  # what no INITIAL sets
+    run_all(h, model, by_neuron)  # variables that no INITIAL sets
     truth = run_all(h, model, by_neuron)
     end_state = state_of(h, model)
     middle = time.perf_counter()
