@@ -1,4 +1,4 @@
-"""Array idioms beside loops in plain Python."""
+"""Array idioms against loops in plain Python."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_trees(seed):
 
 @pytest.mark.parametrize("count", [1, 5, 17, 40_000])
 def test_repeated_rounds(count):
-    """Cells in turn, cut in the middle of a round."""
+    """Compare parents of cells in turn with a loop; the last round is cut."""
     once = np.array([-1, 0, 1, -1, 3])
     expected = [-1 if once[k % 5] < 0 else once[k % 5] + k // 5 * 5 for k in range(count)]
     assert arrays.repeated_parents(once, count).tolist() == expected

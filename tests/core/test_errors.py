@@ -1,4 +1,4 @@
-"""Errors that travel between processes."""
+"""Errors that pass between processes."""
 
 import inspect
 import multiprocessing
@@ -12,7 +12,7 @@ from clhines.core import errors
 
 
 def every_error():
-    """One of each class of `errors`, with all attributes that it documents."""
+    """Return an instance of each class of `errors` with all documented attributes."""
     more = {
         "PivotError": (3, 14),
         "SpikeOverflowError": (7,),
@@ -38,7 +38,7 @@ def test_errors_can_be_pickled(error):
 
 
 def test_errors_come_back_from_a_pool():
-    """One that cannot be pickled made ``Pool.get()`` wait for ever."""
+    """An error that does not pickle would let ``Pool.get()`` wait forever."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         with pytest.raises(PivotError, match="cell 3: a pivot") as caught:
             pool.apply_async(bad_pivot, (0,)).get(timeout=60)

@@ -1,4 +1,4 @@
-"""Files: whole or not at all; nothing is believed that is read."""
+"""Files are written whole or not at all; readers check every entry."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_the_standard_output_is_not_replaced(tmp_path, name, kind):
 
 @posix
 def test_what_cannot_be_written(tmp_path):
-    """Also for root, whom the system lets write everything."""
+    """Refuse also for root, who may write everywhere."""
     (tmp_path / "folder").mkdir()
     locked = tmp_path / "locked"
     locked.write_bytes(b"older")
@@ -175,6 +175,6 @@ def test_entries_that_may_be_lost(tmp_path, monkeypatch):
     assert files.kept_entry("kind", 1, {"of": 1}) == {}
     path.write_text("{")
     assert files.kept_entry("kind", 1, {"of": 1}) == {}
-    monkeypatch.setenv("CLHINES_CACHE_DIR", os.devnull)  # which is no folder
+    monkeypatch.setenv("CLHINES_CACHE_DIR", os.devnull)  # no folder
     files.keep_entry("kind", 1, {"of": 1}, value=2.5)
     assert files.kept_entry("kind", 1, {"of": 1}) == {}

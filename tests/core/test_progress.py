@@ -9,7 +9,7 @@ from clhines.core import progress
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands until it is moved."""
+    """Return a clock that stands still until the test moves it."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
@@ -21,7 +21,7 @@ def test_phases_are_lines_where_they_are_shown(clock, capsys):
         progress.phase("nothing")
     with progress.showing(True):
         progress.phase("reading")
-        with progress.showing(False):  # as of a run that is called within
+        with progress.showing(False):  # as in a nested run
             progress.phase("planning")
     progress.phase("nothing")
     assert capsys.readouterr().err == "clhines: reading ...\nclhines: planning ...\n"
@@ -36,7 +36,7 @@ def test_lines_begin_after_a_time(clock, capsys):
 
 
 def test_what_is_counted_says_so_now_and_then(clock, capsys):
-    """Each item takes 0.75 s, and a line comes with the first that begins 2 s after the last."""
+    """Items take 0.75 s; a line comes with the first one that begins 2 s after the last line."""
     with progress.showing(True):
         for _ in progress.each(range(8), "converting"):
             clock[0] += 0.75
@@ -45,7 +45,7 @@ def test_what_is_counted_says_so_now_and_then(clock, capsys):
 
 
 def test_bars_of_short_runs_can_be_left_out(capsys):
-    """A bar that is to wait an hour shows nothing; one that waits for nothing does."""
+    """A bar with a wait of an hour stays hidden; a bar without a wait shows."""
     for wait in (3600.0, 0.0):
         with progress.long_bars(wait), progress.bar(2, "ms", True) as shown:
             shown.update(2)

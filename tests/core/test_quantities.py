@@ -1,4 +1,4 @@
-"""Quantities of pint and of other packages, as numbers in a unit."""
+"""Quantities of pint and other packages, as numbers in a unit."""
 
 import numpy as np
 import pint

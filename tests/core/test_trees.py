@@ -1,4 +1,4 @@
-"""Parents of nodes from branches, beside a loop."""
+"""Parents of nodes from branches, against a loop."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Solutions that lose their digits are reported, and no others: NumPy and LAPACK are the oracle."""
+"""Inaccurate solutions are reported, and no others, against NumPy and LAPACK."""
 
 import warnings
 
@@ -40,7 +40,7 @@ def test_a_pivot_next_to_nothing_is_reported(queue, needs, config, dtype):
 
 
 def skew(rng, m, n):
-    """Well-conditioned systems, whose pivots without pivoting are of any size."""
+    """Return well-conditioned systems; their pivots have any size without pivoting."""
     off = rng.uniform(0.5, 2, (m, n - 1))
     return -off, 10 ** rng.uniform(-17, 0, (m, n)), off, rng.standard_normal((m, n))
 
@@ -90,7 +90,7 @@ def test_every_skew_system_without_its_digits_is_named(queue, needs, config, dty
 
 @pytest.mark.parametrize("config", BY_ELIMINATION)
 def test_dominant_matrices_never_warn(queue, config):
-    """By rows or by columns, graded over 10^8, nearly singular, of all sizes and shapes."""
+    """Rows or columns dominate, graded over 10^8, nearly singular, with all sizes and shapes."""
     rng = np.random.default_rng(62)
     sizes = np.r_[np.arange(1, 40), rng.integers(40, 400, 30), 3000]
     offsets = np.r_[0, np.cumsum(sizes)]
@@ -119,7 +119,7 @@ def test_dominant_matrices_never_warn(queue, config):
 def test_implicit_diffusion_and_convection_never_warn(queue):
     n, rng = 500, np.random.default_rng(63)
     for diffusion in (0.0, 1.0, 1e6):
-        for speed in (0.1, 1.0, 10.0):  # cells of the grid in a time step, both ways
+        for speed in (0.1, 1.0, 10.0):  # grid cells per time step, in both directions
             dl, du = -diffusion - speed / 2, -diffusion + speed / 2
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -162,7 +162,7 @@ def test_factors_warn_in_each_solve(queue, config):
         for w in caught:
             assert w.message.cells == (1,) and w.category is AccuracyWarning, name
             assert "cell 1, node " in str(w.message)
-    if config != "contraction_6":  # which starts from the other end
+    if config != "contraction_6":  # it starts from the other end
         assert len(caught) == 1
 
 

@@ -200,7 +200,7 @@ def test_unpack_into_itself_is_refused(queue):
 
 
 def reordered(queue, config="block_3", dtype=np.float32):
-    """Solver of 6 chains in device order that has no padding, and is not natural order."""
+    """Return a solver of 6 chains whose device order has no padding, and is not natural order."""
     solver = make_solver(queue, Forest.from_parents([chain(5)] * 6), config, dtype)
     assert solver.plan.packed_size == solver.forest.num_nodes
     assert (solver.plan.gather != np.arange(30)).any()
@@ -259,7 +259,7 @@ def test_arrays_in_device_order_are_refused_in_natural_order(queue):
             call()
     expected = solver.solve(system.d, system.u, system.b)
     out = solver.to_device_order(system.b)
-    assert solver.solve(*arrays, out=out) is out  # which is now in natural order
+    assert solver.solve(*arrays, out=out) is out  # is now in natural order
     with pytest.raises(InputError, match=r"does not come from to_device_order\(\)"):
         solver.from_device_order(out)
     assert np.array_equal(out.get(), expected)
@@ -286,7 +286,7 @@ def test_natural_order_that_is_device_order_needs_no_mark(queue):
     out = cla.empty_like(arrays[2])
     solver.enqueue(*arrays, out=out)
     system.assert_solved(out.get())
-    system.assert_solved(solver.solve(*arrays).get())  # marked, and natural all the same
+    system.assert_solved(solver.solve(*arrays).get())  # marked, but equal to natural order
 
 
 def buffers_of(queue, arrays):
@@ -336,7 +336,7 @@ def test_buffers_that_do_not_fit_are_refused(queue):
 
 
 class Shared:
-    """An array of another library, in memory that DLPack calls `place`."""
+    """An array of another library, in memory of DLPack's kind `place`."""
 
     def __init__(self, array, place=1):
         self.array, self.place = array, place
@@ -363,7 +363,7 @@ def test_arrays_of_other_libraries_are_read_where_they_are(fast_queue, monkeypat
     )
     expected = solver.solve(*arrays)
     x = np.zeros_like(expected)
-    writable = np.from_dlpack(Shared(x)).flags.writeable  # from NumPy 2.1 on
+    writable = np.from_dlpack(Shared(x)).flags.writeable  # since NumPy 2.1
     solution = solver.solve(*map(Shared, arrays), out=Shared(x) if writable else x)
     assert np.array_equal(x, expected) and np.shares_memory(solution, x)
     for a, b in zip(seen[-1], (*arrays, x), strict=True):
@@ -392,7 +392,7 @@ def test_arrays_of_torch_and_jax_on_cpus(fast_queue):
     with pytest.raises(InputError, match="cannot be shared"):
         solver.solve(*arrays[:2], torch.from_numpy(system.b).requires_grad_())
     jax = pytest.importorskip("jax")
-    with jax.default_device(jax.devices("cpu")[0]):  # beside a GPU, JAX puts arrays there
+    with jax.default_device(jax.devices("cpu")[0]):  # JAX would put arrays on a GPU
         assert np.array_equal(solver.solve(*map(jax.numpy.asarray, arrays)), expected)
         with pytest.raises(InputError, match="out is read-only"):
             solver.solve(*arrays, out=jax.numpy.zeros(len(expected), np.float32))

@@ -33,7 +33,7 @@ def test_a_matrix_of_numbers(queue):
     ab = np.array([[-1.0] * 6, [2.5] * 6, [-1.0] * 6])
     x = solve_tridiagonal(-1.0, 2.5, -1.0, b, queue=queue)
     assert x.dtype == np.float32 and x.shape == b.shape
-    # condition number at most 4.5 / 0.5, a few roundings each
+    # condition number at most 4.5 / 0.5, with a few roundings
     assert np.abs(x - solve_banded((1, 1), ab, b.T.astype(float)).T).max() < 100 * 6e-8
     assert np.array_equal(solve_tridiagonal(-1, 2.5, -1, b[0], queue=queue, dtype="f4"), x[0])
     y = solve_tridiagonal(-1, 2.5, -1, b.T, columns=True, queue=queue, dtype=np.float32)

@@ -96,7 +96,7 @@ def test_device_arrays_with_factors(queue, config):
         expected = factor(solver, system).solve(system.b)
         arrays = on_device(queue, system)
         factors = solver.factor(arrays["d"], arrays["u"], l=arrays["l"])
-        for name in "du":  # the caller may go on with its own
+        for name in "du":  # the caller may change these
             arrays[name].fill(np.nan)
         b = arrays["b"]
         x = factors.solve(b)
@@ -130,7 +130,7 @@ def test_factors_stay_when_the_solver_goes_on(queue):
     one.assert_solved(factors.solve(one.b))
     make_system(forest, np.float32, seed=9).assert_solved(others.solve(two.b))
     assert (factors.status() == -1).all()
-    assert (solver.status() >= 0).any()  # of the last plain solve
+    assert (solver.status() >= 0).any()  # from the last plain solve
 
 
 @pytest.mark.parametrize("config", FACTORED)
@@ -158,12 +158,12 @@ def test_bad_pivots_are_named_once(queue, config, value):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_factors_of_cells_above_local_memory(typed_queue, dtype, monkeypatch):
-    """Some parts keep factors, others factor anew; both know a bad pivot at once."""
+    """Some launches store factors, others factor again; both report a bad pivot at once."""
     real = devices.limits
     monkeypatch.setattr(
         devices, "limits", lambda device: replace(real(device), local_bytes=10 << 10)
     )
-    monkeypatch.setattr(contraction.room, "OWN_LAUNCH", 0)  # even of so few small cells
+    monkeypatch.setattr(contraction.room, "OWN_LAUNCH", 0)  # even for so few small cells
     forest = Forest.from_parents([chain(3000), *dissimilar(5), star(900), chain(3)])
     solver = Solver(forest, "contraction", dtype, queue=typed_queue, work_group=64, segment=SHORT)
     kept = [part.keeps_factors for part in solver.plan.parts]
@@ -183,7 +183,7 @@ def test_factors_of_cells_above_local_memory(typed_queue, dtype, monkeypatch):
 
 
 def test_kernels_of_factors_do_what_they_must(queue):
-    """`make` reads no b and stores no factors of rows; `use` divides nothing."""
+    """`make` reads no b and stores no factors of rows; `use` has no division."""
     solver = make_solver(queue, Forest(random_binary_tree(60, 7, 1)), "contraction", np.float32)
     (part,) = solver.plan.parts
     make, use = (render(part.solve_spec(False, 1, kind)) for kind in ("make", "use"))

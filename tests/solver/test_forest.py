@@ -1,4 +1,4 @@
-"""Forests: every error of the contract, and the structure against a slow plain-Python oracle."""
+"""Forests: every error of the contract, and the structure against a slow loop in Python."""
 
 import time
 
@@ -152,7 +152,7 @@ def test_the_example_of_the_report_by_hand():
 
 
 def naive_structure(parent):
-    """Depth, branch head, position, and level of every node, by walking to the root."""
+    """Return depth, branch head, position and level of every node, by walks to the root."""
     parent = [int(p) for p in parent]
     children = [parent.count(i) for i in range(len(parent))]
     depth, head, position, level = [], [], [], []
@@ -253,7 +253,7 @@ def test_hash_collisions_do_not_merge_shapes(monkeypatch):
     expected = Forest.from_parents(cells).shape_of_cell.tolist()
     assert expected == [0, 1, 0, 2, 1, 3, 4, 2]
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Constant())
-    found = Forest.from_parents(cells)  # all cells of a size have one hash now
+    found = Forest.from_parents(cells)  # all cells of one size now share a hash
     owner = {}
     for cell, shape in zip(cells, found.shape_of_cell.tolist(), strict=True):
         assert owner.setdefault(shape, cell.tolist()) == cell.tolist()
@@ -284,7 +284,7 @@ def test_a_chain_of_a_million_nodes_is_quick(shuffled):
     forest = Forest(parent)
     assert forest.heights.tolist() == [10**6]
     assert forest.num_branches == 1
-    assert time.perf_counter() - begin < 20  # a loop of pointer chasing per node takes days
+    assert time.perf_counter() - begin < 20  # a loop over pointers per node takes days
 
 
 def test_a_cycle_of_a_million_nodes_is_found():
@@ -302,7 +302,7 @@ def test_a_star_of_a_million_nodes():
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8])
 def test_small_integers_hold_many_cells(dtype):
-    """Offsets beyond the range of the parents' dtype must not wrap round."""
+    """Offsets beyond the range of the parents' dtype must not wrap."""
     parent = np.tile(np.array([-1], np.int64), 300)
     if dtype == np.uint8:
         parent = np.array([0, 0], np.int64)

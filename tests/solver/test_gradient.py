@@ -16,7 +16,7 @@ CONFIGS = ["fine_5", "contraction_6"]
 
 
 def transposed_truth(system, b):
-    """The solution with the transposed matrix: that with u and l swapped, by the reference."""
+    """Return the reference's solution with u and l swapped, the transposed matrix."""
     upper = system.u if system.l is None else system.l
     return reference.solve_serial(system.forest, system.d, upper, b, l=system.u)
 
@@ -47,7 +47,7 @@ def test_transposed_solves_of_every_shape(typed_queue, config, dtype):
             assert_close(forest, x, dense_solution(system, system.b, True), dtype)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
-        plain = factors.solve(system.b)  # the factors are as they were
+        plain = factors.solve(system.b)  # the factors are unchanged
         assert_close(forest, plain, dense_solution(system, system.b, False), dtype)
         twice = factors.transposed().transposed().solve(system.b)
         np.testing.assert_array_equal(twice, plain)
@@ -83,7 +83,7 @@ def test_device_arrays_are_solved_transposed(double_queue):
 
 
 def loss(system, **changed):
-    """A smooth loss of the dense solution, in which rows and nodes have different weights."""
+    """Return a smooth loss of the dense solution; its rows and nodes have different weights."""
     given = {**system.arrays, **changed}
     x = reference.solve_serial(system.forest, **given)
     weight = np.linspace(0.5, 1.5, x.size).reshape(x.shape)
@@ -138,7 +138,7 @@ def test_gradients_in_float32(fast_queue):
     ours = factor(solver, system).vjp(x, system.b)
     x64, y = dense_solution(system, system.b, False), dense_solution(system, system.b, True)
     assert ours.d.dtype == ours.u.dtype == ours.l.dtype == ours.b.dtype == np.float32
-    # Each factor is off by the forward bound, relative to the largest of its cell.
+    # Each factor is off by the forward bound, relative to the largest one of its cell.
     eps = C * np.finfo(np.float32).eps * np.sqrt(forest.heights.max())
     bound = 2 * (2 * eps + np.finfo(np.float32).eps) * np.abs(x64).max() * np.abs(y).max()
     np.testing.assert_allclose(ours.d, -(x64 * y).sum(axis=0), rtol=0, atol=bound)

@@ -1,4 +1,4 @@
-"""Solves in JAX, by its own checks of gradients, against its own dense solver."""
+"""Solves in JAX, by JAX's checks of gradients, against its own dense solver."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_values_and_gradients_are_those_of_a_dense_solve(case):
         both.append(compiled(given))
     ((_, x), grads), ((_, truth), expected) = both
     assert_close(system.forest, np.asarray(x), np.asarray(truth), np.float64)
-    for name, a in grads.items():  # of the order 1: some hundred roundings
+    for name, a in grads.items():  # of order 1: some hundred roundings
         np.testing.assert_allclose(a, expected[name], rtol=0, atol=2e-14, err_msg=name)
 
 

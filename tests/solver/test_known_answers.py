@@ -1,4 +1,4 @@
-"""The self-test of solves: right on this device, and a fault is seen."""
+"""The self-test of solves passes on this device, and detects a fault."""
 
 import numpy as np
 import pytest

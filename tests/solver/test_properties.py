@@ -1,4 +1,4 @@
-"""Properties over random forests: every method solves whatever tree hypothesis comes up with."""
+"""Properties over random forests: every method solves all trees that hypothesis draws."""
 
 import itertools
 
@@ -27,9 +27,9 @@ quick = settings(
 
 @st.composite
 def trees(draw, most=40):
-    """Parents of a random tree: each node hangs from any earlier one; numbering permuted."""
+    """Draw parents of a random tree, each an earlier node; then permute the numbers."""
     n = draw(st.integers(1, most))
-    reach = draw(st.sampled_from([1, 2, 5, most]))  # 1: a chain; few: long branches
+    reach = draw(st.sampled_from([1, 2, 5, most]))  # 1: a chain; small: long branches
     parent = np.array(
         [-1] + [draw(st.integers(max(0, k - reach), k - 1)) for k in range(1, n)], np.int64
     )
@@ -40,14 +40,14 @@ def trees(draw, most=40):
 
 @st.composite
 def forests(draw):
-    """A few distinct trees, repeated and mixed."""
+    """Draw a few distinct trees, repeated and mixed."""
     kinds = draw(st.lists(trees(), min_size=1, max_size=4))
     cells = draw(st.lists(st.sampled_from(range(len(kinds))), min_size=1, max_size=9))
     return Forest.from_parents([kinds[k] for k in cells] + FIXED)
 
 
 def fitting(method, forest):
-    """Return the forest, or, for a method that takes chains only, chains of the same sizes."""
+    """Return the forest, or chains of the same sizes if the method supports chains only."""
     if not METHODS[method].chains_only:
         return forest
     starts = np.repeat(forest.cell_offsets[:-1], forest.sizes)
@@ -113,7 +113,7 @@ def test_every_plan_is_a_permutation_plus_padding(method, forest):
 )
 @settings(quick, max_examples=400)
 def test_forests_are_accepted_exactly_when_they_are_forests(kinds, changes, moves):
-    """A forest with up to two parents and one offset changed, judged by walking every node up."""
+    """Change up to two parents and one offset; a walk up from every node decides."""
     forest = Forest.from_parents(kinds)
     parent, offsets = forest.parent.tolist(), forest.cell_offsets.tolist()
     for place, value in changes:

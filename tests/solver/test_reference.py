@@ -1,4 +1,4 @@
-"""The reference solver: by hand, against dense solves, and its errors."""
+"""The reference solver by hand, against dense solves, and its errors."""
 
 import numpy as np
 import pytest
@@ -134,7 +134,7 @@ def test_bad_pivot_is_named(value, local):
     system = make_system(forest)
     node = int(forest.cell_offsets[1]) + local
     system.d[node] = value
-    system.u[forest.parent == node] = 0  # so that the pivot is this very value
+    system.u[forest.parent == node] = 0  # the pivot equals this value
     words = rf"cell 1, node {node} \(number {local} of its cell\): pivot {value:.6g} is zero"
     with pytest.raises(PivotError, match=words) as caught:
         system.truth()
@@ -146,14 +146,14 @@ def test_a_pivot_that_turns_bad_in_the_elimination():
     with pytest.raises(PivotError, match=r"cell 0, node 0 .*pivot -3 is") as caught:
         solve([-1, 0], [1.0, 1.0], [0.0, 2.0], [1.0, 1.0])
     assert caught.value.node == 0
-    # u * l is negative: 1 + 4 at the root, which is fine
+    # u * l is negative: the root's pivot is 1 + 4, valid
     x = solve([-1, 0], [1.0, 1.0], [0.0, 2.0], [5.0, 0.0], np.array([0.0, -2.0]))
     assert x.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_condition_against_the_inverse(seed):
-    """|A^-1| (|A| |x| + |b|) of a dense inverse; errors of the inverse are its own condition."""
+    """Compare with |A^-1| (|A| |x| + |b|) by a dense inverse, to the inverse's own condition."""
     rng = np.random.default_rng(seed)
     forest = Forest(random_binary_tree(60, 6, seed))
     u = -rng.uniform(0.1, 1.0, 60)
@@ -164,8 +164,8 @@ def test_condition_against_the_inverse(seed):
     expected = np.abs(np.linalg.inv(a)) @ (np.abs(a) @ np.abs(x) + np.abs(b))
     found = reference.condition(forest, d, u, b, x)
     np.testing.assert_allclose(found, expected, rtol=60 * 2.0**-52 * np.linalg.cond(a))
-    wrong = x * (1 + 1e-9 * rng.uniform(-1, 1, 60))  # any other x is within its own error of x
+    wrong = x * (1 + 1e-9 * rng.uniform(-1, 1, 60))  # a wrong x is within its own error of x
     error = reference.residual(forest, d, u, b, wrong)
     reach = reference.condition(forest, d, u, b, wrong)
     assert (np.abs(wrong - x) <= error * reach * (1 + 1e-6)).all()
-    assert np.isnan(reference.condition(forest, d, -u, b, x)).all()  # no M-matrix
+    assert np.isnan(reference.condition(forest, d, -u, b, x)).all()  # not an M-matrix

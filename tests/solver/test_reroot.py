@@ -8,7 +8,7 @@ from systems import dissimilar, make_system
 from bench.made import chain, star
 from clhines import METHODS, Forest, PivotError, Solver, reroot
 
-# vectors, one work-item a branch, and segments
+# vectors, one work-item per branch, and segments
 KINDS = {
     "vectors": ("fine", {"vector_width": 4, "max_cells": 3}),
     "lanes": ("fine", {"work_group": 5}),
@@ -30,7 +30,7 @@ def test_every_way_in_and_out(queue, needs, kind, dtype, rows, symmetric):
     moved = new.couplings(system.u, system.l)
     given = {"d": system.d, "b": system.b, **moved}
     expected = solver.solve(**given)
-    system.assert_solved(expected)  # of the old forest
+    system.assert_solved(expected)  # couplings of the old forest
     arrays = {name: cla.to_device(queue, a) for name, a in given.items()}
     system.assert_solved(solver.solve(**arrays).get())
     packed = {name: solver.to_device_order(a) for name, a in given.items()}

@@ -1,4 +1,4 @@
-"""Solvers on every device: right for every shape and option, reproducible."""
+"""Solvers on every device: right for every shape and option, and reproducible."""
 
 import numpy as np
 import pyopencl as cl
@@ -44,7 +44,7 @@ def test_every_method_beside_dense_solves(queue, needs, method, dtype):
         assert x.dtype == dtype
         assert_close(forest, x, expected, x.dtype)
     d = system.d.copy()
-    d[forest.cell_offsets[3]] = -1e9  # of a root, whose pivot is the last
+    d[forest.cell_offsets[3]] = -1e9  # a root, whose pivot comes last
     with pytest.raises(PivotError) as raised:
         solver.factor(d, system.u)
     assert (raised.value.cell, raised.value.node) == (3, forest.cell_offsets[3])
@@ -94,8 +94,8 @@ def test_counts_around_the_work_group(queue, config, change):
     size = make_solver(queue, Forest(chain(1)), config, np.float32).plan.parts[0].spec.work_group
     lanes = size * CONFIGS[config][1].get("vector_width", 1) + change
     for cells in (
-        [caterpillar(6)] * max(lanes, 1),  # cells around the work-group
-        [star(max(lanes, 1) + 1)] * 2,  # branches of a level around the work-group
+        [caterpillar(6)] * max(lanes, 1),  # about as many cells as work-items
+        [star(max(lanes, 1) + 1)] * 2,  # about as many branches per level as work-items
     ):
         forest = Forest.from_parents(cells)
         system = make_system(forest, np.float32)
@@ -123,7 +123,7 @@ def assert_agreement(queue, forest, configs):
 
 
 def test_solutions_past_the_caches(queue, monkeypatch):
-    """Streaming stores need aligned arrays; any other array must work as well."""
+    """Streaming stores need aligned arrays; other arrays must work as well."""
     monkeypatch.setattr(fine_vector, "STREAM_BYTES", 0)
     forest = Forest.from_parents(dissimilar(40))
     system = make_system(forest, np.float32)
@@ -198,7 +198,7 @@ def test_a_star_of_ten_thousand_children(double_queue, config):
 @pytest.mark.parametrize("config", ["flat", "fine", "fine_5"])
 @pytest.mark.parametrize("shape", [chain, caterpillar, None])
 def test_a_cell_of_many_nodes(double_queue, shape, config):
-    """Judged by a right-hand side made from a known solution: the reference takes too long."""
+    """Compare with a known solution, because the reference takes too long."""
     n = 10**6 if shape is chain else 10**5
     tree = shape(n) if shape else random_binary_tree(n, 10_001, 3)
     forest = Forest.from_parents([tree, chain(5)])
@@ -228,7 +228,7 @@ def test_device_by_name_and_own_queue(every_queue):
     solver = Solver(forest, dtype=np.float32, device=every_queue.device)
     assert solver.device == every_queue.device
     assert solver.queue != every_queue
-    assert solver.queue.context == every_queue.context  # one a device
+    assert solver.queue.context == every_queue.context  # one context per device
     system.assert_solved(solver.solve(**system.arrays))
 
 

@@ -1,4 +1,4 @@
-"""Solves in PyTorch, by its own checks of gradients, against its own dense solver."""
+"""Solves in PyTorch, by PyTorch's checks of gradients, against its own dense solver."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def case(request, double_queue):
 
 
 def dense_solve(system, given):
-    """The solution by torch.linalg, differentiable, of all cells in one matrix."""
+    """Return torch.linalg's differentiable solution of all cells in one matrix."""
     forest = system.forest
     child = np.flatnonzero(forest.parent >= 0)
     up = forest.parent[child].astype(np.int64)
@@ -55,7 +55,7 @@ def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
     x.sin().sum().backward()
     truth.sin().sum().backward()
     for name, t in ours.items():
-        if t is not None:  # a gradient is of the order 1 here: some hundred roundings
+        if t is not None:  # gradients are about 1 here: some hundred roundings
             torch.testing.assert_close(t.grad, theirs[name].grad, rtol=0, atol=2e-14)
 
 

@@ -29,7 +29,7 @@ def make(sizes, seed=1, signs=True):
 
 
 def truth(sizes, dl, d, du, b):
-    """SciPy's solution in float64, system after system."""
+    """Return SciPy's solution in float64, system after system."""
     x = np.empty(b.shape)
     ends = np.cumsum(sizes)
     for lo, hi in zip(ends - sizes, ends, strict=True):
@@ -40,7 +40,7 @@ def truth(sizes, dl, d, du, b):
 
 
 def assert_near(x, expected):
-    """Pivots are above 1.5 here, so that errors do not grow along a system."""
+    """Compare to 16 roundings: pivots above 1.5 keep errors from growing along a system."""
     assert x.shape == expected.shape
     assert np.abs(x - expected).max() <= 16 * np.finfo(x.dtype).eps * np.abs(expected).max()
 
@@ -82,7 +82,7 @@ def test_equal_sizes(queue, shape, lapack):
 
 
 def test_one_system_and_mixed_kinds(queue):
-    """Row 0: 2 x0 + x1 = 4; row 1: 3 x0 - 5 x1 + x2 = -4; row 2: -x1 + 2 x2 = 4."""
+    """Solve 2 x0 + x1 = 4; 3 x0 - 5 x1 + x2 = -4; -x1 + 2 x2 = 4."""
     for low, up in (([3, -1], [1, 1]), ([9, 3, -1], [1, 1, 9]), ([3, -1], np.ones(3))):
         x = solve_tridiagonal(low, [2, -5, 2], up, [4, -4, 4], dtype=np.float32, queue=queue)
         assert x == pytest.approx([1, 2, 3], rel=1e-5)
@@ -90,7 +90,7 @@ def test_one_system_and_mixed_kinds(queue):
 
 
 def test_the_laplacian(queue, needs):
-    """Negative definite and not strictly dominant; the order of `d`, `b` in memory is free."""
+    """Negative definite, not strictly dominant; `d` and `b` may be in Fortran order."""
     needs(queue, np.float64)
     n = 50
     d = np.full((n, 4), -2.0).T
@@ -106,7 +106,7 @@ def test_the_laplacian(queue, needs):
 def test_bad_pivots_name_system_and_row(queue):
     dl, d, du, b = (a.astype(np.float32) for a in make(SIZES, signs=False))
     d[9] = 0
-    dl[10] = 0  # so that the pivot of row 9 is this zero
+    dl[10] = 0  # row 9 has this zero as its pivot
     with pytest.raises(PivotError, match=r"system 3, row 1 \(row 9 of all\)") as caught:
         solve_tridiagonal(dl, d, du, b, sizes=SIZES, method="levels", queue=queue)
     assert (caught.value.cell, caught.value.node) == (3, 9)
@@ -160,7 +160,7 @@ GRID = (5, 12)
 
 
 def grid(seed=4):
-    """Five systems of 12 rows with rows of either sign, in LAPACK's shapes, and two b."""
+    """Return five systems with rows of either sign, in LAPACK's shapes, and two b."""
     m, n = GRID
     dl, d, du, b = make([n] * m, seed)
     dl, du = less(dl).reshape(m, n - 1), less(du).reshape(m, n - 1)
@@ -276,7 +276,7 @@ def test_ragged_factors_and_transposes(queue, place, sizes):
     ends = np.cumsum(sizes)
     below, above = np.append(np.nan, du[:-1]), np.append(dl[1:], np.nan)
     below[ends - sizes] = above[ends - 1] = np.nan
-    # columns are not dominant: errors may grow with the condition of two systems of 33 and 64 rows
+    # columns do not dominate: errors may grow with the condition of systems with 33 and 64 rows
     backward = truth(sizes, below, d, above, b)
     many = Tridiagonal(sizes, queue=queue)
     for low, up in ((less(dl), less(du)), (dl, du)):
@@ -292,7 +292,7 @@ def test_bad_rows_on_a_device(queue, place):
     dl, d, du, b = grid()
     d[2, 0] = 0.0
     many = Tridiagonal([GRID[1]] * GRID[0], method="flat", queue=queue)
-    d[2, -1] = dl[2, -1] = 0.0  # whichever end a method begins at
+    d[2, -1] = dl[2, -1] = 0.0  # for either direction of elimination
     arrays = [put(a) for a in (dl, d, du, b)]
     with pytest.raises(PivotError, match="system 2, row 11 .row 35 of all.: pivot") as caught:
         many.solve(*arrays)
@@ -323,7 +323,7 @@ def test_plans_are_kept(queue, needs):
         solve_tridiagonal(*given, queue=queue, **more)
         assert len(tridiagonal._KEPT) == min(k, tridiagonal.MOST_KEPT)
     solve_tridiagonal(dl, d, du, b, queue=queue, method="flat", work_group=1)
-    for wrong in (1.0, True, [1]):  # an option that was valid before does not let others in
+    for wrong in (1.0, True, [1]):  # a valid earlier option does not admit others
         with pytest.raises(InputError, match="work_group"):
             solve_tridiagonal(dl, d, du, b, queue=queue, method="flat", work_group=wrong)
     tridiagonal._KEPT.clear()

@@ -1,4 +1,4 @@
-"""Measuring candidates, and taking the winner."""
+"""Measurements of candidates, and the choice of the fastest."""
 
 from types import SimpleNamespace
 
@@ -45,7 +45,7 @@ def test_candidates_take_turns_and_hopeless_ones_stop(clock):
     ]
     assert all(set(turn) == set(ways) for turn in turns[:4])
     assert all(set(turn) == set(ways[:2]) for turn in turns[4:])
-    assert len(clock) == 4 * 3 + 6 * 2  # ten turns of the fastest fill the budget
+    assert len(clock) == 4 * 3 + 6 * 2  # ten rounds of the fastest use up the budget
 
 
 def measured(seconds, refuse=()):
@@ -118,10 +118,10 @@ def test_every_candidate_solves(fast_queue, candidate):
 
 
 def test_all_parts_of_a_plan_are_timed(fast_queue, monkeypatch):
-    monkeypatch.setattr(tune.copies, "shares_memory", lambda device: False)  # so by events
-    forest = Forest.from_parents([star(5), chain(200_000), star(5)])  # no local memory holds it
+    monkeypatch.setattr(tune.copies, "shares_memory", lambda device: False)  # timed by events
+    forest = Forest.from_parents([star(5), chain(200_000), star(5)])  # too large for local memory
     solver = Solver(forest, "contraction", "float32", queue=fast_queue, segment=6)
-    assert len(solver.plan.parts) == 3  # pieces of the chain, their rest, and back with the stars
+    assert len(solver.plan.parts) == 3  # reduce the chain, solve it, expand it with the stars
     systems = [tune.random_system(forest, "float32", 1)]
     real, queue = np.dtype(np.float32), fast_queue
     pick = Pick(forest, "contraction", real, queue, "heuristic", {"segment": 6})

@@ -1,4 +1,4 @@
-"""Periodic tridiagonal systems beside dense solves."""
+"""Periodic tridiagonal systems against dense solves."""
 
 import pickle
 
@@ -74,7 +74,7 @@ def test_singular_matrices_and_lost_digits_are_reported(fast_queue):
         [-3.2140143e-05, -5.9300242e-05, 0.000159545122, -3.6270742e-05],
         [-0.59481383027, -1.950861948055, 0.900278988026, 1.009151175707],
     ])  # fmt: skip
-    if fast_queue.device.type & cl.device_type.GPU:  # its elimination order meets a bad pivot
+    if fast_queue.device.type & cl.device_type.GPU:  # another order meets a bad pivot
         with pytest.raises(PivotError, match="system 0, row 3"):
             solve_tridiagonal(*lost, periodic=True, queue=fast_queue)
         return

@@ -1,4 +1,4 @@
-"""The caches that OpenCL keeps on disk, in this process; `tests/cli/test_caches.py` spoils them."""
+"""OpenCL's caches on disk, in this process; `tests/cli/test_caches.py` damages them."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_folder_that_is_not_there_and_one_that_cannot_be_written(tmp_path):
 
 
 def test_a_disk_that_is_full_later(pocl, monkeypatch, tmp_path):
-    """PoCL would end the process: "IO failure on output stream"."""
+    """Refuse to build on a full disk, where PoCL would end the process."""
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
     caches.before_build(pocl)
     usage = shutil.disk_usage(tmp_path)

@@ -10,7 +10,7 @@ from clhines.solver.device import copies
 
 
 def test_what_runtimes_take():
-    """PoCL any address, others whole pages; simulators and GPUs nothing."""
+    """PoCL accepts any address, other CPU runtimes whole pages; simulators and GPUs accept none."""
     room = np.zeros(8192, np.uint8)
     page = room[-room.ctypes.data % 4096 :]
 
@@ -29,7 +29,7 @@ def test_what_runtimes_take():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_threads_carry_values_there_and_back(fast_queue, monkeypatch, count):
-    """In many pieces, by the calling thread too; an error does not end a thread."""
+    """Threads and the caller copy many pieces; an error ends no thread."""
     monkeypatch.setattr(copies, "LEAST_PIECE", 1 << 10)
     staging = copies.PinnedCopies(fast_queue, count, 1 << 12)
     arrays = [np.arange(size, dtype=np.float32) + size for size in (1, 7000, 20_001)]

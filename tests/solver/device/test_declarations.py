@@ -65,12 +65,12 @@ def header(tmp_path):
     ],
 )
 def test_functions_that_a_source_names_are_declared(header, source, lines):
-    """All overloads of a function stay or go, and conditionals that would be empty go."""
+    """All overloads of a function stay or go, and empty conditionals go."""
     assert declarations.declarations(header, source).splitlines() == ALWAYS + lines
 
 
 class Source:
-    """A spec of a source that is not a template."""
+    """A spec with a source that is not a template."""
 
     template = "a source"
 
@@ -113,7 +113,7 @@ def test_a_source_that_puts_names_together_has_all(queue):
 
 
 def test_a_program_that_lacks_a_declaration_is_built_with_all(queue, monkeypatch):
-    """Planted: nothing is declared."""
+    """Build with all declarations after a build with none fails."""
     monkeypatch.setattr(declarations, "minimal", lambda _, text: (text, ["-D_OPENCL_H_"]))
     run(queue, SOURCE + "// all\n")
 

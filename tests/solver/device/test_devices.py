@@ -154,7 +154,7 @@ def test_build_error_shows_the_numbered_source(every_queue):
 
 
 def test_a_build_without_a_reason_is_done_once_more(every_queue, monkeypatch):
-    """PoCL's processes that build at once can get in each other's way; a compiler's error stays."""
+    """Builds of PoCL in several processes may disturb each other; a compiler's error is final."""
     context, built = every_queue.context, cl.Program.build
     if "PoCL" not in every_queue.device.version:
         pytest.skip("of PoCL")
@@ -169,7 +169,7 @@ def test_a_build_without_a_reason_is_done_once_more(every_queue, monkeypatch):
     monkeypatch.setattr(cl.Program, "build", build)
     assert program._build(context, "__kernel void one() {}", []).num_kernels == 1
     assert len(turns) == 2
-    # a compiler's error is one with all declarations, too
+    # a compiler's error repeats with all declarations
     _, fewer = declarations.minimal(every_queue.device, "")
     for said in (["<source>:1:1: error: no"] * (1 + bool(fewer)), ["no reason"] * 3):
         turns.clear()
@@ -218,7 +218,7 @@ def test_explicit_vectors_are_as_wide_as_the_registers_of_a_cpu(width, expected)
     ("name", "reported", "vectors", "trusted"),
     [
         ("znver3", 64, 32, 32),  # Zen 4 in LLVM 14
-        ("generic", 64, 32, 32),  # replaced
+        ("generic", 64, 32, 32),  # replaced by another name
         ("generic", 32, 32, 32),
         ("skylake", 64, 32, 32),
         ("some-later-name", 64, 32, 32),
@@ -233,7 +233,7 @@ def test_explicit_vectors_are_as_wide_as_the_registers_of_a_cpu(width, expected)
     ],
 )
 def test_vectors_of_pocl_are_as_wide_as_the_name_of_the_processor(name, reported, vectors, trusted):
-    """Whatever the device reports; wider ones are rejected."""
+    """The processor's name decides, whatever the device reports; wider vectors are rejected."""
     device = fake("A CPU", CPU, platform="Portable Computing Language")
     device.version = f"OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-{name} "
     device.native_vector_width_float, device.local_mem_size = reported // 4, 1 << 15
@@ -276,7 +276,7 @@ def test_whose_compiler_takes_what_is_clangs(platform, expected):
 
 
 def test_a_queue_that_has_lost_its_context_is_refused(fast_queue):
-    """Intel's CPU runtime frees a context that only a queue refers to."""
+    """A queue alone does not keep the context of Intel's CPU runtime alive."""
 
     class Lost(cl.CommandQueue):
         lost = False

@@ -1,4 +1,4 @@
-"""PoCL's name of the processor, and the vectors that come with it."""
+"""PoCL's name of the processor, and the width of its vectors."""
 
 import ctypes
 import json
@@ -12,7 +12,7 @@ from clhines.solver.device.timing import FloorSpec
 
 
 class Record(ctypes.Structure):
-    """A device record as PoCL lays it out: the target triple, then the processor's name."""
+    """A device record in PoCL's layout: the target triple, then the processor's name."""
 
     _fields_ = (
         ("head", ctypes.c_char * 256),
@@ -38,7 +38,7 @@ def test_generic_processor_gets_a_name():
     given = pocl.name_processor(pocl_device(record))
     assert given in ("x86-64-v4", "x86-64-v3", "x86-64")
     assert record.name == given.encode()
-    assert pocl.name_processor(pocl_device(record)) == given  # it has it already
+    assert pocl.name_processor(pocl_device(record)) == given  # the name is set
     assert record.name == given.encode()
 
 
@@ -60,7 +60,7 @@ def test_records_that_look_otherwise_are_left_alone(record, options):
 
 @pytest.mark.parametrize(("level", "expected"), [(0, 32), (1, 32), (2, 16)])
 def test_vectors_of_a_processor_without_a_name(monkeypatch, level, expected):
-    """As wide as the registers of the level that it gets: the last has no AVX."""
+    """Vectors have 32 bytes with AVX and 16 bytes without it."""
     monkeypatch.setattr(pocl, "_level", lambda: level)
     assert pocl.register_bytes(pocl_device(Record())) == expected
     assert pocl.register_bytes(pocl_device(Record(), "znver3")) == 32
@@ -105,8 +105,8 @@ print(json.dumps(found))
 def test_parts_of_a_cpu_compile_right_kernels(tmp_path):
     """PoCL builds a program for the whole CPU, and compiles its kernels for the queue's part.
 
-    Without one name for both they pass vectors in different registers. The first kernel that is
-    compiled goes to PoCL's cache.
+    Without a common processor name, the two pass vectors in different registers. The first kernel
+    to compile goes to PoCL's cache.
     """
     environment = {"POCL_CACHE_DIR": str(tmp_path), "POCL_EXTRA_BUILD_FLAGS": ""}
     found = json.loads(output_of("-c", ON_PARTS, **environment))

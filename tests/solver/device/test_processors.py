@@ -1,4 +1,4 @@
-"""Kernels compile for every processor that PoCL's compiler knows, in vectors of the width taken."""
+"""Kernels compile for every processor of PoCL's compiler, with vectors of the chosen width."""
 
 import re
 import sys
@@ -35,7 +35,7 @@ def test_every_kernel_compiles(folder, tmp_path, row):
 
 
 def test_the_table_of_processors():
-    """The table in bench/notes has the rows of the test, and the widths that are taken."""
+    """The table in bench/notes has the test's rows and the chosen widths."""
     page = ROOT / "bench" / "notes" / "processors.md"
     if not page.is_file():
         pytest.skip("not a checkout")

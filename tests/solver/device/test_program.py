@@ -1,4 +1,4 @@
-"""Kernels build without a word of the compiler."""
+"""Kernels build without messages of the compiler."""
 
 import logging
 import warnings
@@ -36,7 +36,7 @@ program.build(cl.Context([device]), SimpleNamespace(template="wide"), sys.argv[2
 
 @pytest.mark.parametrize("config", ["flat", "contraction"])
 def test_solves_need_no_kernels_of_pyopencl(fast_queue, monkeypatch, config):
-    """These were built at the first solve, with a warning on some devices."""
+    """PyOpenCL's kernels would be built at the first solve, with a warning on some devices."""
     refuse_foreign_kernels(monkeypatch)
     solver = make_solver(fast_queue, Forest.from_parents([chain(5), chain(9)]), config, np.float32)
     system = make_system(solver.forest, np.float32)
@@ -56,7 +56,7 @@ def test_zeros_are_set_in_all_of_an_array_alone(fast_queue, monkeypatch):
 
 
 def test_what_a_compiler_says_goes_to_the_log(fast_queue, caplog, monkeypatch):
-    """Not to stderr, and not into a warning."""
+    """The compiler's messages go to the log, not to stderr or into a warning."""
     caplog.set_level(logging.DEBUG, "clhines")
     build = cl.Program.build
 

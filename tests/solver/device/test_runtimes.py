@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
-    """A Linux with a runtime of the system, and one that pip has installed."""
+    """Set up a Linux with a runtime of the system and a runtime that pip installed."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(runtimes, "_is_of_wheel", lambda: True)
@@ -68,7 +68,7 @@ def test_what_is_left_alone(environment, tmp_path, monkeypatch, case):
 
 
 def test_a_distribution_installs_into_local(environment, tmp_path, monkeypatch):
-    """Python of Debian, Fedora and Colab has the prefix /usr; its pip installs into /usr/local."""
+    """Python on Debian, Fedora and Colab has the prefix /usr; its pip installs into /usr/local."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
     assert runtimes.installed() != environment
@@ -101,7 +101,7 @@ print("beside each other")
 
 
 def test_it_works_beside_pocl():
-    """In a process of its own, whose environment names no folder."""
+    """In a separate process without OCL_ICD_VENDORS, both runtimes work."""
     here = {d.platform.name.strip() for _, d in devices.all_devices() if devices.is_cpu(d)}
     if runtimes.installed() is None or "Portable Computing Language" not in here:
         pytest.skip("needs intel-opencl-rt and PoCL")

@@ -1,4 +1,4 @@
-"""Measuring: the median of counted runs, and a memory floor that really moves the memory."""
+"""Measurements: the median of the counted runs, and a memory floor that moves all its memory."""
 
 from types import SimpleNamespace
 
@@ -45,7 +45,7 @@ def test_median_of_wall_time_on_a_cpu(monkeypatch):
     found = timing.median_seconds(fake_queue(cl.device_type.CPU, log), launch, repeats=5, warmup=2)
     assert found == 4.0
     assert [k for k in log if k != "finish"] == list(range(7))
-    for k in range(7):  # nothing is left over from before, and the end is waited for
+    for k in range(7):  # earlier work has finished, and the timer waits for the end
         place = log.index(k)
         assert log[place - 1] == "finish" == log[place + 1]
 
@@ -127,14 +127,14 @@ def test_floor_moves_all_arrays(queue, needs, monkeypatch, dtype, n):
         expected = d.astype(np.float64) + u.astype(np.float64) * b.astype(np.float64)
         assert not np.allclose(before, expected, rtol=1e-3)
         np.testing.assert_allclose(x.get(), expected, rtol=2 * np.finfo(dtype).eps)
-        for device, host in sent[first : first + 3]:  # the inputs are only read
+        for device, host in sent[first : first + 3]:  # inputs do not change
             np.testing.assert_array_equal(device.get(), host)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 @pytest.mark.parametrize("n", [3, 64, 1001])
 def test_floor_kernel_against_numpy(queue, width, n):
-    """Every width and a rest that does not fill a vector; nothing is written past the end."""
+    """All widths, and a rest that fills no vector; no write passes the end."""
     rng = np.random.default_rng(width)
     values = rng.uniform(-1, 1, (3, n)).astype(np.float32)
     arrays = [cla.to_device(queue, a) for a in values]

@@ -1,4 +1,4 @@
-"""Known answers before trust: stub children that are wrong, hang or crash, and a real fault."""
+"""Self-tests before first use: stub child processes that are wrong, hang or crash; a real fault."""
 # ruff: noqa: F811
 
 import json
@@ -51,7 +51,7 @@ def test_narrower_vectors_after_a_fault(stub, fast_queue, monkeypatch, bad, said
     assert (found.vector_bytes, found.trusted_bytes) == (32, 32)
     assert said in str(caught[0].message) and "\n" not in str(caught[0].message)
     assert [width for *_, width in started] == [64, 32]
-    trust.forget()  # as another process, which finds it in the cache and starts nothing
+    trust.forget()  # like another process, which reads the cache and starts no child
     assert limits_of(fast_queue) == found and len(started) == 2
     kept = trust.stored_outcome(fast_queue.device, "solve", np.float64)
     assert kept.widest == 32 and said in kept.said[0]
@@ -69,7 +69,7 @@ def test_one_clear_refusal(stub, fast_queue):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_shows_the_check_of_a_device(stub, fast_queue, monkeypatch, capsys, terminal):
-    """Once, as a user's first call waits for it; log files have no line."""
+    """It shows once, while a user's first call waits; log files have no line."""
     stub(lambda family, width: "right")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     for _ in range(2):
@@ -88,7 +88,7 @@ def test_the_switch_leaves_it_out(stub, fast_queue, monkeypatch):
 
 @pytest.mark.parametrize("how", ["unsure", "never started", "no such program"])
 def test_what_cannot_be_checked_is_used(stub, fast_queue, monkeypatch, how):
-    """No memory, no Python beside this one: that says nothing of the device, and is not kept."""
+    """Without memory or another Python the outcome is unknown and not stored."""
     stub(lambda family, width: "unsure")
     commands = {"never started": [sys.executable, "-c", "1/0"], "no such program": ["/nowhere"]}
     if how in commands:
@@ -133,7 +133,7 @@ def change(**values):
         lambda text: "__import__('os').abort()",
         change(widest="8"),
         change(widest=1 << 20),
-        change(widest=0),  # refused for nothing
+        change(widest=0),  # refused without a reason
         change(seconds=None),
         change(said="x"),
         change(family="steps"),
@@ -203,7 +203,7 @@ def test_a_real_check_of_a_device(fast_queue):
 
 @pytest.mark.slow
 def test_vectors_beyond_the_registers_are_found_out(fast_queue, monkeypatch):
-    """On processors that LLVM takes for others, 64 bytes hang or crash: 32 are right."""
+    """If LLVM mistakes the processor, 64 bytes hang or crash: the self-test finds 32."""
     registers, width = pocl.register_bytes(fast_queue.device), 64
     if registers is None or registers >= 4 * fast_queue.device.native_vector_width_float:
         pytest.skip("this device compiles for all the registers that it reports")

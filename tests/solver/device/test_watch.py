@@ -1,4 +1,4 @@
-"""A compilation that takes long is reported in one line, and costs nothing otherwise."""
+"""A long compilation is reported in one line; watching costs no time otherwise."""
 
 import time
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def soon(monkeypatch):
 
 
 def watchers_end():
-    """Whether the watching thread ends by itself."""
+    """Return whether the watching thread ends by itself."""
     for _ in range(300):
         if watch._WATCHER._thread is None:
             return True
@@ -73,10 +73,10 @@ def test_a_child_that_takes_long(soon, monkeypatch, capsys, fast_queue):
     [
         ([STATUS.SUBMITTED], 1),  # PoCL compiles
         ([STATUS.RUNNING], 0),
-        ([STATUS.QUEUED], 0),  # not begun: nobody has flushed the queue
+        ([STATUS.QUEUED], 0),  # not begun, because not flushed
         ([STATUS.COMPLETE], 0),
         ([-5], 0),  # failed
-        ([STATUS.RUNNING, STATUS.SUBMITTED], 0),  # the second waits for the first
+        ([STATUS.RUNNING, STATUS.SUBMITTED], 0),  # the second one waits
     ],
 )
 def test_first_launches(soon, capsys, states, lines):
@@ -128,7 +128,7 @@ Solver(forest, "fine", device={index!r}).solve(9 * one, -one, one)
 
 @pytest.mark.slow
 def test_a_real_hang_at_the_first_launch(fast_queue):
-    """On processors that LLVM takes for others, `fine` in vectors of 64 bytes does not compile."""
+    """If LLVM mistakes the processor, `fine` with 64-byte vectors does not compile."""
     registers = pocl.register_bytes(fast_queue.device)
     if registers is None or registers >= 4 * fast_queue.device.native_vector_width_float:
         pytest.skip("this device compiles for all the registers that it reports")

@@ -1,4 +1,4 @@
-"""Calls with NumPy arrays on a kept solver: prepared once, checked every time."""
+"""Calls with NumPy arrays on a stored solver: prepared once, checked every time."""
 
 import gc
 import itertools
@@ -22,12 +22,12 @@ CELLS = {"small": 2, "large": 60}
 
 @pytest.fixture(params=list(CELLS))
 def forest(request):
-    """Few cells, whose values the host permutes on a CPU, and more."""
+    """Return a forest with few cells, which the host permutes on a CPU, or with more."""
     return Forest.repeat([random_binary_tree(400, 40, 1)], CELLS[request.param])
 
 
 def like_a_gpu(monkeypatch, least=1 << 23):
-    """Let a CPU copy values through pinned memory, to buffers of its own."""
+    """Let a CPU copy values through pinned memory to separate buffers."""
     monkeypatch.setattr(copies, "lends", lambda *_: False)
     monkeypatch.setattr(copies, "shares_memory", lambda _: False)
     monkeypatch.setattr(copies, "helps", lambda _: True)
@@ -57,7 +57,7 @@ def test_a_second_call_makes_no_device_arrays(fast_queue, monkeypatch, forest, m
 def test_all_ways_give_the_bits_of_device_order(fast_queue, monkeypatch, config, rows, symmetric):
     forest = forest_of(config, dissimilar(9))
     solver = make_solver(fast_queue, forest, config, np.float32)
-    for seed in (1, 2):  # the second finds the prepared call
+    for seed in (1, 2):  # the second call is prepared
         given = make_system(forest, np.float32, symmetric, rows, seed).arrays
         packed = {k: solver.to_device_order(a) for k, a in given.items() if a is not None}
         expected = solver.to_device_order(given["b"])
@@ -123,7 +123,7 @@ def test_values_are_checked_in_every_call(fast_queue, monkeypatch, forest, metho
 
 @pytest.mark.parametrize("rows", [None, 3])
 def test_kernels_in_natural_order_find_finite_values_by_themselves(fast_queue, monkeypatch, rows):
-    """The host then reads neither b nor x; lanes without a node count for nothing."""
+    """The host then reads neither b nor x; lanes without a node have no effect."""
     if not copies.lends_all(fast_queue.device):
         pytest.skip("no CPU that takes all arrays")
     forest = Forest.from_parents(dissimilar(9) * 9)
@@ -140,7 +140,7 @@ def test_kernels_in_natural_order_find_finite_values_by_themselves(fast_queue, m
 
 
 def test_values_come_and_go_with_one_wait(fast_queue, monkeypatch):
-    """On a device with memory of its own, in natural order."""
+    """Without shared memory, in natural order, a solve waits once."""
     like_a_gpu(monkeypatch)
     forest = Forest.repeat([random_binary_tree(400, 40, 1)], 9)
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
@@ -166,7 +166,7 @@ def test_factors_go_from_numpy_to_the_device_and_back(fast_queue, forest, method
     expected = solver.solve(**system.arrays)
     swapped = solver.solve(system.d, system.l, system.b, l=system.u)
     for a in given.values():
-        a[:] = np.nan  # they were copied
+        a[:] = np.nan  # the factors hold copies
     for _ in range(2):
         assert np.allclose(factors.solve(system.b), expected, rtol=1e-5, atol=1e-6)
         x = factors.solve(system.b, transpose=True)
@@ -206,7 +206,7 @@ def test_threads_get_their_own_solutions(fast_queue, forest, method):
 
 
 def test_matrices_stay_on_a_device_in_natural_order(fast_queue, monkeypatch):
-    """Nothing is packed, whoever lives longest, and a solver's own status is left alone."""
+    """Factors pack nothing, outlive their solver, and leave its status alone."""
     like_a_gpu(monkeypatch)
     forest = Forest.repeat([random_binary_tree(400, 40, 1)], 9)
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue)

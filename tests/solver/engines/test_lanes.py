@@ -74,8 +74,8 @@ def test_long_chains_are_solved_without_a_plan(cpu, symmetric, monkeypatch):
     assert np.array_equal(factors.solve(system.b), x)
     assert "chain by chain" in repr(solver)
     assert "eliminate" in solver.source
-    assert "usual" not in vars(solver.engine)  # nothing was planned
-    assert solver.plan.forest is forest  # and is now
+    assert "usual" not in vars(solver.engine)  # no plan yet
+    assert solver.plan.forest is forest  # planned now
 
 
 @pytest.mark.parametrize("name", ["ragged", "full blocks", "one"])
@@ -189,7 +189,7 @@ def test_outputs_that_do_not_fit_are_refused_by_small_batches_too(cpu):
     for shape in ((2, 8), (16,)):
         assert np.array_equal(factors.solve(b.reshape(shape)), x.reshape(shape))
     with pytest.raises(InputError, match="shape"):
-        factors.factors.solve(b)  # of a Solver: (n,) only
+        factors.factors.solve(b)  # a Solver takes (n,) only
 
 
 def test_small_batches_have_one_work_item(cpu):

@@ -1,4 +1,4 @@
-"""Natural order in and out of kernels without a stop in device order."""
+"""Kernels that read and write natural order directly."""
 
 import numpy as np
 import pyopencl.array as cla
@@ -14,14 +14,14 @@ CONFIGS = ["contraction_6", "contraction_registers", "fine_vector_4", "fine_vect
 
 
 def scattered_cells():
-    """Shapes that take turns, so that the cells of a block are not neighbours; odd sizes."""
+    """Return cells of mixed shapes and odd sizes, so that a block's cells are no neighbours."""
     one, two = random_binary_tree(17, 5, 1), random_binary_tree(33, 9, 2)
     return [one, chain(1), two, one, star(9), two, chain(3), one, two, chain(3), star(9), one] * 3
 
 
 @pytest.mark.parametrize("config", CONFIGS[:1])
 def test_tables_name_every_value_once(queue, config):
-    """`order` and `cell_base` lead each value to the place that `gather` says."""
+    """`order` and `cell_base` lead each value to its position in `gather`."""
     forest = Forest.from_parents(scattered_cells())
     plan = make_solver(queue, forest, config, np.float32).plan
     (part,) = plan.parts
@@ -37,7 +37,7 @@ def test_tables_name_every_value_once(queue, config):
         packed[block[0] + (order & 0xFFFF)] = natural
         apart += (np.diff(natural) != 1).any()
     assert np.array_equal(packed, plan.gather)
-    assert apart  # several cells a block
+    assert apart  # several cells per block
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_nothing_is_packed(queue, monkeypatch, config):
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("name", ["d", "u"])
 def test_out_may_be_part_of_the_matrix(queue, name, config):
-    """Later rows need the matrix that earlier rows of x would have written over."""
+    """An early row of x must not overwrite the matrix that later rows need."""
     forest = Forest.from_parents(scattered_cells())
     n = forest.num_nodes
     solver = make_solver(queue, forest, config, np.float32)

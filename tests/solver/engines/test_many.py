@@ -11,7 +11,7 @@ from bench.made import chain, random_binary_tree, star
 from clhines import AccuracyWarning, Forest, InputError, PivotError, Solver
 from clhines.solver.engines import many
 
-ROWS = 67  # more than a block of lanes, a tile or a work-group, and a multiple of none
+ROWS = 67  # exceeds a block of lanes, a tile and a work-group, and is a multiple of none
 SHAPES = {
     "chain": [chain(41)],
     "tree": [random_binary_tree(53, 9, seed=3)],

@@ -19,9 +19,9 @@ from clhines.solver.plan.methods import METHODS
 
 @pytest.fixture
 def meter(monkeypatch):
-    """Bytes of device arrays that live now, and the most that ever did."""
+    """Return the bytes of device arrays now, and at their peak."""
     counts = {"now": 0, "peak": 0}
-    views = Counter()  # of each buffer
+    views = Counter()  # views per buffer
     make = cla.Array.__init__
 
     def made(self, *args, **kwargs):
@@ -48,7 +48,7 @@ def tables_of(solver):
 
 @pytest.mark.parametrize("method", ["flat", "levels"])
 def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, meter, method):
-    """Several numbers of right-hand sides in turn, which take room of several sizes."""
+    """Alternate between numbers of right-hand sides, which need memory of several sizes."""
     before = meter["now"]
     forest = Forest.repeat([random_binary_tree(512, 50, 1)], 100)
     solver = Solver(forest, method, queue=fast_queue)
@@ -72,7 +72,7 @@ def test_a_whole_batch_stays_within_what_was_said(fast_queue, meter, method, row
 
 
 def takes_nothing_of_the_host(monkeypatch):
-    """Let a CPU copy values to buffers of its own, as a GPU does."""
+    """Let a CPU copy values to separate buffers, as a GPU does."""
     monkeypatch.setattr(copies, "lends", lambda *_: False)
     monkeypatch.setattr(copies, "shares_memory", lambda _: False)
 
@@ -80,7 +80,7 @@ def takes_nothing_of_the_host(monkeypatch):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (3, False)])
 def test_what_is_listed_is_what_is_taken(fast_queue, monkeypatch, meter, method, rows, symmetric):
-    """By every method, to the byte: counted over the arrays that are made."""
+    """Compare the predicted bytes with the sum over all arrays, by every method."""
     takes_nothing_of_the_host(monkeypatch)
     cell = chain(70) if METHODS[method].chains_only else random_binary_tree(64, 9, 1)
     forest = Forest.repeat([cell], 20)

@@ -1,4 +1,4 @@
-"""Bad pivots and numbers that are not finite: found in every method, never silent."""
+"""Bad pivots and non-finite numbers are found in every method."""
 
 import itertools
 
@@ -32,7 +32,7 @@ def test_bad_pivots_name_cell_and_node(queue, config):
         for node in nodes:
             bad = system.copy()
             bad.d[node] = next(values)
-            bad.u[forest.parent == node] = 0  # so that the pivot is this very value
+            bad.u[forest.parent == node] = 0  # the pivot equals this value
             with pytest.raises(PivotError, match=f"cell {cell}, node {node} ") as caught:
                 solver.solve(**bad.arrays)
             assert (caught.value.cell, caught.value.node) == (cell, node)
@@ -53,7 +53,7 @@ def test_bad_pivots_name_cell_and_node(queue, config):
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_the_deepest_of_several_bad_pivots_wins_in_each_cell(queue, config):
-    tree = [-1, 0, 1, 2, 2, 4, 1, 6]  # 0 1 | 2 | 3, 4 5 | 6 7
+    tree = [-1, 0, 1, 2, 2, 4, 1, 6]  # branches: 0 1 | 2 | 3, 4 5 | 6 7
     forest = forest_of(config, [tree] * 6)
     system = make_system(forest, np.float32)
     for cell, nodes in ((1, [0, 2, 4, 5]), (4, [1, 7])):
@@ -112,7 +112,7 @@ def test_right_hand_sides_that_are_not_finite(queue, config, value):
 @pytest.mark.parametrize("value", [1e-45, 1e38])
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_a_pivot_without_a_normal_inverse_is_bad(queue, config, value, symmetric):
-    """The inverse of the second is subnormal: the solution would lose its digits."""
+    """The second value has a subnormal inverse, which would lose digits."""
     forest = Forest(chain(5))
     solver = make_solver(queue, forest, config, np.float32)
     d = np.full(5, 2.0, np.float32)

@@ -89,7 +89,7 @@ def test_sets_of_arrays_in_turns(fast_queue, counted):
             assert counted["prepare"] == prepared
         for system, x in list(zip(systems, out, strict=True))[:most]:
             system.assert_solved(solver.from_device_order(x).get())
-    assert counted["prepare"] > MOST_CALLS  # one set too many: the oldest is prepared anew
+    assert counted["prepare"] > MOST_CALLS  # one set too many: the oldest needs another preparation
 
 
 def test_other_uses_of_the_kernel_between(fast_queue):
@@ -145,7 +145,7 @@ def test_wrong_arguments_are_refused_beside_known_ones(fast_queue):
 
 
 def test_events_of_known_arrays_are_waited_for(fast_queue):
-    """Not on Oclgrind, which runs commands in the thread that flushes, and so waits for itself."""
+    """Skip Oclgrind, whose flushing thread runs the commands and would wait for itself."""
     queue = fast_queue
     forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(queue, forest, dtype=np.float64)
@@ -194,7 +194,7 @@ def test_factors_for_the_same_arrays(fast_queue, monkeypatch):
 
 
 def test_device_solves_in_natural_order_take_their_memory_once(fast_queue, monkeypatch):
-    """Releasing it makes some drivers wait for all that is enqueued."""
+    """A release of memory makes some drivers wait for all enqueued work."""
     forest = Forest.from_parents(dissimilar(5))
     solver = clhines.Solver(forest, "flat", queue=fast_queue)
     system = make_system(forest, np.float64)
@@ -213,6 +213,6 @@ def test_device_solves_in_natural_order_take_their_memory_once(fast_queue, monke
     for _ in range(3):
         solver.solve(*arrays, out=out, check=False)
     assert made
-    assert all(data is not None for data in made)  # views of buffers that are there
+    assert all(data is not None for data in made)  # views of existing buffers
     monkeypatch.undo()
     system.assert_solved(out.get())

@@ -1,4 +1,4 @@
-"""Arrays of the host on their way to the device and back."""
+"""Transfers of host arrays to the device and back."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_numpy_out_and_overwrite(queue):
     assert solver.solve(**system.arrays, overwrite=True) is system.b
     assert np.array_equal(system.b, expected)
     assert np.array_equal(system.d, kept.d)
-    wide = kept.b.astype(np.float64)  # cannot take float32 in place
+    wide = kept.b.astype(np.float64)  # float32 does not fit in place
     x = solver.solve(kept.d, kept.u, wide, overwrite=True)
     assert x is not wide
     assert np.array_equal(x, expected)
@@ -101,7 +101,7 @@ def test_arrays_that_a_cpu_does_not_take_are_copied(fast_queue, monkeypatch, con
 
 @pytest.mark.parametrize("config", ["flat", "contraction_6"])
 def test_nothing_is_written_after_an_error(fast_queue, monkeypatch, config):
-    """Kernels may work on the caller's arrays, and on our copies, which go with the error."""
+    """Kernels may run on the caller's arrays, and on copies that the error releases."""
     forest = forest_of(config, [random_binary_tree(400, 40, 1)] * 500)
     solver = make_solver(fast_queue, forest, config, np.float32)
     system = make_system(forest, np.float32)

@@ -1,4 +1,4 @@
-"""Arrays of the device, device order, and events."""
+"""Device arrays, device order, and events."""
 
 import numpy as np
 import pyopencl as cl
@@ -71,7 +71,7 @@ def test_enqueue_in_device_order(fast_queue, config):
         assert (solver.status() == -1).all()
         for key, array in packed.items():
             assert np.array_equal(array.get(), before[key])
-        # in place: d and b may go
+        # in place: may overwrite d and b
         solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
         assert np.array_equal(solver.from_device_order(packed["b"]).get(), expected)
         assert_solved(config, system, expected)
@@ -118,7 +118,7 @@ def test_pack_and_unpack(queue, config):
 
 
 def test_solves_wait_for_events(fast_queue):
-    """The simulator runs commands in one thread and would wait for itself."""
+    """Skip the simulator, which runs commands in one thread and would wait for itself."""
     queue = fast_queue
     forest = Forest.from_parents(dissimilar(6))
     solver = make_solver(queue, forest, dtype=np.float32)
@@ -138,7 +138,7 @@ def test_solves_wait_for_events(fast_queue):
 
     gate = cl.UserEvent(queue.context)
     arrays = on_device(queue, system)
-    arrays["b"].add_event(gate)  # whoever fills b is not done yet
+    arrays["b"].add_event(gate)  # b is still being filled
     x = solver.solve(**arrays, check=False)
     assert x.events[-1].command_execution_status != complete
     gate.set_status(complete)
@@ -152,7 +152,7 @@ def test_many_solves_into_one_array_never_wait_for_the_host(fast_queue):
     out = cla.empty_like(packed[2])
     gate = cl.UserEvent(fast_queue.context)
     event = solver.enqueue(*packed, out=out, wait_for=[gate])
-    for _ in range(40):  # a host that waited in here would wait for ever
+    for _ in range(40):  # a host that waits here waits forever
         event = solver.enqueue(*packed, out=out)
     assert len(out.events) == 1
     gate.set_status(cl.command_execution_status.COMPLETE)

@@ -1,4 +1,4 @@
-"""How `auto` chooses: candidates and the cost model."""
+"""The choice of `auto`: candidates and the cost model."""
 
 import re
 import time
@@ -87,7 +87,7 @@ def test_asked_for_options_override_those_of_candidates():
 
 
 def branch_steps(parent):
-    """Longest branch of each level, added; from the definition of a branch, node by node."""
+    """Return the sum of each level's longest branch, by the definition of a branch."""
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
     level, length, longest = {}, {}, {}
     for i, p in enumerate(parent):  # parents come first
@@ -142,7 +142,7 @@ def test_fitted_costs_name_terms_and_are_not_negative():
 
 def test_ranking_takes_far_less_than_a_millisecond():
     forest = Forest.repeat([random_binary_tree(200, 20, k) for k in range(8)], 2000)
-    auto.ranked(forest, "float64", CPU)  # statistics are found once
+    auto.ranked(forest, "float64", CPU)  # computes statistics once
     taken = []
     for _ in range(20):
         begin = time.perf_counter()

@@ -19,7 +19,7 @@ from clhines.solver.device import devices, pocl
 from clhines.solver.plan.export import METHODS
 
 SOURCES = Path(__file__).resolve().parents[3] / "docs/howto/c"
-LIBRARIES = Path(cl.__file__).parent / ".libs"  # of PyOpenCL's wheel, with PoCL's beside it
+LIBRARIES = Path(cl.__file__).parent / ".libs"  # the libraries of PyOpenCL's wheel and PoCL's
 LOADERS = sorted(LIBRARIES.glob("libOpenCL*"))
 STRICT = "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror"
 needs_compiler = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def batch():
 
 
 def long_cell():
-    """A cell of 600 nodes that 4 KiB of local memory do not hold."""
+    """Return a cell of 600 nodes, too large for 4 KiB of local memory."""
     return Forest(np.arange(-1, 599) - np.arange(600) % 3 // 2)
 
 
@@ -53,7 +53,7 @@ def programs(tmp_path_factory):
 
 
 def ran(program, folder, index, **variables):
-    """Run a program on a device as in this process: its loader, and its platforms."""
+    """Run a program on a device with this process's loader and platforms."""
     own = {"PYOPENCL_HOME": str(LIBRARIES.parent), "LD_LIBRARY_PATH": str(LIBRARIES)}
     command = [program, folder, *index.split(":")]
     environment = {**os.environ, **own, **variables}
@@ -140,7 +140,7 @@ os._exit(0)
 
 
 def test_compiled_kernels_serve_processors_that_pocl_does_not_know(tmp_path):
-    """LLVM calls them `generic`, which its own front end rejects: CL_BUILD_PROGRAM_FAILURE, -11."""
+    """LLVM calls such processors `generic`, which its own front end rejects (error -11)."""
     found = [d for _, d in devices.all_devices() if "Portable" in d.platform.name]
     if not found or pocl.register_bytes(found[0]) is None or "x86_64" not in found[0].version:
         pytest.skip("needs PoCL on x86-64")

@@ -9,7 +9,7 @@ from clhines.solver.plan.kernel_spec import STATUS, Word, parameter
 
 
 def test_words_are_read_as_they_are_packed():
-    """By Python and, as OpenCL C binds shifts and masks as Python does, by the printed text."""
+    """Unpack by Python, and by the printed text, whose operators OpenCL C shares with Python."""
     rng = np.random.default_rng(3)
     for word in (LINK, STATUS, STEP, Word(a=1, b=7, c=23)):
         names = list(word.shifts)
@@ -17,7 +17,7 @@ def test_words_are_read_as_they_are_packed():
         packed = word.pack(**values)
         for n in names:
             np.testing.assert_array_equal(word.unpack(n, packed), values[n])
-            read = [eval(word.read(n, str(int(w)))) for w in packed]  # text of this test alone
+            read = [eval(word.read(n, str(int(w)))) for w in packed]  # this test's text
             scale = 1 << word.shifts[n] if word.most(n) == 1 else 1
             np.testing.assert_array_equal(read, values[n] * scale)
     root = STEP.pack(first=[1, 0], waiting=[0, 1], parent=[-1, 5])  # the last one may be negative

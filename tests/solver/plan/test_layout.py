@@ -1,4 +1,4 @@
-"""Maps between natural and device order, beside loops over blocks and nodes."""
+"""Maps between natural and device order, against loops over blocks and nodes."""
 
 import numpy as np
 import pytest

@@ -42,7 +42,7 @@ def test_next_fit_never_exceeds_the_lanes(name):
 
 
 def test_next_fit_fills_a_block_before_it_opens_another():
-    # chains are one branch wide, stars of 5 one and then four: 3 chains, then 2 stars of 4 lanes
+    # chains are one branch wide; stars of 5 have levels of 1 and 4 branches (3 chains, 2 stars fit)
     forest = Forest.from_parents([chain(3)] * 7 + [star(5)] * 5)
     blocks = next_fit(forest, 8, 100)
     sizes = np.diff(blocks.cell_start)

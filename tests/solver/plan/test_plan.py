@@ -1,4 +1,4 @@
-"""Plans: their statistics, sizes and specs; and that planning needs no OpenCL."""
+"""Plans: statistics, sizes and specs; planning needs no OpenCL."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_describe_counts(method):
 
 def test_bytes_needed_by_hand():
     plan = make_plan(Forest.from_parents([chain(4)] * 3), "interleaved")
-    tables = 4 * (5 * 3 + 4)  # five tables of one number a lane, and the codes of one shape
+    tables = 4 * (5 * 3 + 4)  # five tables of one number per lane, and one shape's codes
     assert plan.bytes_needed(8, arrays=5) == 12 * 8 * 5 + 12 * 4 + tables
 
 

@@ -1,4 +1,4 @@
-"""Templates: a spec in, OpenCL source out."""
+"""Templates turn a spec into OpenCL source."""
 
 import re
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.core
 
 
 def eccentricities(parent):
-    """Edges from each node to the farthest one, by a walk from each."""
+    """Return each node's number of edges to the farthest node, by a walk from each."""
     near = [[] for _ in parent]
     for i, p in enumerate(parent):
         if p >= 0:
@@ -37,7 +37,7 @@ def test_roots_are_in_the_middle(name):
     cells = [*families()[name], *dissimilar(4)]
     forest = Forest.from_parents(cells)
     rerooted = reroot(forest)
-    again = Forest(rerooted.forest.parent, forest.cell_offsets)  # checks that these are trees
+    again = Forest(rerooted.forest.parent, forest.cell_offsets)  # checks for trees
     assert (rerooted.forest.heights == again.heights).all()
     for c, parent in enumerate(cells):
         here = slice(*forest.cell_offsets[c : c + 2])
@@ -85,7 +85,7 @@ def test_the_matrix_of_every_cell_is_the_same(symmetric):
         assert np.array_equal(reference.dense(new.forest, system.d, **moved, cell=cell), old)
         nodes = slice(*forest.cell_offsets[cell : cell + 2])
         truth = np.linalg.solve(old, system.b[nodes])
-        # rows are dominant by 0.5, so that |inverse| <= 2; |A| <= 2 max d; a rounding an entry
+        # rows are dominant by 0.5, so |inverse| <= 2; |A| <= 2 max d; one rounding per entry
         bound = 4 * old.diagonal().max() * len(old) * np.finfo(float).eps * np.abs(truth).max()
         assert np.abs(x[nodes] - truth).max() <= bound
 

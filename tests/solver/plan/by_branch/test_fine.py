@@ -23,7 +23,7 @@ GPU = Limits(max_work_group=1024)
 
 
 def split_by_hand(forest, cells):
-    """Lengths on each level of these cells after the report's splitting, in plain loops."""
+    """Return branch lengths per level after the report's splitting, by plain loops."""
     trees = forest.trees
     now, found = [], []
     for c in cells:
@@ -89,7 +89,7 @@ def test_splitting_keeps_the_tree_and_numbers_pivots_as_before(how):
     for k, shape in enumerate(tree.tolist()):
         node = int(new.branch_first[k] - new.offsets[new.branch_tree[k]] + old.offsets[shape])
         assert old.order[old.offsets[shape] + rank[k]] == node
-        # the nodes of a piece follow each other in the old order as well
+        # the nodes of a piece are also consecutive in the old order
         piece = new.order[new.branch_start[k] :][: new.branch_length[k]]
         piece = piece - new.offsets[new.branch_tree[k]] + old.offsets[shape]
         assert (np.diff(old.rank[piece]) == 1).all()
@@ -118,7 +118,7 @@ def test_every_packing_keeps_to_its_limits(how, lanes, most):
             total[: len(w)] += w
             widest[: len(w)] = np.maximum(widest[: len(w)], w)
         assert len(cells) <= most
-        assert (total <= np.maximum(widest, lanes)).all()  # one cell may be wider alone
+        assert (total <= np.maximum(widest, lanes)).all()  # one cell may exceed it alone
 
 
 def test_sorted_takes_the_cells_of_most_branches_first():
@@ -269,7 +269,7 @@ def test_every_option_gives_a_permutation_plus_padding(options, limits):
 
 
 def fork(*lengths):
-    """A root of two nodes with a branch of each length."""
+    """Return a root of two nodes with a branch of each length."""
     parent = [-1, 0]
     for length in lengths:
         parent += [1, *range(len(parent), len(parent) + length - 1)]
@@ -282,7 +282,7 @@ def levels_of(cells, limits=GPU, **options):
 
 
 def test_what_blocks_have_in_common_by_hand():
-    """Numbers of all blocks are in the kernel; others are read."""
+    """Numbers common to all blocks are in the kernel; it reads the others."""
     alike = levels_of([fork(3, 3)] * 3, max_cells=1)
     assert alike == (Level(1, 0, 2, False, True), Level(2, 2, 3, False, True))
     assert levels_of([fork(3, 2)] * 3, max_cells=1)[1] == Level(2, 2, 0, False, True)

@@ -32,7 +32,7 @@ def test_equal_cells_meet_lane_for_lane():
     forest = Forest.from_parents([random_binary_tree(60, 9, 1)] * 8)
     tables = make_plan(forest, "fine", vector_width=4, max_cells=8).parts[0].tables
     assert (tables["vector_parent"][:-2] > 0).all()
-    assert (tables["vector_parent"][-2:] == -1).all()  # of the roots
+    assert (tables["vector_parent"][-2:] == -1).all()  # the roots
     assert (tables["round_vector"][:-1] >= 0).all()
     assert (tables["vector_rows"] == tables["vector_even"]).all()
 

@@ -1,4 +1,4 @@
-"""Plans of one launch a branch level."""
+"""Plans with one launch per branch level."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_layout_and_launches_by_hand():
         [-1, 0, 1, 1, 3, 4, -1, 6, 7, -1, 9, 9, 11], cell_offsets=np.array([0, 6, 9, 13])
     )
     plan = make_plan(forest, "levels", work_group=2, padding="skip")
-    roots = [6, 0, 9, 7, 1, -1, 8, -1, -1]  # longest first, element j of all side by side
+    roots = [6, 0, 9, 7, 1, -1, 8, -1, -1]  # longest first, element j of all branches side by side
     others = [3, 11, 2, 10, 4, 12, -1, -1, 5, -1, -1, -1]
     assert plan.gather[:21].tolist() == roots + others
     assert (plan.gather[21:] == -1).all()

@@ -68,7 +68,7 @@ def test_default_vectors_fit_an_asked_for_block():
     many = Forest.from_parents([chain(3)] * 8)
     assert make_plan(many, "block_interleaved", np.float32, CPU).parts[0].spec.vector_width == 8
     one = make_plan(Forest(chain(3)), "block_interleaved", limits=GPU)
-    assert one.packed_size == 3  # no lanes that only pad
+    assert one.packed_size == 3  # no lanes that are only padding
     assert make_plan(forest, "block_interleaved", limits=GPU).parts[0].spec.vector_width == 1
 
 

@@ -1,4 +1,4 @@
-"""Blocks of chains in lanes: their rows, their padding, and which forests have none."""
+"""Blocks of chains in lanes: rows, padding, and forests without padding."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def test_chains_of_a_length_stay_in_order():
     found = blocks(*[5] * 11)
     assert (found.lanes, found.ragged) == (LANES, False)
     assert found.first.tolist() == [0, 5, 10]
-    assert found.chain.tolist() == [*range(11), *[8] * 5]  # idle lanes repeat the first
+    assert found.chain.tolist() == [*range(11), *[8] * 5]  # idle lanes repeat the first chain
 
 
 def test_long_chains_come_first():

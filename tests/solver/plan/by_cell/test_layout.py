@@ -1,4 +1,4 @@
-"""Layouts of the methods with a work-item for each cell."""
+"""Layouts of methods with one work-item per cell."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.core
 
 
 def order_of(forest, cell):
-    """Natural indices of a cell's nodes in elimination order, from the root."""
+    """Return natural indices of a cell's nodes in elimination order, from the root."""
     s = forest.shape_of_cell[cell]
     here = slice(*forest.trees.offsets[s : s + 2])
     return forest.trees.order[here] - here.start + forest.cell_offsets[cell]

@@ -1,4 +1,4 @@
-"""Lanes over many right-hand sides: the order of nodes, and when they are expected to be faster."""
+"""Lanes over many right-hand sides: the order of nodes, and the choice of this method."""
 
 import numpy as np
 from systems import dissimilar
@@ -25,4 +25,4 @@ def test_few_cells_and_many_right_hand_sides_are_expected_to_be_faster():
     assert many.is_faster(few, limits, dtype, 4096)
     assert not many.is_faster(few, limits, dtype, 4)
     long = make_plan(Forest.from_parents([chain(2_000_000)]), "auto", dtype, limits)
-    assert not many.is_faster(long, limits, dtype, 4096)  # a block would not fit into any cache
+    assert not many.is_faster(long, limits, dtype, 4096)  # a block would fit into no cache

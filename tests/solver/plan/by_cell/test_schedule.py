@@ -11,7 +11,7 @@ pytestmark = pytest.mark.core
 
 @pytest.mark.parametrize("name", families())
 def test_serial_steps_hand_every_sum_to_the_parent_once(name):
-    """Play the codes through with one number a node: each node must collect its whole subtree."""
+    """Run the codes with one number per node: each node must collect its whole subtree."""
     trees = Forest.from_parents(families()[name]).trees
     codes = serial_steps(trees)
     for s in range(trees.num_trees):

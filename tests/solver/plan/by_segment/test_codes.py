@@ -1,4 +1,4 @@
-"""Lanes of segments and their bit fields, beside the segments themselves."""
+"""Lanes of segments and their bit fields, against the segments themselves."""
 
 import numpy as np
 import pytest

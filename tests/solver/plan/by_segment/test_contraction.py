@@ -29,7 +29,7 @@ def test_contraction_cuts_cells_above_local_memory():
     ]
     reduce, rest, expand, stars = (set(p.tables["cell_number"].tolist()) for p in plan.parts)
     assert reduce == rest == {0, 2}
-    assert expand == {0, 1, 2, 3}  # the small ones ride along
+    assert expand == {0, 1, 2, 3}  # the small cells share these launches
     assert plan.parts[0].num_groups == plan.parts[2].launches[0][0] < plan.parts[2].num_groups
     assert stars == {4}
     assert np.array_equal(np.sort(plan.gather[plan.gather >= 0]), np.arange(forest.num_nodes))
@@ -62,7 +62,7 @@ def test_contraction_stays_within_local_memory(cells, dtype, limits):
         ([chain(4096)] * 3 + [chain(50)] * 9, True),
         ([random_binary_tree(5000, 500, 1)] * 200, True),
         ([random_binary_tree(5000, 500, 1)] * 600, False),  # many lanes: values leave registers
-        ([chain(8192), chain(60_000)], False),  # three launches are there anyway
+        ([chain(8192), chain(60_000)], False),  # three launches are needed anyway
     ],
 )
 def test_cells_above_local_memory_in_registers(cells, direct, dtype):
@@ -102,10 +102,10 @@ def test_many_branching_children_are_planned_at_once():
         (chain(512), 2560, "float64", True),
         (chain(1024), 1280, "float64", True),
         (chain(256), 5000, "float64", True),
-        (chain(512), 25_600, "float64", False),  # memory is the limit, whatever is in flight
+        (chain(512), 25_600, "float64", False),  # memory limits, not latency
         (chain(512), 64, "float64", False),  # too few: shorter segments
         (chain(512), 2560, "float32", False),  # twice as many fit into local memory
-        (random_binary_tree(512, 50, 1), 2560, "float64", False),  # idle places
+        (random_binary_tree(512, 50, 1), 2560, "float64", False),  # idle lanes
     ],
 )
 def test_chains_of_which_few_are_in_flight_are_in_registers(cell, count, dtype, direct):

@@ -1,4 +1,4 @@
-"""Trees cut into segments: lanes and local memory of each, counted node by node."""
+"""Trees cut into segments: lanes and local memory per tree, counted node by node."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The layout of segments side by side, beside its rule."""
+"""The layout of segments side by side, against its rule."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which cells fit into local memory or registers, by hand."""
+"""Cells that fit into local memory or registers, by hand."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Segments and rounds of contraction, beside an elimination node by node."""
+"""Segments and rounds of contraction, against an elimination node by node."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_segments_end_where_asked():
 @pytest.mark.parametrize("pin", [False, True])
 @pytest.mark.parametrize("parent", CELLS, ids=len)
 def test_rounds_are_independent(parent, pin):
-    """A survivor gets one update from above and one from below in a round, at most."""
+    """A remaining segment gets at most one update from above and one from below per round."""
     parent = parent.astype(np.int64)
     pinned = np.random.default_rng(2).random(len(parent)) < 0.2 if pin else None
     plan = schedule.contract(parent, pinned)
