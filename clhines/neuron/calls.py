@@ -27,7 +27,7 @@ class RunOptions(NamedTuple):
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
-        """Make options of the arguments of `run`; a dtype is kept by its name."""
+        """Make options from arguments of `run`; `dtype` becomes a name, also if it is wrong."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
         except (TypeError, ValueError):

@@ -94,7 +94,7 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
 
 
 def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times of NetPyNE's events until after `stop`, and NEURON's clock in them, in ms.
+    """Return the times of NetPyNE's events up to `stop`, and NEURON's clock in each, in ms.
 
     NEURON delivers an event in the step whose middle comes next; the clock is at the step's begin.
     The event schedules the next one an interval after that clock.

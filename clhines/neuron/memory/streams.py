@@ -187,7 +187,7 @@ class Generator:
         return np.zeros((self._count, 3))
 
     def drawn(self) -> np.ndarray:
-        """Return the generator's state less 1, (1,) int64 (see `scop`); this draws no number."""
+        """Return the generator's state before its next draw, less 1, (1,) int64; see `scop`."""
         state = round(self._next() * scop.MOST)
         before = (state - scop.TERM) * pow(scop.FACTOR, -1, scop.MOST + 1) & scop.MOST
         self._set(before)

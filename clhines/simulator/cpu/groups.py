@@ -203,7 +203,7 @@ class Groups(KindColumns):
 def make_groups(
     place: np.ndarray, block_place: np.ndarray, most: int, twice: bool = False
 ) -> Groups:
-    """Group a mechanism's instances by the `place` of their nodes, at least two per group."""
+    """Group the instances of a mechanism, sorted by the `place` (index) of their nodes."""
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = max(2, choose_width(counts, most, twice))

@@ -105,7 +105,10 @@ class SideBySide:
     def launch(
         self, launches: Sequence[Callable[[cl.CommandQueue, list[cl.Event] | None], cl.Event]]
     ) -> None:
-        """Call each launch with a queue and events to wait for; later work on `queue` waits."""
+        """Call each function of `launches` with its queue and the events that it must wait for.
+
+        Later commands on `queue` wait for all launches.
+        """
         first, *others = launches
         begin, ends = [], []
         if others:

@@ -135,7 +135,7 @@ class ArenaKernels(ABC):
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
         """Return where parameter `name` of mechanism `k` is stored; empty if it cannot change.
 
-        By default these are the places `in_arenas`.
+        `in_arenas` says where in the arenas; subclasses may add other arrays.
         """
         return in_arenas
 

@@ -150,7 +150,7 @@ class PartRun(Run, Protocol):
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver the spikes of all ranks in `count` steps from `first` on, from cells `source`."""
+        """Deliver the spikes (`source`, `step`) of all ranks in `count` steps from `first` on."""
 
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Wait; return sources and times, ms, of new events, and the voltages of `node`, mV."""

@@ -188,7 +188,7 @@ class LayersSpec(TemplateSpec):
 
 
 def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return each column's parent and its part in adding up children, packed as `column`.
+    """Return each column's parent, and how its sums reach the parent, packed as `column`.
 
     `numbers` are the indices of the columns in their cells. See ``layers.mako`` for the bits.
     """

@@ -85,7 +85,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each mechanism, the first entry of each work-group, and (index, `SITE`) by entry."""
+        """For each mechanism: where a work-group's entries begin; entries (instance, `SITE`)."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites
@@ -152,10 +152,10 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Return the most registers per work-item with which equally many work-groups stay resident.
+    """Return how many registers a work-item may have while as many work-groups stay resident.
 
-    Equally many means as many as with `registers`, at least 1 and at most `most`. `group` is the
-    size of a work-group.
+    They are as many as with `registers`, at least 1 and at most `most`. `group` is the size of a
+    work-group.
 
     >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
     (72, 96, 96)

@@ -121,7 +121,7 @@ class GridConnections:
 
     @cached_property
     def row(self) -> np.ndarray:
-        """Bounds of rows, (num_sources + 1,) int64: row i is ``row[i]:row[i + 1]``."""
+        """Where each source's connections begin, (num_sources + 1,): ``row[i]:row[i + 1]``."""
         return offsets_of(self.source, self.num_sources)
 
     @cached_property

@@ -78,7 +78,7 @@ class RuleText(TextStatements):
         self._actions(line, actions, event, self.actions.setdefault(event, {}))
 
     def bound(self, line: Line, low: str, high: str) -> None:
-        """Read ``bounds: LOW <= w <= HIGH``, each a parameter or a number."""
+        """Read ``bounds: LOW <= w <= HIGH``; both bounds are parameters or numbers."""
         if self.limits:
             raise self.fail(
                 line, f"'bounds:' is given twice, first in line {self.limits[0].number}"
