@@ -1,6 +1,6 @@
-"""Fixtures: every OpenCL device found, one queue each for the whole session.
+"""Fixtures: every installed OpenCL device, one queue each for the whole session.
 
-OpenCL is looked for when the first test wants a queue: `pytest tests/solver/plan` runs without it.
+The first test that wants a queue looks for OpenCL: `pytest tests/solver/plan` runs without it.
 """
 
 import functools
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-HELPERS = (  # folders with modules that tests import; those of several folders are in `support`
+HELPERS = (  # folders with modules that tests import; modules for several folders are in `support`
     *("bench", "kernels", "simulator", "simulator/cells", "simulator/mechanisms/nmodl"),
     *("simulator/mechanisms/text", "simulator/ranks", "solver", "support"),
 )
@@ -29,7 +29,7 @@ pytest.register_assert_rewrite("solvers", "commands", "made_cells", "swc_files",
 
 @functools.cache
 def found():
-    """All devices, as (index, device), and why there are none."""
+    """All devices, as (index, device), and the reason for an empty list."""
     from clhines.core.errors import DeviceError
     from clhines.solver.device import devices
 
@@ -50,9 +50,9 @@ _stores = itertools.count()
 def _own_store(tmp_path_factory, monkeypatch):
     """Keep every test away from the user's store of tuned winners and of known answers.
 
-    In such an empty folder, every test and every process of a test would check its device first:
-    CLHINES_TRUST, set below, leaves that out, except in tests of known answers, which delete it.
-    So does CLHINES_NEURON_TRUST with the self-test of NEURON's version (`test_versions.py`).
+    With an empty store, every test and every process of a test would check its device first.
+    CLHINES_TRUST, set below, turns this off, except in tests of known answers, which delete it;
+    likewise CLHINES_NEURON_TRUST for the self-test of NEURON's version (`test_versions.py`).
     """
     folder = tmp_path_factory.getbasetemp() / f"store-{next(_stores)}"  # not made for each test
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(folder))
@@ -63,7 +63,7 @@ def _own_store(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _cpu_for_its_engine(request, monkeypatch):
-    """Tests of `epochs-cpu` run on CPUs only: without a queue of their own also beside a GPU."""
+    """Run tests of `epochs-cpu` on CPUs only: without a queue fixture also beside a GPU."""
     given = getattr(getattr(request.node, "callspec", None), "params", {})
     if given.get("engine") != "epochs-cpu":
         return
@@ -78,9 +78,10 @@ def _cpu_for_its_engine(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _neuron_as_new(request):
-    """NEURON's settings as it starts, and afterwards nothing that an expected error keeps: NEURON 9
-    itself ends the process in the step in which an event comes to an artificial cell that is gone,
-    as it may be in the middle of the next test.
+    """Reset NEURON's settings, and afterwards free objects that an expected error keeps alive.
+
+    NEURON 9 ends the process when an event reaches a deleted artificial cell, perhaps in the middle
+    of the next test.
     """
     h = getattr(getattr(request, "module", None), "h", None)
     if h and "neuron" in sys.modules:
@@ -92,7 +93,7 @@ def _neuron_as_new(request):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Skip tests marked `neuron` where it is not installed, before their fixtures."""
+    """Skip tests marked `neuron` before their fixtures if NEURON is not installed."""
     if item.get_closest_marker("neuron") and importlib.util.find_spec("neuron") is None:
         pytest.skip("NEURON is not installed")
 
@@ -103,11 +104,11 @@ _flags = [""]  # with which PoCL has compiled the programs that are kept
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    """Let PoCL compile without optimisation, in half the time, where the compiler is no subject.
+    """Let PoCL compile without optimisation, in half the time, if the compiler is no subject.
 
-    That is in `QUICK`, but for tests that are marked `optimised`: every method and every
-    engine, and bits of kernels that differ. Runs of slow tests optimise everything. PoCL's cache
-    tells the two apart. A hook comes before fixtures of modules, a fixture of each test after.
+    This holds in `QUICK`, except for tests marked `optimised`: every method and every engine, and
+    differing bits of kernels. Runs of slow tests optimise everything. PoCL's cache tells the two
+    apart. A hook comes before fixtures of modules, a fixture of each test after.
     """
     folder, *rest = item.path.relative_to(Path(__file__).parent).parts
     is_quick = "test_gallery.py" in rest or (folder in QUICK and rest[:1] != ["device"])
@@ -128,7 +129,7 @@ def pytest_runtest_protocol(item):
 
 @functools.cache
 def _raising():
-    """By test: ids of the catalogue of refusals that it raises, of `refusals.json`."""
+    """Refusal ids that each test of `refusals.json` must raise."""
     path, found = Path(__file__).with_name("refusals.json"), {}
     for name, test in json.loads(path.read_text("utf-8")).items():
         found.setdefault(test, set()).add(name)
@@ -137,7 +138,7 @@ def _raising():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """Let a test of `refusals.json` fail that does not raise what it is named for there."""
+    """Let a test of `refusals.json` fail unless it raises its ids."""
     wanted = _raising().get(pyfuncitem.nodeid)
     if wanted is None:
         return (yield)
@@ -164,9 +165,9 @@ LITERATURE = {"cr", "pcr", "cr_pcr"}  # methods that are there to be compared wi
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item):
-    """Mark cases of the literature's methods on a device `slow`, but for the first of each type.
+    """Mark cases of the literature's methods on a device `slow`, except the first of each type.
 
-    `tests/kernels/test_oclgrind.py` runs every kernel of theirs all the same.
+    `tests/kernels/test_oclgrind.py` still runs each of their kernels.
     """
     given = item.callspec.params if hasattr(item, "callspec") else {}
     named = [value for value in given.values() if isinstance(value, str) and value in LITERATURE]
@@ -186,7 +187,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_configure(config):
-    """Let all processes of a run share what nrnivmodl compiles, and MPI ranks that wait yield."""
+    """Share nrnivmodl's folder among all processes of a run, and let waiting MPI ranks yield."""
     os.environ.setdefault("CLHINES_QUIET", "1")  # a line at the end of each script with the switch
     os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # of MPICH: ranks outnumber cores
     if not hasattr(config, "workerinput") and "CLHINES_TEST_BUILDS" not in os.environ:
@@ -199,7 +200,7 @@ PLAIN = (str, bytes, bool, int, float, complex, type, type(None), np.generic, np
 
 
 def _text(value):
-    """What tells values of a parameter apart; objects are told by identity, some are long."""
+    """Return a text that distinguishes values of a parameter; objects differ by identity."""
     if isinstance(value, (tuple, list)):
         return "".join(map(_text, value))
     if not isinstance(value, PLAIN):
@@ -240,15 +241,15 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """Let garbage collections, 0.1 s each, skip what was imported: 200,000 objects."""
+    """Let garbage collections, 0.1 s each, skip the 200,000 imported objects."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_generate_tests(metafunc):
-    """Give `every_queue` every device, `fast_queue` and `queue` every device but simulators.
+    """Give `every_queue` every device, `fast_queue` and `queue` every device except simulators.
 
-    Where there is nothing but simulators, `queue` has them.
+    If there are only simulators, `queue` uses them.
     """
     for fixture in ("every_queue", "queue", "fast_queue"):
         if fixture not in metafunc.fixturenames:
@@ -293,7 +294,7 @@ def queue(request):
 
 @pytest.fixture(scope="session")
 def every_queue(request):
-    """Queue on one of all devices: for what concerns several platforms."""
+    """Queue on one of all devices: for tests of several platforms."""
     return _must_have(request.param)
 
 
@@ -309,7 +310,7 @@ def fast_queue(request):
 
 @pytest.fixture(scope="session")
 def needs():
-    """Skip where a queue's device lacks float64: ``needs(queue, dtype)``."""
+    """Skip if a queue's device lacks float64: ``needs(queue, dtype)``."""
     from clhines.solver.device import devices
 
     def check(queue, dtype):

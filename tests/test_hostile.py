@@ -175,7 +175,7 @@ def test_weights_are_numbers():
 
 
 def test_memory_is_asked_before_it_is_taken(monkeypatch):
-    """What is refused is more than there is, by the bytes that a smaller batch takes."""
+    """An excessive batch is refused by an estimate from a smaller batch's bytes."""
     import tracemalloc
 
     cells = 100_000
@@ -212,7 +212,7 @@ def test_too_much_memory(monkeypatch):
 
 
 def test_available_memory(tmp_path, monkeypatch):
-    """The least of what the system has and what a control group leaves."""
+    """The minimum of the system's memory and the rest of a control group's limit."""
     info, limit, use = (tmp_path / name for name in ("meminfo", "max", "current"))
     monkeypatch.setattr(checks, "_MEMINFO", info)
     monkeypatch.setattr(checks, "_GROUPS", ((limit, use),))
@@ -406,7 +406,7 @@ def test_arguments_of_any_type_are_refused_in_one_line(name):
 
 
 def test_numbers_are_no_paths(tmp_path):
-    """``open`` takes them for files that are open, and closes these."""
+    """``open`` would use a number as a file descriptor, and close it."""
     with open(tmp_path / "open", "wb") as file:
         with refused("no path"):
             Network.load(file.fileno())

@@ -13,11 +13,11 @@ PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 CORE = tuple(
     f"core.{name}"
     for name in ("errors summary progress arrays quantities checks files trees pictures").split()
-)  # each knows those before
+)  # each may import those before
 SYSTEMS = {*CORE, "solver.forest", "solver.reference"}
 DESCRIBED = {*("simulator.cells", "simulator.mechanisms", "simulator.refusals", "simulator.common")}
 SOLVING = {*SYSTEMS, "solver.plan", "solver.device", "solver"}
-ALLOWED = {  # package -> what its modules may import; imports for types count
+ALLOWED = {  # package -> packages that its modules may import; imports for types count
     "solver.forest": {*CORE},
     "solver.reference": {*CORE, "solver.forest"},
     "solver.plan": {*SYSTEMS},
@@ -60,17 +60,17 @@ OUTSIDE = {  # package -> who may import it
     "torch": {"solver", "torch"},
     "jax": {"solver", "jax"},
 }
-# What the move alone has left; each line goes when its cure lands.
+# Remaining circles and upward imports; delete each when it is solved.
 CIRCLES: list[set[str]] = []
 UPWARD: set[tuple[str, str]] = set()
-NAMED_ALIKE = {"Factors"}  # of `clhines.torch`, too: what `torch.factor` gives is public
+NAMED_ALIKE = {"Factors"}  # also in `clhines.torch`: the result of `torch.factor` is public
 MIRRORED = 218  # modules at least whose tests are in the file of their name
 PRIVATE = 10  # uses of another object's `_name` at most
 
 
 @functools.cache
 def modules():
-    """Dotted name without the package's -> tree, of every module."""
+    """Return the tree of every module by its dotted name without the package's."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -82,7 +82,7 @@ def modules():
 
 
 def imports(tree):
-    """Dotted names that a module imports: inside the package, and outside."""
+    """Return the dotted names that a module imports: inside the package, and outside."""
     inside, outside = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -107,7 +107,7 @@ def imports(tree):
 
 @functools.cache
 def all_imports():
-    """Module -> what it imports."""
+    """Return the imports of every module."""
     return {name: imports(tree) for name, tree in modules().items()}
 
 
@@ -168,7 +168,7 @@ def test_there_is_no_circle():
 
 
 def private_uses():
-    """Places where a module uses `other._name`, or imports a `_name`."""
+    """Return places where a module uses `other._name`, or imports a `_name`."""
     found = []
     for name, tree in modules().items():
         for node in ast.walk(tree):
@@ -190,7 +190,7 @@ def test_private_names_are_left_alone():
 
 
 def class_names():
-    """Name without `_` -> modules with a class or an alias of types so named."""
+    """Return the modules with a class or a type alias of each name without `_`."""
     found = {}
     for module, tree in modules().items():
         names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
@@ -209,7 +209,7 @@ def test_a_class_name_has_one_meaning():
 
 
 def specs():
-    """Template -> modules with a class that names it, alone or among others."""
+    """Return the modules with a class that names each template, alone or among others."""
     found = {}
     for name, tree in modules().items():
         for node in ast.walk(tree):
@@ -248,7 +248,7 @@ def test_the_map_of_support_names_its_modules():
 
 
 def test_the_importer_takes_the_simulator_from_a_few_public_modules():
-    """Each says in its docstring what an importer needs of it."""
+    """Each says in its docstring why the importer needs it."""
     seam = {
         other
         for name, (inside, _) in all_imports().items()
@@ -270,7 +270,7 @@ def test_every_template_has_one_spec_and_one_module():
 
 
 def test_templates_have_few_conditions():
-    """What has more does several things: a fragment for each."""
+    """A template with more of them does several things: write a fragment for each."""
     for path in KERNELS.rglob("*.mako"):
         conditions = re.findall(r"^\s*%\s*(?:if|elif)\b", path.read_text("utf-8"), re.MULTILINE)
         assert len(conditions) <= 40, path

@@ -1,4 +1,4 @@
-"""One line for common mistakes: it names what there is, and the call that works."""
+"""One line for common mistakes: it names the available things, and a call that works."""
 
 import copy
 import pickle
@@ -57,7 +57,7 @@ def handles(net):
 
 
 def test_other_handles_do_not_change_either(net):
-    """Some took any new attribute in silence: `connections.weight = 0.1` did nothing."""
+    """Some accepted any new attribute silently: `connections.weight = 0.1` did nothing."""
     for name, (handle, words) in handles(net).items():
         with pytest.raises(InputError, match=f"^{type(handle).__name__}: {name} cannot .*{words}"):
             setattr(handle, name, 1.0)
@@ -106,7 +106,7 @@ def test_shapes_of_parameters_are_listed():
     hh = net.insert("hh", "soma")
     with pytest.raises(InputError, match=r"shape \(7,\); expected a number, \(4,\) by instance"):
         Simulation(net, DT, engine="reference").set(hh, gnabar=np.zeros(7))
-    for shape in ((4,), (n,), (4 * n,)):  # what is listed is accepted
+    for shape in ((4,), (n,), (4 * n,)):  # listed shapes are accepted
         net = Network(CABLES[0], 4)
         net.insert("hh", "soma", gnabar=np.full(shape, 0.1))
 

@@ -215,7 +215,7 @@ def test_a_wrong_keyword_of_a_reader_says_which_was_meant():
 
 
 def test_names_complete():
-    """In a process of its own: nothing has been imported there that adds names."""
+    """In a process of its own, without imports that add names."""
     program = "import clhines; print(*dir(clhines), '|', *dir(clhines.draw))"
     names, drawn = (part.split() for part in output_of("-c", program).split("|"))
     assert {*clhines.__all__, "neuron", "draw", "analysis", "__version__"} <= set(names)

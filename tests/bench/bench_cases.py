@@ -39,7 +39,7 @@ def small_case(trees, cells, dtype="float64", kind="trees"):
 
 
 def wrong_peer(case):
-    """A solver whose solutions are a tenth too small."""
+    """Return a solver whose solutions are a tenth too small."""
     from bench.peers import host
 
     yield host.out_of_place("off by a little", [lambda: case.sets[0][2] * 0.9] * 2)

@@ -1,4 +1,4 @@
-"""The benchmarks, which lie beside the tests, and a queue for the measures."""
+"""Path of the benchmarks, which lie beside the tests, and a queue for the measures."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ if not (ROOT / "bench").is_dir():
 
 @pytest.fixture
 def measured_on(fast_queue, monkeypatch):
-    """The queue that every measure takes, whatever device is asked for."""
+    """Let every measure use this queue, whatever `--device` says."""
     from bench import record
 
     monkeypatch.setattr(record, "queue", lambda *_, **__: fast_queue)

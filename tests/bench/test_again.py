@@ -1,4 +1,4 @@
-"""Tables and pictures of results that are there already."""
+"""Tables and pictures of existing results."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ from bench import MissingError, again, record
     "source", sorted(record.RESULTS.glob("*.json")), ids=lambda path: path.stem
 )
 def test_results_are_printed_from_their_numbers(source, tmp_path):
-    """As the site does; `runtimes` is made by a script of the tests."""
+    """As the site prints them; a script of the tests makes `runtimes`."""
     if source.stem == "runtimes":
         return
     path = tmp_path / source.name

@@ -1,4 +1,4 @@
-"""Every command that a result or a page names is one that the runner takes."""
+"""The runner accepts every command that a result or a page names."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ class ParsedError(Exception):
 
 @pytest.fixture
 def only_parsed(monkeypatch):
-    """Measures end where their arguments have been read."""
+    """End measures after they have read their arguments."""
     parse = argparse.ArgumentParser.parse_args
 
     def parse_only(self, args=None, namespace=None):
@@ -61,7 +61,7 @@ def test_commands_of_results(command, only_parsed):
 
 
 def commands_of_pages():
-    """Commands in the text of all pages, up to what is optional or a placeholder."""
+    """Commands in the text of all pages, up to optional parts or placeholders."""
     found = {}
     for path in PAGES:
         if path.name == "CHANGELOG.md":  # names measures that were there once

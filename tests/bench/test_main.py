@@ -1,4 +1,4 @@
-"""The runner: its list, names that it does not know, and errors as one line."""
+"""The runner: its list, unknown names, and errors as one line."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def test_the_list_has_a_line_for_each_measure(capsys):
 
 
 def test_every_measure_is_listed():
-    """A module of `measures` that no other one imports is a measure."""
+    """A module of `measures` that no other module imports is a measure."""
     listed = {m.split(".")[1] for m in __main__.MEASURES.values() if m.startswith("measures.")}
     there = {p.stem for p in (BENCH / "measures").iterdir() if not p.name.startswith("__")}
     parts = {"rank", "model_cases", "model_runs"}  # of others
@@ -63,7 +63,7 @@ def test_errors_are_one_line(monkeypatch):
 
 @pytest.mark.parametrize("start", [["-m", "bench"], [str(BENCH)]])
 def test_an_installed_package_precedes_the_checkout(start, tmp_path):
-    """Also where the working folder is the root of the checkout."""
+    """Also if the working folder is the root of the checkout."""
     installed = tmp_path / "clhines"
     installed.mkdir()
     (installed / "__init__.py").write_text("raise SystemExit('the installed one')")

@@ -1,4 +1,4 @@
-"""How pictures look."""
+"""Styles of pictures."""
 
 import pytest
 

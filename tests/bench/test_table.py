@@ -1,4 +1,4 @@
-"""How tables look."""
+"""Layout of tables."""
 
 import pytest
 

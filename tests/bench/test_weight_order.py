@@ -60,7 +60,7 @@ def test_nothing_and_many_synapses_of_a_pair():
 @pytest.mark.parametrize("rule", [None, STDP(0.01, 0.012, tau_plus=20.0, tau_minus=20.0)])
 @pytest.mark.parametrize("order", ["target", "cut"])
 def test_the_same_spikes(double_queue, monkeypatch, order, rule):
-    """A network of point neurons, the weights of which lie otherwise: the same bits."""
+    """Compare a network of point neurons whose weights lie in another order, bit by bit."""
     places = []
 
     def delivery(queue, c, *given, **more):

@@ -1,4 +1,4 @@
-"""Arguments of the command line: what is near to a wrong one."""
+"""Arguments of the command line: suggestions for misspelt ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OpenCL's caches: spoiled, full, or where nothing can be written."""
+"""OpenCL's caches: damaged, full, or in folders that cannot be written."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ def ends_in_zeros(path):
 
 
 def unreadable(path):
-    """Lengths as they should be, but nothing that LLVM can read (`INVALID_KERNEL_NAME`)."""
+    """Files with the right lengths that LLVM cannot read (`INVALID_KERNEL_NAME`)."""
     data = path.read_bytes()
     first, last = len(data) // 2, len(data) * 3 // 4
     path.write_bytes(data[:first] + bytes(last - first) + data[last:])
@@ -107,7 +107,7 @@ def test_whole_files_are_left_alone(kept):
 
 
 def test_what_the_last_check_has_seen_is_not_checked_again(kept):
-    """What was written in the two minutes before it may not have been on disk."""
+    """Files written in the two minutes before it may not have been on disk."""
     caches.clean(kept)
     (kept / "other").write_text("not of PoCL")
     path, *_ = files(kept, "program.bc")
@@ -121,7 +121,7 @@ def test_what_the_last_check_has_seen_is_not_checked_again(kept):
 
 
 def test_killed_builds_leave_nothing_wrong(filled, tmp_path):
-    """Whatever PoCL had written at that moment, the next run is right."""
+    """Whatever PoCL had written by then, the next run is right."""
     folder = tmp_path / "killed"
     folder.mkdir()
     environment = {**os.environ, "CLHINES_DEVICE": "pocl", "POCL_CACHE_DIR": str(folder)}

@@ -22,7 +22,7 @@ def test_devices(cli):
 
 
 def test_the_workaround_for_pocl_is_shown(cli, monkeypatch):
-    """A PoCL that calls the processor `generic`: the listing says what kernels are built for."""
+    """A PoCL that calls the processor `generic`: the listing names the processor of the kernels."""
     found = SimpleNamespace(
         name="cpu",
         platform=SimpleNamespace(name="Portable Computing Language"),

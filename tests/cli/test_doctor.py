@@ -1,4 +1,4 @@
-"""`clhines doctor`: each fault is made, found and answered with advice."""
+"""`clhines doctor`: each fault is planted, detected and answered with advice."""
 
 import os
 import stat

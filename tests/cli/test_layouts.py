@@ -29,7 +29,7 @@ contraction, segment=2: node j of all segments side by side, tips from their end
     inner 1    a1 b1 c1 d1
     tips  0    a2 b2 c2 d2
 """
-# Huber 2018, figure 1.1: branch 0 to 4, its children 5 to 9 and 10 to 14, and those of 9.
+# Huber 2018, figure 1.1: branch 0 to 4, its children 5 to 9 and 10 to 14, and the children of 9.
 FORK = """
 fine: level after level, the branches of a level side by side
     level 0     0  1  2  3  4

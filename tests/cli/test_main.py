@@ -1,4 +1,4 @@
-"""The command line: its exit codes, and one line for whatever a user gets wrong."""
+"""The command line: its exit codes, and one line for each mistake of a user."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_unknown_device_in_the_environment(cli, monkeypatch):
     cli("solve").assert_refused("CLHINES_DEVICE='no such device'")
     assert cli("plan").code == 0  # which needs none
     index, _ = devices.all_devices()[0]
-    listed = cli("devices")  # the one place where it is found out what there is
+    listed = cli("devices")  # the only command that looks for devices
     assert listed.code == 0
     assert index in listed.out
     assert "no such device" in listed.out
@@ -118,7 +118,7 @@ def test_interruption(cli, monkeypatch):
 
 
 def test_solve_from_another_folder(swc, tmp_path):
-    """A relative file and result; no progress bar where stderr is no terminal."""
+    """A relative file and result; no progress bar if stderr is no terminal."""
     swc()
     result = process("solve", "cell.swc", "--steps", 100, "--out", "v.npz", cwd=tmp_path)
     assert (result.code, result.err) == (0, "")
@@ -156,7 +156,7 @@ def test_help_in_ascii(tmp_path, arguments):
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on Windows")
 def test_progress_bar_on_a_terminal(tmp_path):
-    """So that its absence elsewhere means something."""
+    """The bar appears, so its absence elsewhere means something."""
     import fcntl
     import pty
     import termios

@@ -1,4 +1,4 @@
-"""Tables of commands: long lines are folded, and nothing of them is lost."""
+"""Tables of commands: long lines are folded without loss."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`clhines solve`: its table, its check and what it writes."""
+"""`clhines solve`: its table, its check and its output."""
 
 import contextlib
 import errno
@@ -54,7 +54,7 @@ def test_solve_the_sample(cli, typed_queue, method, dtype):
 
 
 def test_solve_on_every_device(cli, every_queue, swc):
-    """Simulators too."""
+    """Also on simulators."""
     where = ["--device", index_of(every_queue), "--dtype", "float32"]
     result = cli("solve", swc(), "--steps", 2, "--cells", 3, *where)
     assert (result.code, result.err) == (0, "")
@@ -62,7 +62,7 @@ def test_solve_on_every_device(cli, every_queue, swc):
 
 
 def test_json(cli):
-    program.forget()  # what other tests have built: build_s is to be positive
+    program.forget()  # without builds of other tests: build_s must be positive
     result = cli("solve", "--steps", 3, "--json")
     assert (result.code, result.err) == (0, "")
     report = result.report()

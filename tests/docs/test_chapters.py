@@ -19,7 +19,7 @@ OTHERS = ("solver", "solver.device", "simulator", "cli")
 
 @pytest.mark.parametrize("name", ["clhines", *(f"clhines.{name}" for name in FREE + OTHERS)])
 def test_chapter(name):
-    """At most 60 lines, and every example gives what it says."""
+    """At most 60 lines, and every example prints its documented output."""
     module = importlib.import_module(name)
     assert len(module.__doc__.splitlines()) <= 60
     test = doctest.DocTestFinder(recurse=False).find(module, name)[0]
@@ -50,7 +50,7 @@ def test_chapter_names_every_module(name):
 
 
 def test_chapters_that_need_no_device_run_without_opencl():
-    """The examples of what a user describes run where pyopencl cannot be imported."""
+    """Examples of models and cells run if pyopencl cannot be imported."""
     program = (
         "import sys, doctest, importlib\n"
         "sys.modules['pyopencl'] = None\n"

@@ -1,4 +1,4 @@
-"""Continuous integration: what it keeps between runs, and what it leaves out."""
+"""Continuous integration: files that it keeps between runs, and files that it leaves out."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ use_cache
 
 
 def shell(body, kept):
-    """Run commands between `use_cache` and the end of a run; where PoCL keeps what it compiles."""
+    """Run commands between `use_cache` and the end of a run; return PoCL's cache folder."""
     program = PROGRAM.format(root=ROOT, cache=CACHE, body=body + '\necho "at $POCL_CACHE_DIR"')
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(

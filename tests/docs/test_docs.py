@@ -1,4 +1,4 @@
-"""Tables of the docs that repeat what the code states."""
+"""Tables of the docs that repeat facts of the code."""
 
 import importlib
 import inspect
@@ -74,7 +74,7 @@ def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):
 
 
 def test_counts_of_files_are_those_of_the_results():
-    """Files that agree with NEURON's import, differ on purpose, and are not imported by it."""
+    """Files that agree with NEURON's import, differ on purpose, and fail in NEURON."""
     checks = json.loads((ROOT / "bench/results/checks.json").read_text("utf-8"))["checks"]
     row = next(row for row in checks if "different on purpose" in row["figures"])
     cases, figures = row["cases"], row["figures"]
@@ -96,7 +96,7 @@ def documented():
 
 
 def test_the_reference_has_every_public_attribute():
-    """One that is left out is named on the page; fields are in the docstring of their class."""
+    """The page names omitted ones; fields are in the docstring of their class."""
     classes = dict(documented())
     public = [c for name in clhines.__all__ if isinstance(c := getattr(clhines, name), type)]
     assert {c for c in public if not issubclass(c, BaseException)} <= classes.keys()
@@ -125,7 +125,7 @@ def test_every_function_of_the_reference_is_described():
 
 
 def test_engines_are_those_of_the_table():
-    """What each is and does not take, and what has events act at exact times."""
+    """Compare each engine's description, limits, and support of exact times."""
     page = DOCS / "reference/simulating.md"
     expected = [
         [f"`{name}`", on, f"{about}; {limits}" if limits else about, lacks]

@@ -71,7 +71,7 @@ def test_every_public_name_is_in_the_reference():
         and issubclass(getattr(clhines, name), BaseException)
     }
     missing = [n for n in clhines.__all__ if n not in errors and f"clhines.{n}" not in text]
-    assert missing == []  # those of errors come from `clhines.core.errors`
+    assert missing == []  # errors come from `clhines.core.errors`
 
 
 def test_every_environment_variable_is_in_the_reference():

@@ -1,4 +1,4 @@
-"""One version, and requirements that are the same wherever they are stated."""
+"""One version, and equal requirements in all files."""
 
 import configparser
 import json
@@ -68,7 +68,7 @@ def test_the_addresses_of_the_project_are_set(setup):
 
 
 def test_every_package_and_its_data_are_listed(setup):
-    """Packages are listed one by one: one that is forgotten is missing from the wheel."""
+    """Packages are listed one by one: a forgotten one is missing from the wheel."""
     listed = set(setup["options"]["packages"].split())
     found = {
         ".".join(("clhines", *path.parent.relative_to(ROOT / "clhines").parts))
@@ -89,7 +89,7 @@ def copy_project(folder, *more):
 
 
 def test_a_build_installs_nothing_that_an_earlier_one_left(tmp_path):
-    """setuptools installs all that lies in build/lib, of whatever age."""
+    """setuptools installs all files in build/lib, of whatever age."""
     pytest.importorskip("setuptools")
     copy_project(tmp_path)
     old = tmp_path / "build" / "lib"
@@ -145,7 +145,7 @@ def test_links_of_the_page_on_pypi(link, expected):
 
 
 def test_readme_has_no_relative_link_on_pypi():
-    """Links over two lines, too; and blocks of code stay as they are."""
+    """Also links over two lines; blocks of code stay unchanged."""
     names = runpy.run_path(str(ROOT / "setup.py"))
     text = (ROOT / "README.md").read_text("utf-8")
     page = names["absolute"](text, URLS)

@@ -1,6 +1,6 @@
-"""The code blocks of README.md and of the site run as they stand, in order, page by page.
+"""The code blocks of README.md and of the site run unchanged, in order, page by page.
 
-`docs/outputs.py` runs them, and keeps what they print and draw for the site.
+`docs/outputs.py` runs them, and keeps their output and pictures for the site.
 """
 
 import json
@@ -54,7 +54,7 @@ README_IN_CORE = [
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
 @pytest.mark.parametrize("page", README_IN_CORE, ids=name_of)
 def test_code_blocks(page, folder, monkeypatch):
-    """Each block runs, and prints what the comments after prints of shapes say, in that order."""
+    """Each block runs; its prints of shapes equal the comments behind them, in order."""
     monkeypatch.setattr("sys.argv", ["clhines"])
     if any("from neuron import" in block for block in python_blocks(page)):
         pytest.importorskip("neuron")
@@ -122,7 +122,7 @@ print("two")
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """A page of a repository of its own, and what its blocks printed and drew."""
+    """A page of a repository of its own, and the output and pictures of its blocks."""
     monkeypatch.setattr(outputs, "ROOT", tmp_path)
     monkeypatch.setattr(outputs, "STORE", tmp_path / "store")
     path = tmp_path / "page.md"

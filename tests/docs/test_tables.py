@@ -1,4 +1,4 @@
-"""Tables of README and of pages are those of their results; planted faults prove the comparison."""
+"""Tables of README and of pages equal their results; planted faults prove the comparison."""
 
 import re
 import sys
@@ -52,7 +52,7 @@ def tables():
 
 
 def wrong_tables(tables, text):
-    """Names of the tables of README that are not those of the results."""
+    """Return the names of README's tables that differ from the results."""
     for name, where, lines in README:
         if "\n".join(tables.printed(name, where, lines.splitlines())) not in text:
             yield name
@@ -69,7 +69,7 @@ def test_tables_of_readme_are_those_of_their_results(tables):
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
 def test_tables_of_pages_can_be_printed(tables, page):
-    """Each line has a number, and each result that is named is there."""
+    """Each line has a number, and each named result exists."""
     text = page.read_text("utf-8")
     found = list(IN_PAGE.finditer(text))
     assert len(found) == text.count("{result-table}")

@@ -36,7 +36,7 @@ ERROR = re.compile(r"^(\w+)\.cl:(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILIN
 
 @dataclass
 class Source:
-    """A kernel's source, and the lines of the snapshots that have it."""
+    """A kernel's source, and the lines of the snapshots with it."""
 
     text: str
     ptx: bool
@@ -60,7 +60,7 @@ def sources(words=()):
 
 
 def why_not():
-    """Why nothing can be compiled here; empty if it can."""
+    """Return the reason why nothing can be compiled here; empty if it can."""
     if shutil.which("clang") is None:
         return "clang is not installed (on Debian: apt-get install clang)"
     known = subprocess.run(["clang", "-print-targets"], capture_output=True, text=True).stdout

@@ -98,7 +98,7 @@ def solver_of(queue, config, forest, dtype):
 
 
 def small_memory(size):
-    """Let devices have so many bytes of local memory in the block."""
+    """Limit devices to so many bytes of local memory in the block."""
     real = devices.limits
     return mock.patch.object(devices, "limits", lambda d: replace(real(d), local_bytes=size))
 
@@ -108,7 +108,7 @@ def packed_system(solver, system):
 
 
 def assert_bad_pivot(solver, system, *place):
-    """Solve; a bad pivot is reported in this cell, and node if it is given."""
+    """Solve; a bad pivot must be reported in this cell, and at this node if one is given."""
     try:
         solver.solve(**system.arrays)
     except PivotError as error:
@@ -121,7 +121,7 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     method, solver = CONFIGS[config][0], solver_of(queue, config, forest, dtype)
     system = make_system(forest, dtype, symmetric, rows)
     system.assert_solved(solver.solve(**system.arrays), updates_for(method))
-    if method == "fine" and solver.engine.loaded.takes_natural:  # what solve() did not need
+    if method == "fine" and solver.engine.loaded.takes_natural:  # used by other calls than solve()
         packed = packed_system(solver, system)
         out = cla.empty_like(packed["b"])
         solver.enqueue(**packed, out=out)
@@ -178,7 +178,7 @@ def pieces_case(queue, dtype, symmetric):
 
 
 def long_chains_case(queue, method, dtype, symmetric):
-    """Chains above local memory beside others, of which one has a bad pivot."""
+    """Chains above local memory beside others, one of them with a bad pivot."""
     forest = Forest.from_parents([chain(130), chain(4), chain(45), chain(1)])
     with small_memory(700):
         solver = Solver(forest, method, dtype, queue=queue, work_group=8)
@@ -234,7 +234,7 @@ def lanes_case(queue, sizes, symmetric):
 
 
 def assert_gradients(queue, dtype, make, duration, loss, mode="auto", **options):
-    """Compare the derivatives of `make(**given)`, a simulation and by what, with NumPy's."""
+    """Compare the derivatives of `make(**given)`, a simulation and parameters, with NumPy's."""
     found = []
     for given, how in (({"queue": queue, "dtype": dtype}, mode), ({"engine": "reference"}, "auto")):
         sim, of = make(**given)
@@ -339,9 +339,9 @@ def deliver_spikes(queue, algorithm, rule, delay, turned=False):
 
 
 def network_case(queue, engine, dtype, lanes, constant=False):
-    """Some steps of a network with every sort of mechanism, events and records; two epochs.
+    """Some steps of a network with every kind of mechanism, events and records; two epochs.
 
-    With `constant` all is at somas, so that other factors are constants.
+    With `constant` all mechanisms are at somas, so that other factors are constants.
     """
     cables = [discretise(ring_cell(2, 0.9, 2, seed=k), max_length=100.0) for k in (1, 2)]
     net = Network(cables, 5)  # three cells of one shape, two of another
@@ -384,7 +384,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
 
 
 def points_case(queue, dtype):
-    """Neurons of one node; the work-item that has them all delivers their spikes."""
+    """Neurons of one node; a work-item with all of them delivers their spikes."""
     net = point_neurons(5, refractory=0.2)
     syn = net.add("expsyn", at=net.soma[[4, 2, 0, 0, 1, 3]], tau=2.0, e=0.0)
     net.add("iclamp", at=net.soma[:2], dur=1.0, amp=5.0)
@@ -407,7 +407,7 @@ def rows_case(queue, dtype):
 
 
 def adding(net, nodes, at, seen):
-    """Instances at nodes that add by pointers to variables of others, those of their cells."""
+    """Add instances at nodes that add by pointers to variables of others, within their cells."""
     total = net.add(mod_files.ours("ext_total"), at=at)
     whole = net.add(Mechanism.from_nmodl(KEPT_NUMBER), at=at)
     adds = net.insert(mod_files.ours("ext_adds"), nodes, ri=2.0, length=5.0)
@@ -456,7 +456,7 @@ def exact_case(queue, dtype):
 
 
 def diffusing_case(queue, dtype):
-    """Some steps of cells of which a part has states that diffuse, concentrations of ions too."""
+    """Some steps of cells, parts of which have diffusing states, concentrations of ions too."""
     net, group = diffusing_network()
     net.insert(mod_files.ours("ext_spread"), group.nodes[3:-2], diam=1.5, source=0.01)
     for engine in ("steps", "epochs-gpu"):
@@ -476,7 +476,7 @@ def layered_case(queue, dtype):
 
 
 def field_case(queue, dtype):
-    """Two double cables in a field, which acts on nodes that have nothing else; it is recorded."""
+    """Two double cables in a field, which acts on nodes without mechanisms; it is recorded."""
     net, group = fibres_in_field()
     sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", v_init=-80.0)
     number = sim.record("v", net.soma), sim.record("i", group)
@@ -485,9 +485,9 @@ def field_case(queue, dtype):
 
 
 def exact_epochs_case(queue, dtype):
-    """The same kinds of things by epochs of whole cells, which take no pointers.
+    """The same mechanisms by epochs of whole cells, which do not support pointers.
 
-    Artificial cells are `together` where they are recorded, and otherwise one by one.
+    Artificial cells are `together` if they are recorded, and otherwise one by one.
     """
     net, groups = exact_cells.with_artificial()
     net.add(mod_files.ours("ext_reset"), [net.soma[0] + 1], high=-80.0)
@@ -501,9 +501,9 @@ def exact_epochs_case(queue, dtype):
 
 
 def pointed_case(queue, dtype, cells):
-    """States and events that see voltages of other cells, events within a step within a cell.
+    """States and events that read voltages of other cells; events within a step and a cell.
 
-    A work-group has two of the cells, which takes steps in turn; of five each launch is a step.
+    A work-group with two of the cells takes steps in turn; with five, each launch is a step.
     """
     parent, n = np.tile([-1, 0], cells) + 2 * np.repeat(np.arange(cells), 2), 2 * cells
     parent[::2] = -1

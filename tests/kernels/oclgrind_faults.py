@@ -1,4 +1,4 @@
-"""Faults planted in kernels, and what Oclgrind must say of each."""
+"""Faults planted in kernels, and Oclgrind's report for each."""
 
 from unittest import mock
 
@@ -17,7 +17,7 @@ from systems import make_system
 
 from clhines.solver.device import program
 
-# What is changed in a kernel's source, and what Oclgrind must then say.
+# The change of a kernel's source, and the expected report.
 BACKWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (level > 0);"
 FORWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (++level < levels);"
 CLEAR = "] = 0;\n    barrier(CLK_GLOBAL_MEM_FENCE);"
@@ -87,7 +87,7 @@ for _config in CONFIGS:
 
 
 def fault_case(config, old, new):
-    """Solve with a changed kernel in a context of its own, whatever comes out."""
+    """Solve with a changed kernel in a context of its own; ignore the result."""
     queue, real_render, there = open_queue(), program.render, []
 
     def changed(spec):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[2]))  # where this is run as a program
+sys.path.append(str(Path(__file__).parents[2]))  # for a run as a program
 from bench.made import chain, random_binary_tree, star
 from clhines import METHODS, Forest, Network, make_plan
 from clhines.simulator.cells.cable import discretise
@@ -61,7 +61,7 @@ from clhines.solver.plan.by_cell.many import many_spec
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.plan.templates import render
 
-sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # for a run as a program
 import exact_cells
 import exact_ranks
 from networks import fibres_in_field, full_rows, layered_network
@@ -81,13 +81,13 @@ DEVICES = {
     "small, PTX": replace(SMALL, ptx=True),
     "small, bulk PTX": replace(SMALL, ptx=True, bulk=True),
 }
-OPTIONS = {  # besides the default ones, where they bring in other kernels
+OPTIONS = {  # besides the default ones, if they bring in other kernels
     "fine": [{"work_group": 16}, {"work_group": 16, "local": True}, {"vector_width": 4}],
     "levels": [{"padding": "skip"}, {"padding": "compute"}],
     "contraction": [{"registers": True}],
     "block_interleaved": [{"block_size": 8, "vector_width": 4}],
 }
-ALIKE = {  # methods with kernels written for what all cells share -> such cells
+ALIKE = {  # methods with kernels for a property that all cells share -> such cells
     "interleaved": [
         [chain(n) for n in (3, 17, 1)],
         [chain(35)] * 5,
@@ -193,7 +193,7 @@ def block_spec(dtype):
 
 
 def spec_of_blocks(model, dtype, alone=False):
-    """Spec of a model in one block; with `alone` it delivers events in whole steps itself."""
+    """Return the spec of a model in one block; with `alone` it delivers events in whole steps."""
     variables = Variables(model, wires_of(model))
     blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
     tiles = make_tiles(model, blocks, 4, variable_nodes(model), node_classes(model))
@@ -317,7 +317,7 @@ def hashes():
 
 
 def page(text):
-    """Return the page that shows a whole kernel with that kernel as it is now."""
+    """Return the page with its kernel replaced by the present text."""
     tree = [-1, 0, 1, 2, 3, 1, 5, 6, 4, 8, 4, 10]  # as the page draws it
     (part,) = make_plan(Forest.repeat([tree], 3), "fine", limits=GPU).parts
     before, listing, after = text.partition("```c\n")

@@ -1,4 +1,4 @@
-"""A method is what `new_method.py` makes; a mechanism is one text: in a copy of the checkout."""
+"""In a copy of the checkout, `new_method.py` makes a method, and one text adds a mechanism."""
 
 import os
 import shutil
@@ -67,7 +67,7 @@ print("simulated")
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of what a method needs of the checkout; nothing of it is installed."""
+    """Copy the files that a method needs; nothing of them is installed."""
     ignored = shutil.ignore_patterns("kernels", "__pycache__")
     shutil.copytree(Path(clhines.__file__).parent, tmp_path / "clhines", ignore=ignored)
     shutil.copytree(FOLDER, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
@@ -81,7 +81,7 @@ def copy(tmp_path):
 
 
 def new_method(copy, *words):
-    """Run the script that makes a method; its result."""
+    """Run the script that makes a method; return its result."""
     script = TESTS / "support" / "new_method.py"
     return run_python(script, *words, "--root", copy)
 

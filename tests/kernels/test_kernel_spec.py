@@ -1,4 +1,4 @@
-"""The contract of a kernel: what its spec says of tables and arrays is what its template takes."""
+"""The contract of a kernel: its template uses exactly the tables and arrays of its spec."""
 
 import importlib
 import re
@@ -60,7 +60,7 @@ def test_a_template_takes_what_its_spec_says(method, device):
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_parameter_lists_are_printed_from_specs(name):
-    """No kernel has a list of its own."""
+    """No kernel writes its own list."""
     kernels = re.split(r"__kernel\b(?!\s*%)", TEMPLATES[name])[1:]
     assert bool(kernels) != ("/common/" in name)
     for text in kernels:
@@ -102,7 +102,7 @@ def test_plans_hold_the_tables_that_their_specs_name(method, device):
 
 
 def test_tables_are_shifted_by_their_roles():
-    """Two kinds of cells, planned together, lie where each lies by itself, one after another."""
+    """Two kinds of cells, planned together, have the layouts of both, one after another."""
     trees = [random_binary_tree(3000, 10, 1), chain(4), chain(4)]
     forest = Forest.from_parents(trees)
     limits = snapshots.SMALL

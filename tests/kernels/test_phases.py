@@ -1,4 +1,4 @@
-"""Kernels and the reference cite the phases of a step as the page about the step numbers them."""
+"""Kernels and the reference cite the phases of a step by the numbers of the page about the step."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ FOUND_IN = {  # template -> phases of its kernels
     "simulator/epoch_by_node": set(range(1, 10)),
     "simulator/epoch_by_instance": WHOLE_STEPS,
     "simulator/epoch_constant": WHOLE_STEPS,
-    "simulator/artificial": {1, 2, 9},  # cells without nodes: what is played, too, has one place
+    "simulator/artificial": {1, 2, 9},  # cells without nodes: played values, too, have one place
     "simulator/layers": {4},
     "simulator/diffusion": {7},
     "simulator/gradients": {1, 3, 5, 7, 8, 9},  # nothing is played
@@ -34,7 +34,7 @@ FOUND_IN = {  # template -> phases of its kernels
 
 
 def citations(text):
-    """(number, name) of each phase that a text cites, in its order."""
+    """Return (number, name) of each phase that a text cites, in its order."""
     return [
         (int(number), name.strip())
         for found in CITED.finditer(text)

@@ -1,4 +1,4 @@
-"""Every template with each vendor switch on and off: unchanged, and plain where all are off."""
+"""Every template with each vendor switch on and off: unchanged, and plain if all are off."""
 
 import json
 import re

@@ -31,7 +31,7 @@ def test_calls_are_timed_beside_their_aims(measured_on, monkeypatch, tmp_path):
 
 
 def test_values_go_over_the_bus_of_a_device_of_its_own(measured_on, monkeypatch, tmp_path):
-    """The aim then has the bytes of each call, and a latency."""
+    """The aim then includes the bytes of each call, and a latency."""
     monkeypatch.setattr(calls, "SECONDS", 0.0)
     monkeypatch.setattr(calls, "LEAST", 2)
     monkeypatch.setattr(calls.copies, "shares_memory", lambda _: False)

@@ -1,4 +1,4 @@
-"""The measure `cells`: neurons with many channels, their regions, and a small run of all of it."""
+"""The measure `cells`: neurons with many channels, their regions, and a small complete run."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from bench.measures import cells
 
 
 def test_the_large_neuron_is_like_the_published_one():
-    """642 compartments with 3,663 gates: within 20 % of these, 14 gates in the soma."""
+    """Hay's cell: 642 compartments and 3,663 gates, to within 20 %; 14 gates in the soma."""
     cable = neurons.cable_of("l5pc")
     network = neurons.neurons("l5pc", cable, 1)
     gates = np.zeros(cable.num_nodes, int)
@@ -46,7 +46,7 @@ def test_a_wrong_result_ends_the_measure(monkeypatch, tmp_path, fast_queue):
 
 
 def test_files_and_texts_are_the_same_neuron(monkeypatch):
-    """Without their tables: other series at 0/0, an ulp in each rate, so far below 1 nV."""
+    """Without tables, rates differ by an ulp through other series at 0/0: far less than 1 nV."""
     known = neurons.NEURONS["granule"]
     files = replace(known, from_files=True, ions=neurons.NEURONS["l5pc-table"].ions)
     monkeypatch.setitem(neurons.NEURONS, "files", files)

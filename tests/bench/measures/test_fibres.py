@@ -1,4 +1,4 @@
-"""The measure of fibres, on a few of them."""
+"""The measure `fibres`, with a few fibres."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Rows of scripts of frameworks, with processes that only say what they would have found."""
+"""Rows of scripts of frameworks, with processes that only print planted results."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ np.savez(sys.argv[2], told=json.dumps(told), spike_time=np.array(times),
 
 @pytest.fixture
 def row_with(tmp_path, monkeypatch):
-    """What makes the row of a script whose spikes are so late here [ms]."""
+    """Return a function that makes the row of a script whose spikes come `late` [ms] here."""
     (tmp_path / "bmtk" / "examples").mkdir(parents=True)
     place, script, _ = frameworks.SCRIPTS[SCRIPT]
     monkeypatch.setitem(frameworks.SCRIPTS, SCRIPT, (place, script, ""))

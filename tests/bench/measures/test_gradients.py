@@ -1,4 +1,4 @@
-"""The measure of gradients, on a small neuron."""
+"""The measure `gradients`, with a small neuron."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The guard on speed: what fails it, what it measures again, and a planted slow-down."""
+"""The guard on speed: rows that fail it, rows that it measures again, and a planted slow-down."""
 
 import json
 
@@ -9,7 +9,7 @@ from bench.measures import guard
 
 
 class Clock:
-    """Seconds of a row's runs, one after another; the last one again and again."""
+    """Seconds of a row's runs, one after another; the last value repeats."""
 
     def __init__(self, *seconds):
         self.left = list(seconds)
@@ -20,7 +20,7 @@ class Clock:
 
 @pytest.fixture
 def one_run(monkeypatch):
-    """A round is one run of each row, and rows are measured once before those above the bound."""
+    """A round is one run of each row; all rows are measured once before slow ones are repeated."""
     monkeypatch.setattr(guard, "SECONDS", 0.0)
     monkeypatch.setattr(guard, "LEAST", 1)
     monkeypatch.setattr(guard, "ROUNDS", 1)
@@ -41,7 +41,7 @@ def test_a_slow_machine_slows_the_yardstick_too(one_run):
 
 
 def test_a_row_above_the_bound_is_measured_three_times_more(one_run):
-    """Noise goes away in the repetitions; what is within the bound is not measured again."""
+    """Noise disappears in the repetitions; rows within the bound are not measured again."""
     noisy, good, slow = row("noisy", [5, 4, 3, 2]), row("good", [2]), row("slow", [5, 4, 3, 2.2])
     before = {"noisy": 2.0, "good": 2.0, "slow": 2.0}
     assert guard.measure([noisy, good, slow], before, guard.BOUND) == [slow]
@@ -53,7 +53,7 @@ TINY = ["--size", "tiny", "--rows", "trees", "ring"]
 
 @pytest.fixture
 def recorded(measured_on, one_run, monkeypatch, tmp_path):
-    """The record of a tiny run; later bounds are wide, as the machine may have other work."""
+    """Record a tiny run; later bounds are wide, as the machine may have other work."""
     monkeypatch.setattr(guard, "ROUNDS", 5)
     assert guard.main([*TINY, "--record", "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("guard-*.json")

@@ -1,4 +1,4 @@
-"""Models beside NEURON: what is kept, compared and told; the models themselves are not here."""
+"""Models beside NEURON: records, comparisons and rows; the models themselves are not here."""
 
 import json
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def test_a_spike_in_another_step_and_a_voltage_are_found():
 
 
 def test_spikes_of_a_whole_model_are_compared_by_gid(tmp_path):
-    """In any order of gids; a spike in another step, one that is missing, and a gid of its own."""
+    """Gids in any order; one spike in another step, one missing, and one with an extra gid."""
     truth = np.array([1.0, 2.0, 3.0, 1.0]), np.array([7, 5, 7, 9])
     others = {
         "whole": (truth[0][::-1], truth[1][::-1]),
@@ -106,7 +106,7 @@ def test_steps_have_a_table_of_their_own_and_old_rows_none():
 
 
 class Hoc:
-    """What `loaded` takes of NEURON's h."""
+    """The part of NEURON's h that `loaded` uses."""
 
     v_init = -70.0
 
@@ -150,7 +150,7 @@ def test_the_ring_spikes_as_in_neuron(name, tmp_path, monkeypatch):
 
 
 def test_exchanges_are_timed_without_the_wait_for_the_device(monkeypatch):
-    """By a clock of their own: a look at events takes 5 s, before what ranks tell each other."""
+    """With a made-up clock: the wait for events takes 5 s, before the ranks' messages."""
     now = [0.0]
 
     def takes(seconds, then=None):

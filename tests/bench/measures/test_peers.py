@@ -1,4 +1,4 @@
-"""Solvers beside others: rows, tables and pictures, and peers that are absent or wrong."""
+"""Solvers beside others: rows, tables and pictures, and absent or wrong peers."""
 
 import importlib.util
 import json
@@ -22,7 +22,7 @@ BENCH = Path(record.__file__).parent
 
 @pytest.fixture(scope="module")
 def ran(fast_queue, tmp_path_factory):
-    """One small run of the command, on each device; what it wrote and printed."""
+    """A small run of the command on each device; its files and its output."""
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
     out = tmp_path_factory.mktemp("peers")
     command = [BENCH, "peers", "--device", index, "--out", out]
@@ -56,7 +56,7 @@ def test_every_case_has_its_rows(ran):
 
 
 def test_every_peer_has_rows_or_a_line(ran):
-    """A peer that is installed is timed; one that is not has a line with the reason."""
+    """An installed peer is timed; an absent one has a line with the reason."""
     _, result, printed = ran
     rows = {r["name"] for r in result["rows"]}
     lines = {m["name"] for m in result["missing"]}
@@ -154,7 +154,7 @@ def test_large_batches_are_held_against_the_first_solution(monkeypatch):
 
 
 def test_points_of_a_panel():
-    """A batch with as many shapes as cells is a point of every panel that would have made it."""
+    """A batch with as many shapes as cells is a point of every panel that could contain it."""
 
     def kinds_of(kind, shapes, cells):
         row = {"kind": kind, "shapes": shapes, "cells": cells}

@@ -1,4 +1,4 @@
-"""Pieces of runs of NEURON's models are checked and timed, in a process of its own."""
+"""Runs of NEURON models in pieces are checked and timed, in a process of its own."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The ring network beside other simulators: rows, spikes and what is not tried."""
+"""The ring network beside other simulators: rows, spikes and skipped sizes."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jax
 
 @pytest.fixture(scope="module")
 def ring_ran(tmp_path_factory):
-    """One small run of the command; what it wrote and printed."""
+    """A small run of the command; its files and its output."""
     out = tmp_path_factory.mktemp("ring")
     command = [BENCH, "ring", "--out", out, "--engines", "reference"]
     command += "--cells 3 --hh soma --shapes 2 --levels 2 --compartments 2 --duration 12".split()
@@ -31,7 +31,7 @@ def ring_ran(tmp_path_factory):
 
 
 def test_every_simulator_has_a_row_or_a_line(ring_ran):
-    """The same compartments and the same spikes, each more than once timed."""
+    """All have the same compartments and the same spikes, each timed more than once."""
     path, result, printed = ring_ran
     rows = {r["name"].split()[0]: r for r in result["ring"]}
     assert "clhines" in rows
@@ -72,7 +72,7 @@ def asked(*arguments):
 
 
 def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
-    """Of a simulator that fails, or would take too long, no larger network is tried."""
+    """No larger network is tried after a failure, or if it would take too long."""
     tried = []
 
     def start(name, case, most):
@@ -105,14 +105,14 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
 
 
 def test_time_of_more_cells_is_foreseen():
-    """A start of 2 s and 1 s for every 240 cells; of one size alone nothing is known."""
+    """A start of 2 s and 1 s for every 240 cells; one size alone allows no prediction."""
     assert ring.foreseen({}, 16) == ring.foreseen({16: 2.0}, 256) == 0
     assert ring.foreseen({16: 2.0, 256: 3.0}, 1216) == pytest.approx(7.0)
     assert ring.foreseen({16: 3.0, 256: 2.0}, 1216) == 2.0  # noise
 
 
 def test_cases_of_a_run(monkeypatch, capsys):
-    """Each kind of cells with each number of different trees; all means as many as cells."""
+    """Each kind of cells with each number of different trees; `all` means as many as cells."""
     tried = []
 
     def start(name, case, most):
@@ -172,7 +172,7 @@ def test_spikes_that_differ(time, cell, said):
 
 
 def test_wrong_spikes_are_not_a_row(monkeypatch, tmp_path, capsys):
-    """Of a peer they make a line; of clhines they end the run."""
+    """A peer's wrong spikes make a line; clhines' wrong spikes end the run."""
     good = {**peer.run("clhines", TINY), "case": "a ring"}
     late = {**good, "name": "Arbor 1", "spikes": {"time": [11.0], "cell": [0]}}
     arguments = ["--hh", "soma", "--out", str(tmp_path)]

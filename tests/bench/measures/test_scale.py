@@ -1,4 +1,4 @@
-"""One and more ranks: rows, speed-ups and what follows for more cells."""
+"""One and more ranks: rows, speed-ups and the extrapolation to more cells."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from bench.measures import scale
 
 
 def scale_row(kind, count, cells, seconds, **more):
-    """A row as two equal ranks would measure it, in pieces of 100 steps."""
+    """A row of two equal ranks, in pieces of 100 steps."""
     case = {"kind": kind, "ranks": count, "cells": cells, "dtype": "float64", "delay": 5.0}
     piece = {"all": 100 * seconds, "exchange": 25 * seconds}
     own = {"pieces": [piece] * scale.PIECES, "received": 50, "exchanges": 4}

@@ -7,7 +7,7 @@ from bench.measures import solve
 
 
 def test_solve_times_every_method(measured_on, monkeypatch, tmp_path):
-    """Also one with several kernels."""
+    """Also a method with several kernels."""
     methods = ["flat", "levels"]
     monkeypatch.setattr(systems, "TREE_METHODS", methods)
     arguments = "--cells 1 6 --nodes 40 --branches 4 --dtype float32 --out"

@@ -1,4 +1,4 @@
-"""Cold starts are timed, with caches of their own."""
+"""Cold starts are timed, with temporary caches."""
 
 import json
 
@@ -6,7 +6,7 @@ from bench.measures import starts
 
 
 def test_starts_are_timed(measured_on, monkeypatch, tmp_path):
-    """One example; a limit that it cannot keep makes the exit code 1; what fails is named."""
+    """One example; a limit that it exceeds makes the exit code 1; failures are named."""
     monkeypatch.setattr(starts, "COMMANDS", {"fails": ["-c", "raise ValueError('no such thing')"]})
     words = ["--only", "batch_of_trees", "fails", "--out", str(tmp_path)]
     assert starts.main(words) == 0

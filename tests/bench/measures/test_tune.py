@@ -16,7 +16,7 @@ CPU = Limits(compute_units=2, is_cpu=True, vector_bytes=32)
 
 
 def planted_rows(costs):
-    """Cases whose times are exactly what the costs give."""
+    """Cases whose times follow exactly from the costs."""
     rows = []
     trees = [chain(50), chain(900), random_binary_tree(300, 40, 1), star(80)]
     for tree in trees:

@@ -1,4 +1,4 @@
-"""The measure `variants`: a small run of all of it, and what ends it."""
+"""The measure `variants`: a small complete run, and errors that end it."""
 
 import json
 from dataclasses import replace

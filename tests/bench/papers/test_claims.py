@@ -1,4 +1,4 @@
-"""What the papers say beside what was found, occupancy, and pictures that are worked out."""
+"""Claims of the papers beside results, occupancy, and pictures that are computed."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_claims_that_do_not_hold_come_first():
 
 
 def test_from_where_on_thomas_is_ahead():
-    """From the count on after which it stays so, or from none."""
+    """The count from which on it always is, or none."""
 
     def crossing(thomas, others):
         counts = (256, 2560, 25_600, 256_000)

@@ -1,4 +1,4 @@
-"""The papers' experiments: every figure in one small run, and the pieces that they are made of."""
+"""The papers' experiments: every figure in one small run, and their parts."""
 
 import dataclasses
 import importlib.util
@@ -109,7 +109,7 @@ def check_files(path, result, printed):
         assert 10_000 < path.with_suffix(".svg").stat().st_size < 200_000
 
 
-# -- what goes wrong ---------------------------------------------------------------------------
+# -- failures -----------------------------------------------------------------------------------
 
 
 def test_an_unknown_figure(capsys):
@@ -246,7 +246,7 @@ def test_c_takes_cells_of_any_sizes(make, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_solutions_that_repeat_are_looked_at_everywhere(fast_queue, monkeypatch, dtype):
-    """A wrong or missing value in any cell but the first ones is found, on the device and not."""
+    """A wrong or missing value in any cell is detected, on the device and on the host."""
     monkeypatch.setattr(cases, "PERIOD", 4)
     case = cases.batch(run_on(fast_queue), TREES, 30, "trees", dtype)
     assert case.part.num_cells == 4 and len(case.values[0][0]) == case.part.num_nodes
@@ -265,7 +265,7 @@ def test_solutions_that_repeat_are_looked_at_everywhere(fast_queue, monkeypatch,
 
 
 def test_what_does_not_fit_is_said(fast_queue):
-    """With its reason and its cells, and the others are timed."""
+    """The line has the reason and the cells, and the others are timed."""
 
     def full(case):
         raise DeviceMemoryError("needs 200 GiB of 139 GiB")
@@ -286,7 +286,7 @@ def test_what_does_not_fit_is_said(fast_queue):
 
 @needs_cc
 def test_the_host_of_another_device_gets_a_part(fast_queue, monkeypatch):
-    """Whole repeats of the batch; the time is in proportion, and the row says so."""
+    """It gets whole repeats of the batch; the time is in proportion, and the row says so."""
     monkeypatch.setattr(cases, "PERIOD", 4)
     run, one = run_on(fast_queue), sum(map(len, TREES))
     run.host_nodes = 2.5 * one
@@ -308,7 +308,7 @@ def test_the_host_of_another_device_gets_a_part(fast_queue, monkeypatch):
 
 @pytest.mark.parametrize("row", ["flat", "interleaved", "auto"])
 def test_cells_shared_out_to_queues(fast_queue, monkeypatch, row):
-    """The second share begins amid the values that repeat."""
+    """The second share begins within a repeat of the values."""
     monkeypatch.setattr(cases, "PERIOD", 4)
     case = cases.batch(run_on(fast_queue), [batch.cell("small-high")], 30, "1 shape", "float64")
     queues = [fast_queue, devices.make_queue(fast_queue.device)]
@@ -325,7 +325,7 @@ def test_cells_of_table_1():
 
 
 def test_reconstructions_of_table_1_come_from_a_folder(fast_queue, tmp_path):
-    """By their names at NeuroMorpho.Org; random trees stand for those that are missing."""
+    """Files have their names at NeuroMorpho.Org; random trees replace missing ones."""
     run = run_on(fast_queue)
     assert batch.origin(run).endswith("not its reconstructions")
     points = "1 1 0 0 0 5 -1\n2 3 9 0 0 1 1\n3 3 19 0 0 1 2\n4 3 9 9 0 1 2\n"
@@ -362,7 +362,7 @@ def test_branches_end_at_random():
 
 
 def test_times_between_events_span_all_kernels(fast_queue, monkeypatch):
-    """Of a method with several launches the time is not that of the last one alone."""
+    """The time of a method with several launches is not only the last one's."""
     monkeypatch.setattr(systems, "on_host", lambda _: False)
     case = cases.batch(run_on(fast_queue), [batch.level_tree(4)], 50, "x", "float32")
     kept = []

@@ -1,4 +1,4 @@
-"""Pieces of the 2018 report's figures: its cells, its old solver, its blocks."""
+"""Parts of the 2018 report's figures: its cells, its old solver, its blocks."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_the_old_solver_is_right(fast_queue, needs, dtype, packed, monkeypatch):
 
 
 def test_packing_counted(fast_queue, monkeypatch):
-    """From natural order to natural order; on a GPU without what is between the kernels."""
+    """From natural order to natural order; on a GPU without the gaps between the kernels."""
     case = cases.batch(run_on(fast_queue), TREES, 20, "trees", "float32")
     for on_host in (True, False):
         monkeypatch.setattr(systems, "on_host", lambda _, on_host=on_host: on_host)
@@ -137,7 +137,7 @@ def test_claims_of_figure_7_1():
 
 
 def test_claims_of_figure_7_2():
-    """Faster by what two runs do not differ by is a tie, and no claim holds by that."""
+    """A difference as between two equal runs is a tie, and supports no claim."""
     speeds = {"low": 3.0, "medium": 2.9, "high": 2.0}
     rows = [
         r | {"over_old": speed}

@@ -1,4 +1,4 @@
-"""Channels for Jaxley from our texts, with NumPy in the place of JAX."""
+"""Channels for Jaxley from our texts, with NumPy in place of JAX."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from bench.peers import cells_jaxley as peer
 
 
 class Base:
-    """What is needed of Jaxley's class of channels."""
+    """The necessary part of Jaxley's class of channels."""
 
     def __init__(self, name):
         self.name = name

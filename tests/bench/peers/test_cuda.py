@@ -16,7 +16,7 @@ from bench.peers import cuda
 
 
 class FakeArray(np.ndarray):
-    """An array that says where it lies as CuPy's do."""
+    """An array that gives its address as CuPy's arrays do."""
 
     @property
     def data(self):
@@ -35,7 +35,7 @@ class FakeEvent:
 
 
 def thomas(real, interleaved, m, count, pointers):
-    """Solve chains at four addresses; destroy what gtsvInterleavedBatch destroys."""
+    """Solve chains at four addresses; destroy the arrays that gtsvInterleavedBatch destroys."""
     shape = (m, count) if interleaved else (count, m)
     kind = ctypes.POINTER({"D": ctypes.c_double, "S": ctypes.c_float}[real])
     arrays = [np.ctypeslib.as_array(ctypes.cast(p, kind), shape) for p in pointers]
@@ -99,7 +99,7 @@ def test_cusparse_is_called_as_its_manual_says(monkeypatch, make, cells, dtype):
     monkeypatch.setattr(cuda, "delay", lambda: lambda *launch: None)
     small = small_case([cells_shapes.chain(9)], cells, dtype, "chains")
     (candidate,) = make(small)
-    for _ in range(2):  # what the first run destroyed is back for the second
+    for _ in range(2):  # arrays that the first run destroyed are restored for the second
         peers.check(small, candidate, {})
     assert candidate.clock == "device" and candidate.run(0) == 1.0
     assert not list(make(small_case([cells_shapes.chain(9)], cells, dtype, "1 shape")))

@@ -1,4 +1,4 @@
-"""Solvers on the host: the C baselines, and what is said where there is no compiler."""
+"""Solvers on the host: the C baselines, and the line for a missing compiler."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_depth_first(name):
 @pytest.mark.parametrize("cells", [1, 7, 16, 33, 100])
 @pytest.mark.parametrize("name", TREES)
 def test_c_baselines(name, cells, dtype):
-    """All three are right, for lanes that are full or not, and any number of children."""
+    """All three are right, for full and partial lanes, and any number of children."""
     small = small_case(TREES[name], cells, dtype)
     found = [*host.c_serial(small), *host.c_different(small)]
     try:
@@ -55,5 +55,5 @@ def test_c_baselines(name, cells, dtype):
     except MissingError:
         assert cells < 8 * len(TREES[name]) * (1 if dtype == "float64" else 2)
     for candidate in found:
-        peers.check(small, candidate, {})  # raises where the error is too large
+        peers.check(small, candidate, {})  # raises if the error is too large
         assert candidate.error is not None

@@ -1,4 +1,4 @@
-"""The ring network in each simulator: the same cells, and reasons for rows that are missing."""
+"""The ring network in each simulator: the same cells, and reasons for missing rows."""
 
 import sys
 
@@ -14,7 +14,7 @@ TINY = peer.Case(3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, eng
 
 @pytest.mark.neuron
 def test_neuron_has_the_same_cells():
-    """Areas and resistances of the peer are those of our cable; so its nodes are ours."""
+    """The peer's areas and resistances, and so its nodes, equal our cable's."""
     neuron = pytest.importorskip("neuron")
     for cable in TINY.cables():
         sections = neuron_peer.neuron_cell(neuron.h, cable, False)

@@ -45,7 +45,7 @@ BATCHES = {
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_kernels_written_for_their_levels(queue, monkeypatch, batch):
-    """On any device as on GPUs: the solutions and bad pivots of the kernel for any number."""
+    """Compare with the kernel for any number of levels; on any device as on GPUs."""
     forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
     gpu = replace(known, is_cpu=False)  # several nodes at once
     monkeypatch.setattr(devices, "limits", lambda device: gpu)

@@ -23,7 +23,7 @@ def launches(plan):
 
 
 def kernel_runs(solver, system):
-    """Solve in device order, and count what was launched."""
+    """Solve in device order, and count the launches."""
     packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out, packed=True)
@@ -33,7 +33,7 @@ def kernel_runs(solver, system):
 
 @pytest.mark.parametrize("padding", PADDING)
 def test_a_batch_of_chains_takes_one_launch(queue, padding):
-    """That is cuThomasVBatch; with equal chains the places are those of `interleaved`."""
+    """This is cuThomasVBatch; with equal chains the order is that of `interleaved`."""
     forest = Forest.from_parents([chain(n) for n in (3, 17, 1, 17, 40)])
     solver = Solver(forest, "levels", np.float32, queue=queue, padding=padding)
     assert launches(solver.plan) == 1
@@ -148,7 +148,7 @@ BATCHES = {
 @pytest.mark.parametrize("padding", PADDING)
 @pytest.mark.parametrize("batch", BATCHES)
 def test_several_nodes_at_once(queue, monkeypatch, batch, padding):
-    """On any device as on GPUs: the solutions and bad pivots of a node at a time."""
+    """Compare with one node at a time, solutions and bad pivots; on any device as on GPUs."""
     forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
     solvers = []
     for is_cpu in (True, False):

@@ -73,7 +73,7 @@ BATCHES = {
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch):
-    """On any device as on a GPU: the solutions and bad pivots of the kernel for any cells."""
+    """Compare solutions and bad pivots with the kernel for any cells; on any device as on GPUs."""
     forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
     as_gpu, usual = replace(known, is_cpu=False), cell.SPECIALISED
     monkeypatch.setattr(devices, "limits", lambda device: as_gpu)

@@ -50,7 +50,7 @@ def test_chains_of_every_length(typed_queue, method, dtype, symmetric):
 @pytest.mark.parametrize(("method", "is_cpu"), [*((m, True) for m in ROWS), ("cr_pcr", False)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_around_the_limit_of_local_memory(typed_queue, method, is_cpu, dtype, monkeypatch):
-    """Chains that just fit, that just do not, and that halve a few times until they do.
+    """Chains that just fit, that just do not fit, and that halve a few times until they fit.
 
     `cr_pcr` hands over to PCR at 16 unknowns on CPUs; on GPUs at as many as fit here.
     """
@@ -96,7 +96,7 @@ def test_a_million_nodes(double_queue):
 
 @pytest.mark.parametrize("method", ROWS)
 def test_device_order_in_place_above_local_memory(fast_queue, method, monkeypatch):
-    """`out` may be `b`, and `d` go; several rows; factors, which are worked out anew."""
+    """`out` may be `b`, and `d` go; several rows; factors, which are computed again."""
     give_local_memory(monkeypatch, 2 << 10)
     forest = Forest.from_parents([chain(5), chain(700), chain(300)])
     system = make_system(forest, np.float32, rows=3)
@@ -136,7 +136,7 @@ def test_every_bad_pivot_is_named(fast_queue, method, size, monkeypatch):
 
 @pytest.mark.parametrize("method", ROWS)
 def test_matrices_that_are_not_positive_definite(double_queue, method):
-    """No diagonal is bad by itself; the node is the one that elimination from the tip names."""
+    """No diagonal is bad by itself; elimination from the tip names the node."""
     rng = np.random.default_rng(6)
     forest = Forest.from_parents([chain(n) for n in rng.integers(2, 90, 60)])
     d, u = rng.uniform(0.5, 4, forest.num_nodes), rng.uniform(-1, 1, forest.num_nodes)
@@ -156,7 +156,7 @@ def test_matrices_that_are_not_positive_definite(double_queue, method):
 
 
 def barely_dominant(forest, dtype, kind, seed=0):
-    """Rows that are dominant by the least, or couplings over many orders of magnitude."""
+    """Rows that are barely dominant, or couplings over many orders of magnitude."""
     rng, n = np.random.default_rng(seed), forest.num_nodes
     scale = 1.0 if kind == "barely" else 10.0 ** rng.uniform(-6, 6, n)
     u = (-scale * rng.uniform(0.1, 1, n)).astype(dtype)
@@ -169,7 +169,7 @@ def barely_dominant(forest, dtype, kind, seed=0):
 @pytest.mark.parametrize("kind", ["barely", "graded"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_what_is_lost_is_said(typed_queue, dtype, kind):
-    """By NumPy's own product with the matrix, not by the code that warns."""
+    """NumPy's own product with the matrix measures it, not the code that warns."""
     n, eps = 256, np.finfo(dtype).eps
     forest = Forest.repeat([chain(n)], 4)
     d, u, b = barely_dominant(forest, dtype, kind)
