@@ -465,9 +465,10 @@ ${kind.call_constants()}
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
                      spike_time, mem, clock, ints, at);
 % if spec.in_rows:
+        take_marked(first_step + s, unmarked, t_mid, dt, slots, num_targets, scale_of_events, ${constants}incoming, v, mem, clock, ints, at);
         const int tame = step_rows(
             block, t_begin, half_dt, first_step + s, dt, capacity, ${constants}base, ${"constant_g, constant_b, " if spec.constant else ""}v, spike_count,
-            spike_source, spike_time, ${"grid_count, grid_source, grid_step, slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
+            spike_source, spike_time, ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem, clock, ints, at);
 % else:
         begin_block(block, first, end, sums, begun, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
                     capacity, ${constants}${"constant_g, constant_b, " if spec.sets_v and spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
@@ -501,17 +502,7 @@ ${kind.call_constants()}
             if (mem_block[r - mem_first[num_nodes]] == block)
                 mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 % if spec.alone:
-        // deliver this step's events on the grid of steps: there is no other work-item
-        const int sent = min(*grid_count, capacity);
-        for (; delivered < sent; delivered++) {
-            const int source = grid_source[delivered], last = first_of[source + 1];
-            for (int c = first_of[source]; c < last;) {   // connections of one delay at a time
-                const uint wait = offset[c] / num_targets, base_of = wait * num_targets;
-                __global long *sums = incoming + (long)((first_step + s + 1 + wait) % slots) * num_targets;
-                for (uint to; c < last && (to = offset[c] - base_of) < (uint)num_targets; c++)
-                    sums[to] += weight_of[c];
-            }
-        }
+${part("simulator/common/block_delivery", 8)}\
 % endif
     }
 }

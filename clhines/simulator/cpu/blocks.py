@@ -366,7 +366,7 @@ class GroupedKind(KindBlocks):
 
 
 _log = logging.getLogger(__name__)
-_CHANGES = ("first_block", "first_step", "num_steps", "first_time", "first_row")
+_CHANGES = ("first_block", "first_step", "num_steps", "first_time", "first_row", "unmarked")
 
 
 @dataclass(frozen=True)
@@ -381,7 +381,7 @@ class CellBlocksSpec(ArenaSpec):
         ),
         "advance": (
             "int num_blocks, int first_block, int first_step, int num_steps",
-            "int first_time, int first_row",
+            "int first_time, int first_row, int unmarked",
             "int capacity, int num_nodes, int num_v, int num_mem, int keeps_ions, int keeps_states",
             "ulong seed",
             "real dt, instant half_dt, const instant *restrict step_begin, const real *restrict u",
@@ -699,6 +699,10 @@ class CellBlocks(ArenaKernels):
             rows = add_diffusing_rows(self.model, self.layout, mem, ints, order)
             ints.add("diffusing_block", self.blocks.cells)
             self._rounds = rows.rounds
+        if self.alone and self.run.grid is not None:  # a bit for each target with pending events
+            pending = self.run.grid.save()["incoming"] != 0
+            pending = np.pad(pending, ((0, 0), (0, -pending.shape[1] % 32)))
+            arenas["ints"].add("marked", np.packbits(pending, bitorder="little").view("<i4"))
         return arenas
 
     @property
@@ -737,6 +741,7 @@ class CellBlocks(ArenaKernels):
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.put(first, count)
         publish, advance = self._kernels
+        unmarked = int(self.run.grid is not None and self.run.grid.added)
         for done in range(0, count, self.blocks.epoch):
             steps = min(self.blocks.epoch, count - done)
             begin = first + done - self.run.times.steps.start
@@ -745,7 +750,7 @@ class CellBlocks(ArenaKernels):
                 publish.launch(self.queue, 1, 1)
             bounds = (0, 1, self.blocks.count) if self.blocks.leads else (0, self.blocks.count)
             for block, end in pairwise(bounds):
-                numbers = block, first + done, steps, begin, row + done
+                numbers = block, first + done, steps, begin, row + done, unmarked
                 advance.change(*numbers)
                 advance.launch(self.queue, end - block, 1)
 

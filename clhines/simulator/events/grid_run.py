@@ -53,11 +53,14 @@ class _ExternalEvents:
             arrays = self.steps.astype(np.int32), target.astype(np.int32), weight
             self._arrays = [cla.to_device(queue, a) for a in arrays]
 
-    def add(self, first: int, count: int, incoming: cla.Array) -> None:
-        """Enqueue the addition of events due in steps `first` to ``first + count - 1``."""
+    def add(self, first: int, count: int, incoming: cla.Array) -> bool:
+        """Enqueue the addition of events due in steps `first` to ``first + count - 1``.
+
+        Return whether there are any.
+        """
         begin, end = np.searchsorted(self.steps, [first, first + count]).tolist()
         if begin == end:
-            return
+            return False
         self._add(
             self._queue,
             *devices.small_groups(self._queue.device, end - begin),
@@ -65,6 +68,7 @@ class _ExternalEvents:
             *(a.data for a in self._arrays),
             incoming.data,
         )
+        return True
 
     def steps_until(self, first: int, end: int) -> int:
         """Return the number of steps from `first` to the next step with an event, or to `end`."""
@@ -109,6 +113,7 @@ class Grid:
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
         self._external = _ExternalEvents(model, queue, self.slots, self.scale)
         self.has_events = len(self._external.steps) > 0
+        self.added = False  # whether the last `add_events` found external events
         self.delivery: Delivery | None = None
         self.delivers = False  # whether `deliver` has something to do
         self.plasticity: Plasticity | None = None
@@ -140,7 +145,7 @@ class Grid:
     def add_events(self, first: int, count: int) -> None:
         """Enqueue the addition of external events due in steps `first` to ``first + count - 1``."""
         if self.has_events:
-            self._external.add(first, count, self.incoming)
+            self.added = self._external.add(first, count, self.incoming)
 
     def empty(self) -> None:
         if self._received is not None:
