@@ -291,7 +291,7 @@ def ion_gradient_case(queue, dtype):
         net = pair_of_cells()
         channel, pool = net.insert("ca_l", gbar=0.002), net.insert("ca_pool", gamma=0.4)
         net.insert("sk", net.soma)
-        sim = Simulation(net, 0.05, v_init=-30.0, **given)
+        sim = Simulation(net, 0.05, v_init=-30.0, max_spikes=SPIKES, **given)
         sim.record("cai", [0, 1])
         return sim, [(channel, "gbar"), (pool, "decay"), "v_init"]
 
@@ -478,7 +478,8 @@ def layered_case(queue, dtype):
 def field_case(queue, dtype):
     """Two double cables in a field, which acts on nodes without mechanisms; it is recorded."""
     net, group = fibres_in_field()
-    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", v_init=-80.0)
+    more = {"v_init": -80.0, "max_spikes": SPIKES}
+    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", **more)
     number = sim.record("v", net.soma), sim.record("i", group)
     found = sim.run(0.15)
     assert all(np.isfinite(found[k]).all() for k in number)
