@@ -4,45 +4,44 @@ import functools
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import forked
+import mod_files
+import mpi_runs
 import numpy as np
 import pytest
-
-from tests.support import mod_files
 
 pytestmark = [pytest.mark.neuron, pytest.mark.mpi]
 PROGRAM = Path(__file__).with_name("neuron_ranks.py")
 TOLERANCE = 1e-9  # mV, as in switch/test_hooks
 
 
-def mpi():
-    """mpiexec, and its MPI library."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=path)
+def launcher(ranks):
+    """Return the command that starts `ranks` ranks, and tell NEURON the MPI library."""
     package = importlib.util.find_spec("mpi4py")
     library = Path(str(package.origin)).parents[3] / "libmpi.so.12" if package else Path()
-    if found is None or not library.is_file():
+    if mpi_runs.MPIEXEC is None or not library.is_file():
         pytest.skip("needs mpi4py and mpiexec: pip install '.[mpi]'")
-    return found, str(library)
+    os.environ["MPI_LIB_NRN_PATH"] = str(library)
+    return [mpi_runs.MPIEXEC, "-n", str(ranks)]
 
 
 def ended(ranks, *scenarios, program=(PROGRAM,)):
-    launcher, library = mpi()
-    command = [launcher, "-n", str(ranks), sys.executable, *map(str, program), *scenarios]
-    environment = {**os.environ, "MPI_LIB_NRN_PATH": library, "NEURON_MODULE_OPTIONS": "-nogui"}
+    """Run a program on ranks that import everything themselves."""
+    command = [*launcher(ranks), sys.executable, *map(str, program), *scenarios]
+    environment = {**os.environ, "NEURON_MODULE_OPTIONS": "-nogui"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment, check=False
     )
 
 
 def told(ranks, *scenarios):
-    done = ended(ranks, *scenarios)
-    assert not done.returncode, done.stderr[-3000:]
-    return json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
+    code, out, err = forked.ended([str(PROGRAM), *scenarios], launcher(ranks))
+    assert not code, err[-3000:]
+    return json.loads(next(x for x in out.splitlines() if x.startswith("{")))
 
 
 @functools.cache

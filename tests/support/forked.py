@@ -1,15 +1,18 @@
 """Programs in processes of their own, forked from one that has imported NEURON and this package.
 
-The imports take a second, and a fork some milliseconds. That process uses no OpenCL itself.
+The imports take a second, and a fork some milliseconds. That process uses no OpenCL itself. The
+ranks of MPI are forks, too: what the launcher starts hands over its channels and waits.
 """
 
 import atexit
+import fcntl
 import functools
 import gc
 import json
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,18 +40,24 @@ def result_of(program, *arguments):
     ``support``.
     """
     where, text = ("-c", [BEGIN + program]) if isinstance(program, str) else (str(program), [])
-    command = [where, *text, *map(str, arguments)]
-    if sys.platform == "linux":
-        code, out, err = _forked(command)
-    else:
-        paths = {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), TESTS])}
-        command, environment = [sys.executable, *command], {**os.environ, **paths}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=400, check=False
-        )
-        code, out, err = done.returncode, done.stdout, done.stderr
+    code, out, err = ended([where, *text, *map(str, arguments)])
     assert not code, err[-2000:]
     return json.loads(out.splitlines()[-1])
+
+
+def ended(command, launcher=()):
+    """Code, output and errors of a program with its arguments.
+
+    `launcher`: of MPI ranks, with options; the last word is how many ranks there are.
+    """
+    if sys.platform == "linux":
+        return _forked(command, launcher)
+    paths = {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), TESTS])}
+    done = subprocess.run(
+        [*launcher, sys.executable, *command], env={**os.environ, **paths}, capture_output=True,
+        text=True, timeout=400, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
 
 
 def printed_by(program):
@@ -75,11 +84,11 @@ except clhines.neuron.RejectedError as error:
     )
 
 
-def _forked(command, timeout=400):
+def _forked(command, launcher, timeout=400):
     server = _server()
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("out", "err")]
-        asked = [command, [*map(str, files)], dict(os.environ), os.getcwd(), timeout]
+        asked = [command, launcher, [*map(str, files)], dict(os.environ), os.getcwd(), timeout]
         server.stdin.write(json.dumps(asked) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
@@ -110,40 +119,41 @@ def _serve():
     sys.path.append(TESTS)
     from support import mod_files
 
+    from clhines.solver.plan import templates
+
     mod_files.versions()  # or each program would ask the compiler
+    for path in templates.FOLDER.rglob("*.mako"):
+        templates.compiled(path.relative_to(templates.FOLDER).with_suffix("").as_posix())
     gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
         if not child:
-            for name in inherited - asked[2].keys():
+            os.setsid()
+            for name in inherited - asked[3].keys():
                 del os.environ[name]
             _run(*asked)
         end = time.monotonic() + asked[-1]
         while not (found := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > end:
-                os.kill(child, signal.SIGKILL)
+                os.killpg(child, signal.SIGKILL)
             time.sleep(0.02)
         print(os.waitstatus_to_exitcode(found[1]), flush=True)
 
 
-def _run(command, files, environment, folder, _):
+def _run(command, launcher, files, environment, folder, _):
+    for descriptor, path in zip((1, 2), files):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+    os.environ.update(environment)
+    os.chdir(folder)
+    _end_with(_launched, command, launcher) if launcher else _end_with(_executed, command)
+
+
+def _end_with(do, *arguments):
+    """End this process with what a function returns, a status."""
     code = 1
     try:
-        for descriptor, path in zip((1, 2), files):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
-        os.environ.update(environment)
-        os.chdir(folder)
-        sys.modules["raised"].note()
-        if command[0] == "-c":
-            sys.argv = ["-c", *command[2:]]
-            sys.modules["__main__"] = main = ModuleType("__main__")
-            exec(compile(command[1], "<string>", "exec"), main.__dict__)
-        else:
-            sys.argv = command
-            sys.path.insert(0, str(Path(command[0]).parent))
-            runpy.run_path(command[0], run_name="__main__")
-        code = 0
+        code = do(*arguments)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
@@ -152,6 +162,70 @@ def _run(command, files, environment, folder, _):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _executed(command):
+    sys.modules["raised"].note()
+    if command[0] == "-c":
+        sys.argv = ["-c", *command[2:]]
+        sys.modules["__main__"] = main = ModuleType("__main__")
+        exec(compile(command[1], "<string>", "exec"), main.__dict__)
+    else:
+        sys.argv = command
+        sys.path.insert(0, str(Path(command[0]).parent))
+        runpy.run_path(command[0], run_name="__main__")
+    return 0
+
+
+# What the launcher starts as a rank: it sends its environment, its output and the launcher's
+# channel to the process that forks, and ends with the status that comes back.
+RANK = """
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect(sys.argv[1])
+channel = [int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else []
+socket.send_fds(server, [b"."], [1, 2, *channel])
+server.sendall(json.dumps(dict(os.environ)).encode() + b"\\n")
+sys.exit(int(server.makefile().readline()))
+"""
+
+
+def _launched(command, launcher):
+    """Start the launcher, fork a process for each rank, and return the launcher's status."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(60)
+        listener.bind(f"{folder}/ranks")
+        listener.listen()
+        words = [*launcher, sys.executable, "-I", "-S", "-c", RANK, f"{folder}/ranks"]
+        launched, started = subprocess.Popen(words, stdin=subprocess.DEVNULL), {}
+        for _ in range(int(launcher[-1])):
+            rank, _ = listener.accept()
+            _, channels, *_ = socket.recv_fds(rank, 1, 3)
+            environment = json.loads(rank.makefile().readline())
+            child = os.fork()
+            if not child:
+                _end_with(_executed_as_rank, command, channels, environment)
+            for channel in channels:
+                os.close(channel)
+            started[child] = rank
+        while True:
+            child, status = os.wait()
+            code = os.waitstatus_to_exitcode(status)
+            if child == launched.pid:
+                for rest in started:
+                    os.kill(rest, signal.SIGKILL)
+                return code
+            started.pop(child).sendall(f"{code & 255}\n".encode())
+
+
+def _executed_as_rank(command, channels, environment):
+    numbers = 1, 2, *([int(environment["PMI_FD"])] if len(channels) > 2 else [])
+    free = [fcntl.fcntl(channel, fcntl.F_DUPFD, 100) for channel in channels]  # no number of these
+    for channel, number in zip(free, numbers, strict=True):
+        os.dup2(channel, number)
+        os.close(channel)
+    os.environ.update(environment)
+    return _executed(command)
 
 
 if __name__ == "__main__":

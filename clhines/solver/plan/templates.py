@@ -16,7 +16,8 @@ FOLDER = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1] / "kernels
 
 
 @cache
-def _template(name: str) -> Any:
+def compiled(name: str) -> Any:
+    """Return the template of a file, compiled."""
     from mako.template import Template  # plans are made without it
 
     text = (FOLDER / f"{name}.mako").read_text("utf-8")
@@ -42,7 +43,7 @@ def render(spec: TemplateSpec) -> str:
 
     def part(name: str, spaces: int = 0, **values: object) -> str:
         known = {"spec": spec, "part": part, "signature": signature}
-        text = str(_template(name).render(**known, **values))
+        text = str(compiled(name).render(**known, **values))
         return indent(text, " " * spaces)
 
     return part(spec.template)
