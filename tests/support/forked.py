@@ -117,9 +117,8 @@ def _serve():
     clhines.neuron.run  # noqa: B018
     sys.path.pop(0)  # this folder
     sys.path.append(TESTS)
-    from support import mod_files
-
     from clhines.solver.plan import templates
+    from support import mod_files
 
     mod_files.versions()  # or each program would ask the compiler
     for path in templates.FOLDER.rglob("*.mako"):
