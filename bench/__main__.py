@@ -44,10 +44,10 @@ MEASURES = {
 
 
 def first_line(module: str) -> str:
-    found = find_spec(f"bench.{module}")
-    if found is None or found.origin is None:
+    spec = find_spec(f"bench.{module}")
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"there is no module bench.{module}")
-    source = Path(found.origin).read_text("utf-8")
+    source = Path(spec.origin).read_text("utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
 
 

@@ -21,10 +21,10 @@ BENCH = Path(__file__).resolve().parent
 def mpiexec(ranks: int, python: str = sys.executable) -> list[str]:
     """Return the command that starts ranks: ``$MPIEXEC``, the one beside a Python, or PATH's."""
     places = os.pathsep.join([str(Path(python).absolute().parent), os.environ["PATH"]])
-    found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=places)
-    if found is None:
+    launcher = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=places)
+    if launcher is None:
         raise MissingError(f"there is no mpiexec; {install('mpi')}")
-    return [found, "-n", str(ranks)]
+    return [launcher, "-n", str(ranks)]
 
 
 def run(
@@ -51,7 +51,7 @@ def run(
         except subprocess.TimeoutExpired:
             return {"reason": f"took more than {most:.0f} s"}
         if out.is_file():
-            found: dict[str, Any] = json.loads(out.read_text("utf-8"))
-            return found
+            result: dict[str, Any] = json.loads(out.read_text("utf-8"))
+            return result
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing"]
         return {"reason": f"ended with code {done.returncode} and said: {said[-1].strip()[:120]}"}

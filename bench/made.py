@@ -141,13 +141,13 @@ def _successes(generator: np.random.Generator, trials: int, probability: float) 
     """Which of so many trials succeed, ascending; draws the gaps between them."""
     if probability == 0 or trials == 0:
         return np.zeros(0, np.int64)
-    found, last = [], -1
+    parts, last = [], -1
     while last < trials:
         mean = (trials - last) * probability
         gaps = generator.geometric(probability, int(mean + 4 * math.sqrt(mean) + 16))
         # beyond the end one gap is as good as another, and sums stay in range
         positions = last + np.cumsum(np.minimum(gaps, trials + 1))
-        found.append(positions)
+        parts.append(positions)
         last = int(positions[-1])
-    every = np.concatenate(found)
+    every = np.concatenate(parts)
     return every[every < trials]

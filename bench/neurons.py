@@ -341,9 +341,9 @@ def neurons(name: str, cable: Cable, copies: int) -> Network:
         density = density_of(name, channel, cable)
         here = np.flatnonzero(density)
         nodes = (np.arange(copies)[:, None] * cable.num_nodes + here).reshape(-1)
-        given = {given_as(channel): np.tile(density[here], copies)}
-        given |= {"e": np.float64(E_PAS)} if channel == "pas" else {}
-        network.insert(neuron.mechanism(channel), nodes, **given)
+        parameters = {given_as(channel): np.tile(density[here], copies)}
+        parameters |= {"e": np.float64(E_PAS)} if channel == "pas" else {}
+        network.insert(neuron.mechanism(channel), nodes, **parameters)
     for ion, values in neuron.ions.items():
         network.ion(ion, **values)
     if neuron.ions:

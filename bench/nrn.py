@@ -26,11 +26,11 @@ def compiled(folder: Path, *words: str) -> Path:
     done = subprocess.run(
         [compiler(), *words], cwd=folder, capture_output=True, text=True, check=False
     )
-    found = [*folder.glob("*/libnrnmech.*"), *folder.glob("*/.libs/libnrnmech.so")]
-    if done.returncode or not found:
+    libraries = [*folder.glob("*/libnrnmech.*"), *folder.glob("*/.libs/libnrnmech.so")]
+    if done.returncode or not libraries:
         last = (done.stderr.strip().splitlines() or ["no library"])[-1]
         raise MissingError(f"nrnivmodl failed: {last[:200]}")
-    return found[0]
+    return libraries[0]
 
 
 def mechanism_names(h: Any, points: bool) -> Iterator[str]:

@@ -78,8 +78,8 @@ def grid(
 
 
 def style(name: str, styles: Mapping[str, dict[str, Any]] = STYLES) -> dict[str, Any]:
-    known = [k for k in styles if name.startswith(k)]
-    return {"lw": 1.2, "ms": 5, "mew": 0.8, **styles.get(max(known, key=len, default=""), OTHER)}
+    prefixes = [k for k in styles if name.startswith(k)]
+    return {"lw": 1.2, "ms": 5, "mew": 0.8, **styles.get(max(prefixes, key=len, default=""), OTHER)}
 
 
 def lines(axes: Any, points: Mapping[str, Any], look: Any = style) -> dict[str, Any]:

@@ -27,11 +27,11 @@ Draw = Callable[[dict[str, Any], Path], None]
 
 
 def parser(name: str, doc: str, device: bool = True) -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(f"python -m bench {name}", description=doc.splitlines()[0])
+    made = argparse.ArgumentParser(f"python -m bench {name}", description=doc.splitlines()[0])
     if device:
-        found.add_argument("--device", help="index, or part of the name; see `clhines devices`")
-    found.add_argument("--out", default=str(RESULTS), metavar="FOLDER", help="of the results")
-    return found
+        made.add_argument("--device", help="index, or part of the name; see `clhines devices`")
+    made.add_argument("--out", default=str(RESULTS), metavar="FOLDER", help="of the results")
+    return made
 
 
 def queue(
@@ -55,10 +55,10 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
         are cut to their last part.
     """
     words = [Path(word).name if os.path.isabs(word) else word for word in _without_out(arguments)]
-    found = {"command": f"python -m bench {shlex.join([name, *words])}"}
+    entries = {"command": f"python -m bench {shlex.join([name, *words])}"}
     if queue is not None:
         device = queue.device
-        found |= {
+        entries |= {
             "device": device.name.strip(),
             "platform": device.platform.name.strip(),
             "driver": device.driver_version,
@@ -66,7 +66,7 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
             "compute_units": device.max_compute_units,
         }
     return {
-        **found,
+        **entries,
         "host_cores": os.cpu_count(),
         "clhines": clhines.__version__,
         "pyopencl": cl.VERSION_TEXT,

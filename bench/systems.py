@@ -96,12 +96,12 @@ def values(forest: clhines.Forest, dtype: str, part: clhines.Forest | None = Non
         First cells of the forest: only they get random values, which repeat over all cells.
     """
     size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
-    part, found = part or forest, []
+    part, sets = part or forest, []
     for k in range(2 if size < 1 << 29 else 1):
         d, u, b = system(part, SEED + k)
         u[part.parent < 0] = 0
-        found.append((d.astype(dtype), u.astype(dtype), b.astype(dtype)))
-    return found
+        sets.append((d.astype(dtype), u.astype(dtype), b.astype(dtype)))
+    return sets
 
 
 def check_shapes(parser: argparse.ArgumentParser, shapes: Sequence[str]) -> None:
@@ -265,6 +265,6 @@ class Candidate:
     def run(self, k: int) -> float:
         self.restore(k)
         begin = time.perf_counter()
-        own = self.launch(k)
+        seconds = self.launch(k)
         wall = time.perf_counter() - begin
-        return wall if own is None else own
+        return wall if seconds is None else seconds

@@ -10,11 +10,11 @@ WIDTH = 100
 
 def ruled(head: str, lines: Sequence[str], groups: Sequence[Hashable] = ()) -> str:
     """Return a table as text, its heading underlined."""
-    found = [head, "-" * len(head)]
+    ruled_lines = [head, "-" * len(head)]
     for k, line in enumerate(lines):
-        found += [""] if groups and k and groups[k] != groups[k - 1] else []
-        found.append(line)
-    return "\n".join(found)
+        ruled_lines += [""] if groups and k and groups[k] != groups[k - 1] else []
+        ruled_lines.append(line)
+    return "\n".join(ruled_lines)
 
 
 def narrow(value: float, width: int, digits: int) -> str:

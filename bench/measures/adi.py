@@ -49,20 +49,20 @@ def ways(queue: cl.CommandQueue, d: np.ndarray, off: np.ndarray, same: bool) -> 
     kept = lapack.dpttrf(main, between)[:2]
     bands = np.zeros((3, n * n))
     bands[0, 1:], bands[1], bands[2, :-1] = between, main, between
-    found: dict[str, Solve] = {}
+    calls: dict[str, Solve] = {}
     systems = clhines.Tridiagonal(np.full(n, n), queue=queue)
     factors = systems.factor(off, d, off)
-    found["clhines, factors"] = factors.solve
-    found["clhines, solve"] = lambda b: systems.solve(off, d, off, b)
+    calls["clhines, factors"] = factors.solve
+    calls["clhines, solve"] = lambda b: systems.solve(off, d, off, b)
     if same:
         one = clhines.Tridiagonal([n], queue=queue).factor(off[0], d[0], off[0])
         kept_one = lapack.dpttrf(d[0], off[0])[:2]
-        found["clhines, factors of one row"] = one.solve
-        found["LAPACK pttrs of one row"] = lambda b: lapack.dpttrs(*kept_one, b.T)[0].T
-    found["LAPACK pttrs"] = lambda b: lapack.dpttrs(*kept, b.reshape(-1))[0].reshape(n, n)
-    found["LAPACK ptsv"] = lambda b: lapack.dptsv(main, between, b.reshape(-1))[2].reshape(n, n)
-    found["SciPy solve_banded"] = lambda b: solve_banded((1, 1), bands, b.reshape(-1)).reshape(n, n)
-    return found
+        calls["clhines, factors of one row"] = one.solve
+        calls["LAPACK pttrs of one row"] = lambda b: lapack.dpttrs(*kept_one, b.T)[0].T
+    calls["LAPACK pttrs"] = lambda b: lapack.dpttrs(*kept, b.reshape(-1))[0].reshape(n, n)
+    calls["LAPACK ptsv"] = lambda b: lapack.dptsv(main, between, b.reshape(-1))[2].reshape(n, n)
+    calls["SciPy solve_banded"] = lambda b: solve_banded((1, 1), bands, b.reshape(-1)).reshape(n, n)
+    return calls
 
 
 def measure(queue: cl.CommandQueue, n: int, steps: int, same: bool) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ def measure(queue: cl.CommandQueue, n: int, steps: int, same: bool) -> list[dict
     begin = (rng.random((n, n)) < 0.2).astype(float)
     solves = ways(queue, d, off, same)
     plates = {name: begin.copy() for name in solves}
-    taken: dict[str, list[float]] = {name: [] for name in (*solves, ALONE)}
+    seconds: dict[str, list[float]] = {name: [] for name in (*solves, ALONE)}
     for _ in tqdm(range(steps + 1), disable=None):
         for name, solve in solves.items():
             start = time.perf_counter()
@@ -83,11 +83,11 @@ def measure(queue: cl.CommandQueue, n: int, steps: int, same: bool) -> list[dict
             for _ in range(2):  # rows, then columns
                 heat = solve(np.ascontiguousarray(explicit(heat, r.T))).T
             plates[name] = heat
-            taken[name].append(time.perf_counter() - start)
+            seconds[name].append(time.perf_counter() - start)
         start = time.perf_counter()
         for _ in range(2):
             np.ascontiguousarray(explicit(begin, r.T))
-        taken[ALONE].append(time.perf_counter() - start)
+        seconds[ALONE].append(time.perf_counter() - start)
     for name, plate in plates.items():
         worst = float(np.abs(plate - plates["LAPACK pttrs"]).max())
         if not worst < NEAR:
@@ -101,7 +101,7 @@ def measure(queue: cl.CommandQueue, n: int, steps: int, same: bool) -> list[dict
             "least_seconds": steps * min(each[1:]),
             "first_seconds": each[0],
         }
-        for name, each in taken.items()
+        for name, each in seconds.items()
     ]
     return sorted(rows, key=lambda row: row["seconds"])
 

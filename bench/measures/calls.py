@@ -36,18 +36,18 @@ def in_turns(calls: dict[str, Call]) -> dict[str, list[float]]:
     """Wall times of calls that take turns [s]; a call may return a time of its own."""
     for call in calls.values():
         call()
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + SECONDS
-    while len(taken[next(iter(calls))]) < LEAST or (
-        time.perf_counter() < end and len(taken[next(iter(calls))]) < MOST
+    while len(seconds[next(iter(calls))]) < LEAST or (
+        time.perf_counter() < end and len(seconds[next(iter(calls))]) < MOST
     ):
         for name, call in calls.items():
             begin = time.perf_counter()
-            own = call()
+            outcome = call()
             wall = time.perf_counter() - begin
-            taken[name].append(own if isinstance(own, float) else wall)
-            del own  # before the next call makes a result
-    return taken
+            seconds[name].append(outcome if isinstance(outcome, float) else wall)
+            del outcome  # before the next call makes a result
+    return seconds
 
 
 def in_device_order(solver: clhines.Solver, d: Any, u: Any, b: Any) -> dict[str, Call]:
@@ -139,8 +139,8 @@ def measure(
     apart = not copies.shares_memory(queue.device)
     calls |= bus(queue, b.nbytes) if apart else {}
     calls |= scipy_calls(d, u, b) if kind == "chains" else {}
-    taken = in_turns(calls)
-    times = {name: min(some) for name, some in taken.items()}
+    seconds = in_turns(calls)
+    times = {name: min(some) for name, some in seconds.items()}
     aims = {}
     for name in CALLS:
         carried = times[f"bus {name.removesuffix(' out')}"] + LATENCY / FACTOR if apart else 0.0
@@ -152,7 +152,7 @@ def measure(
         "dtype": dtype,
         "method": solver.plan.method,
         "seconds": times,
-        "median_seconds": {name: float(np.median(some)) for name, some in taken.items()},
+        "median_seconds": {name: float(np.median(some)) for name, some in seconds.items()},
         "aim_seconds": aims,
         "times_aim": {name: times[name] / aims[name] for name in CALLS},
     }
@@ -169,17 +169,17 @@ def text(result: dict[str, Any]) -> str:
             seconds = r["seconds"].get(name)
             line += " " + (f"{'-':>7}" if seconds is None else table.narrow(seconds * 1e6, 7, 0))
         lines.append(line)
-    found = [table.ruled(head, lines, [r["kind"] for r in result["rows"]]), ""]
+    parts = [table.ruled(head, lines, [r["kind"] for r in result["rows"]]), ""]
     head = f"{'x aim':<6} {'cells':>5} {'dtype':<7} {'method':<17}"
     head += "".join(f" {name:>11}" for name in CALLS)
     lines = []
     for r in result["rows"]:
         line = f"{r['kind']:<6} {r['cells']:>5} {r['dtype']:<7} {r['method']:<17}"
         lines.append(line + "".join(f" {r['times_aim'][name]:>11.2f}" for name in CALLS))
-    found.append(table.ruled(head, lines, [r["kind"] for r in result["rows"]]))
+    parts.append(table.ruled(head, lines, [r["kind"] for r in result["rows"]]))
     if any("ptsv" not in r["seconds"] for r in result["rows"] if r["kind"] == "chains"):
-        found += ["", "missing: SciPy"]
-    return "\n".join(found)
+        parts += ["", "missing: SciPy"]
+    return "\n".join(parts)
 
 
 def main(arguments: Sequence[str]) -> None:

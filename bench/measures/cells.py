@@ -69,17 +69,17 @@ def row(
     compiled = sum(program.build_seconds[early:])
     simulation.run(neurons.DT)
     first = time.perf_counter()
-    found = simulation.run(args.check - neurons.DT)[recorded]
-    due = expected[-len(found) :]
-    taken: list[float] = []
+    voltages = simulation.run(args.check - neurons.DT)[recorded]
+    due = expected[-len(voltages) :]
+    seconds: list[float] = []
     used = time.process_time()
-    while not peers.enough(taken, args.steps, args.seconds):
+    while not peers.enough(seconds, args.steps, args.seconds):
         start = time.perf_counter()
         simulation.run(args.steps * neurons.DT)
-        taken.append((time.perf_counter() - start) / args.steps)
-    used = (time.process_time() - used) / (args.steps * len(taken))
+        seconds.append((time.perf_counter() - start) / args.steps)
+    used = (time.process_time() - used) / (args.steps * len(seconds))
     family = simulation.engine.partition("-")[0]  # one name on all devices
-    return timed(case, cable, taken, used) | {
+    return timed(case, cable, seconds, used) | {
         "name": f"{OWN} ({family}), {case['dtype']}",
         "where": devices.label(queue.device),
         "engine": family,
@@ -87,7 +87,7 @@ def row(
         "plan_s": planned - described - compiled,
         "compile_s": compiled,
         "to_first_step_s": first - begin,
-        **agreement(found.T, due, case["dtype"]),
+        **agreement(voltages.T, due, case["dtype"]),
     }
 
 
@@ -122,8 +122,8 @@ def timed(case: dict[str, Any], cable: Cable, taken: list[float], used: float) -
 
 def choice(queue: cl.CommandQueue, case: dict[str, Any], cable: Cable) -> str:
     network = neurons.neurons(case["cell"], cable, case["copies"])
-    given = {"queue": queue, "v_init": neurons.V_INIT}
-    return str(clhines.Simulation(network, neurons.DT, case["dtype"], **given).engine)
+    options = {"queue": queue, "v_init": neurons.V_INIT}
+    return str(clhines.Simulation(network, neurons.DT, case["dtype"], **options).engine)
 
 
 def other(
@@ -133,7 +133,7 @@ def other(
     library = None
     if name in ("NEURON", "CoreNEURON"):
         library = str(library_of(folder, neurons.NEURONS[cell].tables))
-    given = peers.Case(
+    peer_case = peers.Case(
         cell,
         case["copies"],
         args.steps,
@@ -143,17 +143,17 @@ def other(
         library,
         args.seconds,
     )
-    found = child.run("peers.cells", [name, peers.arguments_of(given)], args.most)
-    if "reason" in found:
-        return {**case, "reason": found["reason"]}
-    v, built = np.array(found["voltages"]), found["built"]
+    result = child.run("peers.cells", [name, peers.arguments_of(peer_case)], args.most)
+    if "reason" in result:
+        return {**case, "reason": result["reason"]}
+    v, built = np.array(result["voltages"]), result["built"]
     due = expected[-v.shape[1] :]
     which = name.split()[0] if name.startswith(("Arbor", "Jaxley")) else "float64"
-    return timed({**case, "dtype": "float64"}, cable, found["taken"], found["used"]) | {
-        "name": found["name"],
-        "where": found["where"],
+    return timed({**case, "dtype": "float64"}, cable, result["taken"], result["used"]) | {
+        "name": result["name"],
+        "where": result["where"],
         "engine": "",
-        "notes": found["notes"],
+        "notes": result["notes"],
         "describe_s": built.get("build", 0.0),
         "plan_s": built.get("plan", 0.0),
         "compile_s": 0.0,
@@ -170,10 +170,10 @@ def library_of(folder: Path, tables: bool) -> Path:
         where = folder / ("tables" if tables else "exact")
         kept = [path.parent for path in where.glob("*/libnrnmech.*")]
         try:
-            found: Path | str = kept[0] if kept else peers.compiled(where, tables, core=True)
+            compiled: Path | str = kept[0] if kept else peers.compiled(where, tables, core=True)
         except MissingError as error:
-            found = str(error)
-        _libraries[folder, tables] = found
+            compiled = str(error)
+        _libraries[folder, tables] = compiled
     library = _libraries[folder, tables]
     if isinstance(library, str):
         raise MissingError(library)
@@ -183,10 +183,12 @@ def library_of(folder: Path, tables: bool) -> Path:
 def spikes_apart(v: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest distance of spike times from expected ones, ms; infinite if one lacks."""
     wanted = crossings(expected)
-    found = [crossings(values) for values in v]
-    if any(len(times) != len(wanted) for times in found):
+    spike_times = [crossings(values) for values in v]
+    if any(len(times) != len(wanted) for times in spike_times):
         return float("inf")
-    return float(max((np.abs(times - wanted).max() for times in found if len(times)), default=0.0))
+    return float(
+        max((np.abs(times - wanted).max() for times in spike_times if len(times)), default=0.0)
+    )
 
 
 def crossings(v: np.ndarray) -> np.ndarray:
@@ -201,7 +203,7 @@ def swc_of(args: argparse.Namespace, cell: str) -> str | None:
 
 
 def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
-    found = []
+    all_cases = []
     for cell in args.cells:
         for copies in args.copies:
             if copies * (cell == "purkinje") > args.largest:
@@ -210,11 +212,11 @@ def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
             files = neurons.NEURONS[cell].from_files
             of_blocks = files and not gpu  # here `auto` uses another kind of epochs
             engines = ["auto" if of_blocks and e == "epochs" else e for e in args.engines]
-            own = [(t, e) for t in args.dtype for e in engines]
-            found += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in own]
+            variants = [(t, e) for t in args.dtype for e in engines]
+            all_cases += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in variants]
             few = [p for p in args.peers if copies <= args.host_most or p.endswith("GPU")]
-            found += [{**here, "dtype": "float64", "engine": "", "name": p} for p in few]
-    return found
+            all_cases += [{**here, "dtype": "float64", "engine": "", "name": p} for p in few]
+    return all_cases
 
 
 def measured(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -234,27 +236,27 @@ def measured(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[
                 elif case["name"] == OWN:
                     yield row(queue, args, {**case, "cable": cable}, expected[cell])
                 else:
-                    found = other(args, case, cable, expected[cell], folder)
-                    if "reason" in found:
-                        gone[key] = found["reason"]
-                    yield found
+                    result = other(args, case, cable, expected[cell], folder)
+                    if "reason" in result:
+                        gone[key] = result["reason"]
+                    yield result
             except (ClhinesError, MissingError) as error:
                 yield {**case, "reason": str(error).splitlines()[0]}
 
 
 def choices(queue: cl.CommandQueue, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = []
-    own = [r for r in rows if r["name"].startswith(OWN)]
-    for key in dict.fromkeys((r["cell"], r["copies"], r["dtype"]) for r in own):
-        some = {r["engine"]: r for r in own if (r["cell"], r["copies"], r["dtype"]) == key}
+    chosen_rows = []
+    own_rows = [r for r in rows if r["name"].startswith(OWN)]
+    for key in dict.fromkeys((r["cell"], r["copies"], r["dtype"]) for r in own_rows):
+        some = {r["engine"]: r for r in own_rows if (r["cell"], r["copies"], r["dtype"]) == key}
         if len(some) < 2:
             continue
         case = dict(zip(("cell", "copies", "dtype"), key))
         chosen = choice(queue, case, neurons.cable_of(case["cell"]))
         fastest = min(r["seconds"] for r in some.values())
         over = some[chosen]["seconds"] / fastest if chosen in some else float("inf")
-        found.append({**case, "chosen": chosen, "over_fastest": over})
-    return found
+        chosen_rows.append({**case, "chosen": chosen, "over_fastest": over})
+    return chosen_rows
 
 
 # -- the table and the picture -----------------------------------------------------------------
@@ -315,10 +317,10 @@ def about_choices(found: list[dict[str, Any]]) -> list[str]:
 def about_others(rows: list[dict[str, Any]]) -> list[str]:
     others = [r for r in rows if not name_of(r).startswith(OWN)]
     where = dict.fromkeys((r["name"], r["where"]) for r in others)
-    found = [f"{name} runs on {on}." for name, on in where]
+    notes_of_others = [f"{name} runs on {on}." for name, on in where]
     notes = dict.fromkeys((r["name"], note) for r in rows for note in r.get("notes", []))
-    found += [f"{name}: {note}." for name, note in notes]
-    return found
+    notes_of_others += [f"{name}: {note}." for name, note in notes]
+    return notes_of_others
 
 
 def about_load(known: dict[str, Any]) -> list[str]:
@@ -377,19 +379,19 @@ def main(arguments: Sequence[str]) -> None:
     args = parsed(arguments)
     queue = record.queue(args.device, args.dtype)
     load = os.getloadavg()[0]
-    found: list[dict[str, Any]] = []
+    all_rows: list[dict[str, Any]] = []
     try:
-        found += measured(queue, args)
+        all_rows += measured(queue, args)
     except KeyboardInterrupt:
         print("stopped: the table has what was done before")
-    rows = [r for r in found if "reason" not in r]
+    rows = [r for r in all_rows if "reason" not in r]
     wrong = [r for r in rows if not r["good"]]
     rows = [r for r in rows if r["good"]]
-    missing = [r for r in found if "reason" in r] + [
+    missing = [r for r in all_rows if "reason" in r] + [
         {**r, "reason": f"{r['apart_mv']:g} mV from the reference"} for r in wrong
     ]
-    known = record.record(queue, "cells", arguments) | {"load": load}
-    result = {"record": known, "cells": rows, "choices": [], "missing": missing}
+    run_record = record.record(queue, "cells", arguments) | {"load": load}
+    result = {"record": run_record, "cells": rows, "choices": [], "missing": missing}
     try:
         result["choices"] = choices(queue, rows)
     except KeyboardInterrupt:

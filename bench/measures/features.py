@@ -37,9 +37,9 @@ def network(count: int) -> tuple[clhines.Network, np.ndarray]:
 
 
 def timed(do: Callable[[], Any]) -> tuple[Any, list[float]]:
-    wall, own = time.perf_counter(), time.process_time()
-    found = do()
-    return found, [time.perf_counter() - wall, time.process_time() - own]
+    wall, processor = time.perf_counter(), time.process_time()
+    result = do()
+    return result, [time.perf_counter() - wall, time.process_time() - processor]
 
 
 def second_run(sim: clhines.Simulation) -> tuple[Any, list[float]]:
@@ -52,16 +52,16 @@ def compared(name: str, mine: np.ndarray | RaggedArray, theirs: Sequence[Any]) -
     """Return how many traces have a value, how far they differ, and how many differ in kind."""
     worst, values, wrong = 0.0, 0, 0
     for one, other in zip(mine, theirs, strict=True):
-        own = np.atleast_1d(one)
-        own = own[~np.isnan(own)] if own.dtype.kind == "f" else own
+        ours = np.atleast_1d(one)
+        ours = ours[~np.isnan(ours)] if ours.dtype.kind == "f" else ours
         expected = np.zeros(0) if other is None else np.asarray(other, float)
         expected = expected[~np.isnan(expected)]
         values += len(expected) > 0
-        if own.shape != expected.shape:
+        if ours.shape != expected.shape:
             wrong += 1
-        elif len(own):
+        elif len(ours):
             scale = np.maximum(np.abs(expected), 1e-300)
-            apart = np.where(own == expected, 0.0, np.abs(own - expected) / scale)
+            apart = np.where(ours == expected, 0.0, np.abs(ours - expected) / scale)
             worst = max(worst, float(apart.max()))
     return {"feature": name, "traces": values, "relative": worst, "unequal": wrong}
 
@@ -70,13 +70,13 @@ def main(arguments: Sequence[str]) -> int:
     """Run the measure; return 1 if a feature differs from eFEL's."""
     parser = record.parser("features", __doc__ or "")
     parser.add_argument("--traces", type=int, default=1000)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
         import efel
     except ImportError as error:
         raise MissingError("eFEL is not installed; expected pip install efel") from error
-    queue = record.queue(given.device, ["float64"])
-    net, amp = network(given.traces)
+    queue = record.queue(args.device, ["float64"])
+    net, amp = network(args.traces)
     stimulus = {"stim_start": START, "stim_end": END, "stimulus_current": amp}
     sim = clhines.Simulation(net, DT, queue=queue)
     both = clhines.Simulation(net, DT, queue=queue)
@@ -98,24 +98,24 @@ def main(arguments: Sequence[str]) -> int:
         compared(name, result.features[number][name], [one[name] for one in theirs])
         for name in FEATURES
     ]
-    found = {
+    measured = {
         "record": record.record(queue, "features", arguments),
-        "traces": given.traces,
+        "traces": args.traces,
         "samples": len(whole.t),
         "seconds": {"features": streamed, "traces": recorded, "extract": on_host, "eFEL": of_efel},
         "features": rows,
     }
-    record.write("features", queue, found, text(found), given.out)
+    record.write("features", queue, measured, text(measured), args.out)
     bad = [row for row in rows if row["unequal"] or (row["feature"] in INDICES and row["relative"])]
     return int(bool(bad))
 
 
 def text(result: dict[str, Any]) -> str:
-    told = {k: f"{wall:.2f} ({own:.2f})" for k, (wall, own) in result["seconds"].items()}
+    spent = {k: f"{wall:.2f} ({cpu:.2f})" for k, (wall, cpu) in result["seconds"].items()}
     head = [
         f"{result['traces']} traces of {result['samples']} samples, float64; seconds, in brackets "
-        f"of the processor: a run that computes all features {told['features']}, one that records "
-        f"the traces {told['traces']}, extract on these {told['extract']}, eFEL {told['eFEL']}"
+        f"of the processor: a run that computes all features {spent['features']}, one that records "
+        f"the traces {spent['traces']}, extract on these {spent['extract']}, eFEL {spent['eFEL']}"
     ]
     lines = [
         f"{row['feature']:<30}{row['traces']:>9}{row['unequal']:>18}{row['relative']:>22.1e}"

@@ -92,14 +92,14 @@ def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
     sim.run(STOP)
     run = time.perf_counter() - begin
     begin = time.perf_counter()
-    found = clhines.find_thresholds(
+    thresholds = clhines.find_thresholds(
         net, group, made.ranvier[:, 1], low=0.1, high=100.0, duration=STOP, **options
     )
     seconds = time.perf_counter() - begin
     return {
         "fibres": count,
         "seconds": seconds,
-        "runs": found.runs,
+        "runs": thresholds.runs,
         "run": run,
         "set_up": first - run,
     }
@@ -110,9 +110,9 @@ def measured_lfp(cells: int, queue: cl.CommandQueue) -> list[dict[str, Any]]:
     rng, name = np.random.default_rng(1), "l5pc"
     cable = neurons.cable_of(name)
     net = neurons.neurons(name, cable, cells)
-    own = Geometry.of_cable(cable)
+    geometry = Geometry.of_cable(cable)
     shift = rng.uniform(-250, 250, (cells, 3))
-    at = own.moved(shift).of(net.nodes())
+    at = geometry.moved(shift).of(net.nodes())
     electrodes = np.stack(
         [rng.uniform(900, 1100, ELECTRODES), *rng.uniform(-900, 900, (2, ELECTRODES))], 1
     )
@@ -142,17 +142,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--double", type=int, default=100_000, help="of mrg")
     parser.add_argument("--cells", type=int, default=1000, help="of the LFP")
     parser.add_argument("--each", type=int, default=3, help="fibres for each core in NEURON")
-    given = parser.parse_args(arguments)
-    queue = record.queue(given.device, ["float64"])
-    counts = {"mrg": given.double, "senn": given.fibres}
-    rows = [measured_fibres(name, n, queue, given.each) for name, n in counts.items()]
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device, ["float64"])
+    counts = {"mrg": args.double, "senn": args.fibres}
+    rows = [measured_fibres(name, n, queue, args.each) for name, n in counts.items()]
     result = {
         "record": record.record(queue, "fibres", arguments),
         "rows": rows,
-        "thresholds": measured_thresholds(given.fibres, queue),
-        "lfp": measured_lfp(given.cells, queue),
+        "thresholds": measured_thresholds(args.fibres, queue),
+        "lfp": measured_lfp(args.cells, queue),
     }
-    record.write("fibres", queue, result, text(result), given.out)
+    record.write("fibres", queue, result, text(result), args.out)
     return int(any(row.get("apart", 0.0) > APART[row["name"]] for row in rows))
 
 
@@ -172,7 +172,7 @@ def text(result: dict[str, Any]) -> str:
         f"{'x 1 core':>10}{f'x {cores}':>9}{'apart':>10}"
     )
     t = result["thresholds"]
-    found = (
+    summary = (
         f"Thresholds of {t['fibres']} senn fibres to 0.1 %: {t['seconds']:.2f} s, "
         f"{t['runs']} runs;\nthe time of {t['seconds'] / t['run']:.1f} runs, of "
         f"{(t['seconds'] - t['set_up']) / t['run']:.1f} without the set-up of the first"
@@ -182,5 +182,5 @@ def text(result: dict[str, Any]) -> str:
         for row in result["lfp"]
     ]
     title = f"{'cells':>6}{'every ms':>10}{'us/step':>10}{'ratio':>8}"
-    parts = [table.ruled(head, lines), found, table.ruled(title, lfp)]
+    parts = [table.ruled(head, lines), summary, table.ruled(title, lfp)]
     return "\n\n".join(parts)

@@ -365,19 +365,21 @@ def copied(name: str, folder: Path, copy: Path, python: str, core: bool) -> str:
     why = ""
     if mechanisms:
         compiler = nrn.compiler(python)
-        within, own = copy / Path(mechanisms).parent, Path(mechanisms).name
-        words = [compiler, "-coreneuron", own]
+        within, folder_name = copy / Path(mechanisms).parent, Path(mechanisms).name
+        words = [compiler, "-coreneuron", folder_name]
         if core:
             done = subprocess.run(words, cwd=within, capture_output=True, text=True, check=False)
-            told = [x for x in (done.stdout + done.stderr).splitlines() if "rror" in x]
+            errors = [x for x in (done.stdout + done.stderr).splitlines() if "rror" in x]
             if done.returncode:
-                told = [x for x in told if ' :: "' in x] or told or ["nrnivmodl -coreneuron fails"]
-                why = told[0].rpartition("] :: ")[2].strip()
+                errors = (
+                    [x for x in errors if ' :: "' in x] or errors or ["nrnivmodl -coreneuron fails"]
+                )
+                why = errors[0].rpartition("] :: ")[2].strip()
         if not core or why:
             shutil.rmtree(within / "x86_64", ignore_errors=True)
-            subprocess.run([compiler, own], cwd=within, capture_output=True, check=True)
-    for word, given in GIVEN.get(name, {}).items():
-        (copy / script).with_name(word.partition("=")[2]).write_text(given)
+            subprocess.run([compiler, folder_name], cwd=within, capture_output=True, check=True)
+    for word, content in GIVEN.get(name, {}).items():
+        (copy / script).with_name(word.partition("=")[2]).write_text(content)
     if script.endswith(".ipynb"):
         cells = json.loads((copy / script).read_text("utf-8"))["cells"]
         text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
@@ -422,8 +424,8 @@ def row_of(
             if turns:
                 ours = run(name, copy, True, device, python)
             for _ in range(turns - 1):
-                for found, is_on in ((neurons, False), (ours, True)):
-                    least(found, run(name, copy, is_on, device, python))
+                for result, is_on in ((neurons, False), (ours, True)):
+                    least(result, run(name, copy, is_on, device, python))
             row = {"name": name, **first, **compared(ours, neurons)}
             for key in () if turns else ("seconds", "ended"):  # of a next run
                 row.pop(key, None)
@@ -434,12 +436,12 @@ def row_of(
                 row |= {f"nudged_{key}": nudged[key] for key in kept} | {"off": "once a ms"}
         except FailedError as error:
             return {"name": name, "failed": str(error)}
-        given = name, copy, device, python, neurons
+        script = name, copy, device, python, neurons
         if turns > 1 if ranks is None else ranks:
             for is_on in (False, True) if name.startswith(WITH_RANKS) else ():
-                row |= other(*given, "RANKS", is_on=is_on)
+                row |= other(*script, "RANKS", is_on=is_on)
         if turns > 1:
-            row |= other(*given, "CORE") if has_core and not why else {"core_failed": why}
+            row |= other(*script, "CORE") if has_core and not why else {"core_failed": why}
     return row
 
 
@@ -474,12 +476,12 @@ def other(
     """Return the part of a row of a run by CORE or RANKS, beside a plain one in NEURON."""
     key = "here_" * is_on + word.lower()
     try:
-        found = run(name, copy, is_on, device, python, word)
+        ran = run(name, copy, is_on, device, python, word)
     except FailedError as error:
         return {f"{key}_failed": str(error)}
-    same = len(spikes(found) & spikes(neurons))
+    same = len(spikes(ran) & spikes(neurons))
     return {
-        f"{key}_seconds": found["seconds"], f"{key}_ended": found["ended"], f"{key}_same_step": same
+        f"{key}_seconds": ran["seconds"], f"{key}_ended": ran["ended"], f"{key}_same_step": same
     }  # fmt: skip
 
 
@@ -554,19 +556,19 @@ def main(arguments: Sequence[str]) -> int:
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
     how: dict[str, Any] = {"turns": 0, "ranks": True} if args.short else {}
-    given = folder, device, args.python
+    options = folder, device, args.python
     measure = on_ranks if args.ranks else partial(row_of, **how)
-    rows = [measure(name, *given) for name in tqdm(names, disable=not names)]
+    rows = [measure(name, *options) for name in tqdm(names, disable=not names)]
     packages = "netpyne", "LFPy", "bluepyopt", "bmtk", "hnn-core", "efel", "neuron"
     versions = "from importlib.metadata import distributions as every\n"
     versions += "found = {d.name.removesuffix('-nightly'): d.version for d in every()}\n"
     versions += f"for name in {packages}: print(name, found.get(name, 'none'))"
-    told = subprocess.run(
+    listing = subprocess.run(
         [args.python, "-c", versions], capture_output=True, text=True, check=False
     )
     result = {
         "record": record.record(queue, "frameworks", arguments),
-        "versions": told.stdout.split("\n")[:-1], "ranks": record.cores(), "rows": rows,
+        "versions": listing.stdout.split("\n")[:-1], "ranks": record.cores(), "rows": rows,
     }  # fmt: skip
     kept = "-".join(filter(None, ("frameworks", args.result)))
     record.write(kept, queue, result, text(result), args.out)

@@ -73,9 +73,9 @@ class Subject:
 
 def apart(name: str, queue: cl.CommandQueue) -> float:
     """Return how far the gradient of two copies differs from the reference's."""
-    found = Subject(name, 2, queue=queue).gradient(COMPARED)[0]
+    gradient = Subject(name, 2, queue=queue).gradient(COMPARED)[0]
     expected = Subject(name, 2, engine="reference").gradient(COMPARED)[0]
-    pairs = zip(found, expected, strict=True)
+    pairs = zip(gradient, expected, strict=True)
     return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
 
 
@@ -86,8 +86,8 @@ def measured(name: str, queue: cl.CommandQueue, copies: int, duration: float) ->
     seconds = min(subject.gradient(duration)[1] for _ in range(2))
     subject.run(duration)
     run = min(subject.run(duration) for _ in range(2))
-    given = duration, subject.few, "forward"
-    few = min(subject.gradient(*given)[1] for _ in range(2)) if subject.few else None
+    options = duration, subject.few, "forward"
+    few = min(subject.gradient(*options)[1] for _ in range(2)) if subject.few else None
     return {
         "neuron": name,
         "first": first,
@@ -108,7 +108,7 @@ def network(queue: cl.CommandQueue) -> dict[str, Any]:
     synapses = net.add("expsyn", net.soma, tau=5.0)
     source, target = rng.integers(cells, size=cells * inputs), np.repeat(np.arange(cells), inputs)
     net.connect(source, synapses, target, weight=5e-4, delay=1.5)
-    found: dict[str, Any] = {"neuron": "points"}
+    row: dict[str, Any] = {"neuron": "points"}
     for name, options in (("host", {"engine": "reference"}), ("device", {"queue": queue})):
         simulation = clhines.Simulation(net, 0.5, v_init=rng.uniform(-65, -51, cells), **options)
         simulation.record("v", net.soma)
@@ -117,8 +117,8 @@ def network(queue: cl.CommandQueue) -> dict[str, Any]:
             begin = time.perf_counter()
             simulation.gradient(steps * 0.5, loss, ["weight"], surrogate=3.0)
             seconds.append(time.perf_counter() - begin)
-        found[name] = min(seconds) / steps * 1e6
-    return found
+        row[name] = min(seconds) / steps * 1e6
+    return row
 
 
 def small(queue: cl.CommandQueue) -> dict[str, list[float]]:
@@ -146,11 +146,11 @@ def beside_jaxley(
     name: str, queue: cl.CommandQueue, copies: int, steps: int, most: float
 ) -> dict[str, Any]:
     """Return the time of Jaxley, and how far its derivatives of the small cable differ."""
-    given = json.dumps({"cell": name, "copies": copies, "steps": steps})
-    row = child.run("peers.gradients_jaxley", [given], most)
+    case = json.dumps({"cell": name, "copies": copies, "steps": steps})
+    row = child.run("peers.gradients_jaxley", [case], most)
     if "small" in row:
-        expected, found = row.pop("small"), small(queue)
-        pairs = ((np.array(expected[c]), found[c]) for c in expected)
+        expected, gradients = row.pop("small"), small(queue)
+        pairs = ((np.array(expected[c]), gradients[c]) for c in expected)
         row["apart"] = max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs)
     return {**row, "neuron": name, "steps": steps}
 
@@ -162,20 +162,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--neurons", nargs="+", default=["l5pc", "l5pc-table"])
     parser.add_argument("--jaxley-steps", type=int, default=196, help="a square; 0 for no Jaxley")
     parser.add_argument("--most", type=float, default=300.0, help="s, for Jaxley")
-    given = parser.parse_args(arguments)
-    queue = record.queue(given.device, ["float64"])
-    rows = [measured(name, queue, given.copies, given.duration) for name in given.neurons]
-    texts = [n for n in given.neurons if given.jaxley_steps and not neurons.NEURONS[n].from_files]
-    peer = [beside_jaxley(n, queue, given.copies, given.jaxley_steps, given.most) for n in texts]
-    found = {
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device, ["float64"])
+    rows = [measured(name, queue, args.copies, args.duration) for name in args.neurons]
+    texts = [n for n in args.neurons if args.jaxley_steps and not neurons.NEURONS[n].from_files]
+    peer = [beside_jaxley(n, queue, args.copies, args.jaxley_steps, args.most) for n in texts]
+    result = {
         "record": record.record(queue, "gradients", arguments),
-        "copies": given.copies,
-        "duration": given.duration,
+        "copies": args.copies,
+        "duration": args.duration,
         "rows": rows,
         "networks": [network(queue)],
         "jaxley": peer,
     }
-    record.write("gradients", queue, found, text(found), given.out)
+    record.write("gradients", queue, result, text(result), args.out)
     return int(any(row["apart"] > NEEDED for row in rows))
 
 

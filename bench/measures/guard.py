@@ -97,9 +97,9 @@ class Row(Timed):
         begin, pairs = time.perf_counter(), []
         while len(pairs) < LEAST or time.perf_counter() - begin < SECONDS:
             pairs.append((self.beside.run(), self.run()))
-        beside, own = np.quantile(pairs, 0.25, axis=0).tolist()
+        beside, seconds = np.quantile(pairs, 0.25, axis=0).tolist()
         self.beside.seconds.append(beside)
-        self.seconds.append(own)
+        self.seconds.append(seconds)
 
 
 # -- the rows --------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ class Measured:
         return Row(name, run, beside=Timed("copies", called(copies, self.clock)))
 
     def steps(self, name: str, network: clhines.Network, v_init: float) -> Row:
-        given = {"queue": self.queue, "v_init": v_init}
-        simulation = clhines.Simulation(network, neurons.DT, self.dtype, **given)
+        options = {"queue": self.queue, "v_init": v_init}
+        simulation = clhines.Simulation(network, neurons.DT, self.dtype, **options)
         count = self.sizes.steps
         simulation.run(count * neurons.DT)
         run = called(lambda: simulation.run(count * neurons.DT), self.clock)
@@ -313,8 +313,8 @@ def main(arguments: Sequence[str]) -> int:
     before, commit = recorded(path)
     dtype = "float64" if devices.has_fp64(queue.device) else "float32"
     sizes = TINY if args.size == "tiny" else CPU if devices.is_cpu(queue.device) else GPU
-    found = list(made(Measured(queue, sizes, dtype), args.rows))
-    rows = [f for f in found if isinstance(f, Row)]
+    measured = list(made(Measured(queue, sizes, dtype), args.rows))
+    rows = [f for f in measured if isinstance(f, Row)]
     slow = measure(rows, before, args.bound)
     shown = [
         {
@@ -328,10 +328,10 @@ def main(arguments: Sequence[str]) -> int:
         }
         for r in rows
     ]
-    missing = [{"row": f[0], "reason": f[1]} for f in found if not isinstance(f, Row)]
+    missing = [{"row": f[0], "reason": f[1]} for f in measured if not isinstance(f, Row)]
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    known = {**record.record(queue, "guard", arguments), "sizes": vars(sizes), "load": load}
-    result = {"record": known, "rows": shown, "missing": missing}
+    run_record = {**record.record(queue, "guard", arguments), "sizes": vars(sizes), "load": load}
+    result = {"record": run_record, "rows": shown, "missing": missing}
     if args.record:
         record.write("guard", queue, result, text(result), args.out)
         return 0

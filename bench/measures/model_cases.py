@@ -82,9 +82,9 @@ def roots(h: Any) -> list[Any]:
 
 def written(name: str, text: str) -> None:
     """Write a file at once, as other ranks may read it."""
-    own = Path(f"{name}.{os.getpid()}")
-    own.write_text(text, "utf-8")
-    own.replace(name)
+    temporary = Path(f"{name}.{os.getpid()}")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(name)
 
 
 def traub(h: Any) -> Built:
@@ -179,19 +179,19 @@ def ring20(h: Any, tables: bool) -> Built:
 
 def ring20_with(h: Any, suffix: str) -> Built:
     """Ring with a mechanism of `NEEDS` in all segments, too, each read from its neighbour in hh."""
-    found = ring20(h, tables=True)
+    built = ring20(h, tables=True)
     for section in h.allsec():
         section.insert(suffix)
         for segment in section if suffix == "reads" else ():
             segment.reads._ref_gate = segment.hh._ref_n
-    return found
+    return built
 
 
 def ring_by_gids(h: Any) -> Built:
     """Ring of 64 cells, or `ring_gids`, on NEURON's MPI ranks in turn; a NetStim for each."""
     pc = h.ParallelContext()
     count = int(h.ring_gids) if h.name_declared("ring_gids") else 64
-    cables, own, kept = ring_cables(RING, RING_LEVELS), dict[int, Any](), list[Any]()
+    cables, cells, kept = ring_cables(RING, RING_LEVELS), dict[int, Any](), list[Any]()
     for gid in range(int(pc.id()), count, int(pc.nhost())):
         sections, stim = bare_sections(h, cables[gid % RING]), h.NetStim()
         for section in sections:
@@ -205,11 +205,11 @@ def ring_by_gids(h: Any) -> Built:
         pc.set_gid2node(gid, pc.id())
         pc.cell(gid, netcon)
         kept += [stim, netcon, h.NetCon(stim, synapse, 0, DELAY, WEIGHT)]
-        own[gid] = sections, synapse
-    for gid, (_, synapse) in own.items():
+        cells[gid] = sections, synapse
+    for gid, (_, synapse) in cells.items():
         kept.append(pc.gid_connect((gid - 1) % count, synapse))
         kept[-1].weight[0], kept[-1].delay = WEIGHT, DELAY
-    return [sections[0] for sections, _ in own.values()], -65.0, (own, kept)
+    return [sections[0] for sections, _ in cells.values()], -65.0, (cells, kept)
 
 
 def ring20_text() -> Network:

@@ -70,9 +70,9 @@ class Measured:
         """Run by NEURON with its nodes in another order."""
         pc = self.h.ParallelContext()
         pc.optimize_node_order(1)
-        found = self.run(self.h.continuerun, until)
+        result = self.run(self.h.continuerun, until)
         pc.optimize_node_order(0)
-        return found
+        return result
 
 
 WAYS = ("neuron", "clhines", "reordered", "nudged")
@@ -105,11 +105,11 @@ def by_texts(case: Case, device: str | None, dtype: str) -> Callable[[float], tu
 
 def mechanisms(h: Any) -> int:
     sections = list(h.allsec())
-    found = sum(len(h.List(name)) > 0 for name in nrn.mechanism_names(h, True))
+    count = sum(len(h.List(name)) > 0 for name in nrn.mechanism_names(h, True))
     for name in nrn.mechanism_names(h, False):
         if name not in ("morphology", "capacitance") and not name.endswith("_ion"):
-            found += any(s.has_membrane(name) for s in sections)
-    return found
+            count += any(s.has_membrane(name) for s in sections)
+    return count
 
 
 def operations(model: Any) -> float:
@@ -118,13 +118,13 @@ def operations(model: Any) -> float:
     An operator counts as one, except for the operations in `INSTRUCTIONS`. Loops count once. A node
     is eliminated and substituted by ten instructions and a division.
     """
-    found = model.forest.num_nodes * (10.0 + INSTRUCTIONS[r" / "])
+    count = model.forest.num_nodes * (10.0 + INSTRUCTIONS[r" / "])
     for kind in model.kinds:
         program = kind.mechanism
         blocks = [b for b in ("current", "advance") if b in program.program.blocks]
         text = "".join(program.functions("double", (), [block]) for block in blocks)
-        found += kind.count * sum(n * len(re.findall(p, text)) for p, n in INSTRUCTIONS.items())
-    return found
+        count += kind.count * sum(n * len(re.findall(p, text)) for p, n in INSTRUCTIONS.items())
+    return count
 
 
 def one_way(
@@ -153,13 +153,13 @@ def one_way(
     if way == "clhines":
         said["first_step_s"] = time.perf_counter() - begin
     many = {"neuron": rounds, "clhines": ROUNDS}.get(way, 1)
-    times, taken = zip(*(run(stop) for _ in range(many)), strict=True)
+    times, all_records = zip(*(run(stop) for _ in range(many)), strict=True)
     if way in ("neuron", "clhines"):
         said[f"{way}_us"] = 1e6 * min(times) / round(stop / h.dt)
     if way == "clhines" and not case.network:
         simulation = clhines.from_neuron(dtype, device).simulation
         said["operations"] = operations(simulation.model)
-    spent, records = times[0], taken[0]
+    spent, records = times[0], all_records[0]
     said |= {
         "dt": float(h.dt),
         "cells": sum(s.parentseg() is None for s in h.allsec()),
@@ -229,11 +229,11 @@ def whole_run(
     times.append(time.perf_counter())
     memory = {"neuron_mib": resident("VmHWM")}
     run = partial(clhines.neuron.run, device=device)
-    own, pieces = list[float](), list[float]()
+    neuron_steps, pieces = list[float](), list[float]()
     run(2 * h.dt)
     times.append(time.perf_counter())
     memory["peak_mib"] = resident("VmHWM")
-    for spent, step in ((pieces, lambda: run(h.t + h.dt)), (own, h.fadvance)):
+    for spent, step in ((pieces, lambda: run(h.t + h.dt)), (neuron_steps, h.fadvance)):
         for _ in range(PIECES):
             begin = time.perf_counter()
             step()
@@ -249,7 +249,7 @@ def whole_run(
         "compartments": sum(s.nseg for s in h.allsec()), **memory,
         "build_s": times[1] - times[0], "init_s": times[2] - times[1],
         "first_s": times[3] - times[2],
-        "piece_s": min(pieces), "neuron_step_s": min(own),
+        "piece_s": min(pieces), "neuron_step_s": min(neuron_steps),
         "run_s": times[4] - begin, "us": 1e6 * (times[4] - begin) / round((stop - from_ms) / h.dt),
         "load": os.getloadavg()[0], "cores": os.cpu_count(),
     }  # fmt: skip
@@ -299,14 +299,14 @@ def ranked(
     for section in model.sections if is_nudged else ():
         section(0.5).v = math.nextafter(section(0.5).v, 0.0)
     begun, ended = model.between(partial(model.pc.psolve, stop))
-    found = model.spikes()
-    if found is None:
+    spikes = model.spikes()
+    if spikes is None:
         return None
     said = {
         "ranks": int(model.pc.nhost()), "cores": os.cpu_count(), "build_s": begun - model.begun,
         "run_s": ended - begun,
     }  # fmt: skip
-    return said, found
+    return said, spikes
 
 
 def spread(
@@ -326,17 +326,17 @@ def spread(
             spent.update(dict.fromkeys(spent, 0.0))
             times.append(model.between(partial(clhines.neuron.run, end, device=device)))
     every = model.pc.py_gather(spent, 0)
-    found = model.spikes()
-    if found is None:
+    spikes = model.spikes()
+    if spikes is None:
         return None
     (first, first_end), (begin, ended) = times
     said = {
-        "stop_ms": stop, "devices": int(model.pc.nhost()), "spikes": len(found[0]),
+        "stop_ms": stop, "devices": int(model.pc.nhost()), "spikes": len(spikes[0]),
         "cores": os.cpu_count(), "build_s": first - model.begun, "first_s": first_end - first,
         "run_s": ended - begin, "load": os.getloadavg()[0],
         **{name: float(np.mean([one[name] for one in every])) for name in spent},
     }  # fmt: skip
-    return said, found
+    return said, spikes
 
 
 @contextmanager
@@ -359,15 +359,15 @@ def exchanging() -> Iterator[dict[str, float]]:
 
     def message(ranks: Ranks, *given: Any) -> list[np.ndarray]:
         begin = time.perf_counter()
-        found = owns[1](ranks, *given)
+        result = owns[1](ranks, *given)
         spent["message_s"] += time.perf_counter() - begin
-        return found
+        return result
 
     with ExitStack() as stack:
         names = (JoinedExchange, "_tell"), (Ranks, "exchange")
-        for (of, name), own, timed in zip(names, owns, (tell, message), strict=True):
+        for (of, name), original, timed in zip(names, owns, (tell, message), strict=True):
             setattr(of, name, timed)
-            stack.callback(setattr, of, name, own)
+            stack.callback(setattr, of, name, original)
         yield spent
 
 
@@ -404,11 +404,11 @@ def together(found: dict[str, tuple[dict[str, Any], Taken]]) -> dict[str, Any]:
     said, truth = found["neuron"]
     row = dict(said)
     for way in [w for w in WAYS[1:] if w in found]:
-        other, taken = found[way]
+        other, records = found[way]
         row["elsewhere"] = row.get("elsewhere", False) or other["cores"] != said["cores"]
         row |= {k: v for k, v in other.items() if k not in row}
         row["load"] = max(row["load"], other["load"])
-        row[way] = compared(truth, taken, said["dt"])
+        row[way] = compared(truth, records, said["dt"])
     return row
 
 
@@ -434,12 +434,12 @@ def near(truth: list[np.ndarray], other: list[np.ndarray], most: float) -> int:
 
 def first_spike(truth: list[np.ndarray], other: list[np.ndarray], dt: float) -> float | None:
     """Return the time of the first spike that is in another step or missing; None for none."""
-    found = []
+    times = []
     for a, b in zip(truth, other, strict=True):
         both = min(len(a), len(b))
         wrong = np.flatnonzero(np.abs(a[:both] - b[:both]) > 0.5 * dt)
-        found += [a[k] for k in wrong[:1]] or [*a[both : both + 1], *b[both : both + 1]]
-    return min(map(float, found), default=None)
+        times += [a[k] for k in wrong[:1]] or [*a[both : both + 1], *b[both : both + 1]]
+    return min(map(float, times), default=None)
 
 
 def core(case: Case, stop: float) -> dict[str, Any]:

@@ -101,8 +101,8 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
                 copy = prepared(CASES[name], folder / name, Path(where) / name, for_core)
                 with ThreadPoolExecutor(args.processes) as pool:
                     list(pool.map(lambda w: run_way(name, w, stop, copy, kept, args), missing))
-            found = {w: kept_way(kept, name, w, stop) for w in ways}
-            whole = {w: x for w, x in found.items() if x is not None}
+            results = {w: kept_way(kept, name, w, stop) for w in ways}
+            whole = {w: x for w, x in results.items() if x is not None}
             return whole["core"][0] if for_core else together(whole)
         except InputError as error:
             return {failed: str(error)}
@@ -156,11 +156,11 @@ def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]
         if args.ranks:
             start, (beside, nudged) = child.mpiexec(args.ranks), RANKED
             rows[0][beside] = said(beside, *start)[0]
-            found = {way: agreement(kept, name, way)}
-            if found[way]["differ_at_ms"] is not None:
+            agreements = {way: agreement(kept, name, way)}
+            if agreements[way]["differ_at_ms"] is not None:
                 rows[0][nudged] = said(nudged, *start)[0]
-                found[nudged] = agreement(kept, name, nudged)
-            rows[0]["agreement"] = found
+                agreements[nudged] = agreement(kept, name, nudged)
+            rows[0]["agreement"] = agreements
     return rows
 
 
@@ -174,11 +174,11 @@ def rows_of_ranks(
         done.unlink(missing_ok=True)
         row = said("spread", *child.mpiexec(count))[0]
         with np.load(done) as file:
-            found = set(zip(file["times"].tolist(), file["gids"].tolist(), strict=True))
-        own = [row["run_s"], row["build_s"] + row["run_s"]]
-        first, seconds = first or found, seconds or own
-        faster, built = (a / b for a, b in zip(seconds, own, strict=True))
-        same = len(first & found)
+            spikes = set(zip(file["times"].tolist(), file["gids"].tolist(), strict=True))
+        times = [row["run_s"], row["build_s"] + row["run_s"]]
+        first, seconds = first or spikes, seconds or times
+        faster, built = (a / b for a, b in zip(seconds, times, strict=True))
+        same = len(first & spikes)
         yield {"model": name, **row, "same": same, "faster": faster, "faster_built": built}
 
 
@@ -285,7 +285,7 @@ def exchanged(row: dict[str, Any]) -> str:
 
 
 def beside(row: dict[str, Any]) -> str:
-    own, found = row["ranks"], row["agreement"]
+    mpi, same = row["ranks"], row["agreement"]
 
     def of(one: dict[str, Any]) -> str:
         first = one["differ_at_ms"]
@@ -293,13 +293,13 @@ def beside(row: dict[str, Any]) -> str:
         return f"{one['same_step']} of {one['spikes']}{since}"
 
     here = sum(row[key] for key in ("build_s", "init_s", "first_s", "run_s"))
-    there = own["build_s"] + own["run_s"]
-    nudged = found.get("ranks-nudged")
+    there = mpi["build_s"] + mpi["run_s"]
+    nudged = same.get("ranks-nudged")
     itself = "" if nudged is None else f" (in NEURON with somata an ulp off at 0 ms: {of(nudged)})"
     return (
-        f"{row['model']}, {found['whole']['neuron']} spikes of NEURON with {own['ranks']} MPI "
-        f"rank{'s' * (own['ranks'] > 1)} of {own['cores']} cores: in the same step "
-        f"{of(found['whole'])}{itself}; from the first cell to the last step {here:.0f} s here, "
+        f"{row['model']}, {same['whole']['neuron']} spikes of NEURON with {mpi['ranks']} MPI "
+        f"rank{'s' * (mpi['ranks'] > 1)} of {mpi['cores']} cores: in the same step "
+        f"{of(same['whole'])}{itself}; from the first cell to the last step {here:.0f} s here, "
         f"NEURON's own building included, and {there:.0f} s in NEURON."
     )
 
@@ -521,11 +521,13 @@ def main(arguments: Sequence[str]) -> int:
             told(name, args, ranked(CASES[name], args.stop, args.way != RANKED[0]))
             leave_ranks()
         if args.way == "core":
-            said, found = core(CASES[name], args.stop), ([], [])
+            said, records = core(CASES[name], args.stop), ([], [])
         else:
             rounds = 1 if args.short else ROUNDS
-            said, found = one_way(CASES[name], args.way, args.stop, args.device, args.dtype, rounds)
-        keep(Path(args.keep), name, args.way, said, found)
+            said, records = one_way(
+                CASES[name], args.way, args.stop, args.device, args.dtype, rounds
+            )
+        keep(Path(args.keep), name, args.way, said, records)
         return 0
     folder = Path(os.environ.get("CLHINES_MODELS", ""))
     there = {n for n in CASES if "CLHINES_MODELS" in os.environ and (folder / n).is_dir()}

@@ -45,15 +45,15 @@ def orders_of(connections: GridConnections) -> dict[str, tuple[np.ndarray, dict[
         "target": lambda: weight_order.sorted_places(target, source, delay),
         "cut": lambda: weight_order.graph_cut(forward, backward),
     }
-    found = {}
+    orders = {}
     for name, make in makers.items():
         begin = time.perf_counter()
         place = make()
         numbers = {"found_in": time.perf_counter() - begin}
         for direction, groups in (("forward", forward), ("backward", backward)):
             numbers[direction] = weight_order.cost(place, groups) / c.count
-        found[name] = place, numbers
-    return found
+        orders[name] = place, numbers
+    return orders
 
 
 class Changing:
@@ -69,8 +69,8 @@ class Changing:
 
     def step(self, spikes: tuple[np.ndarray, np.ndarray]) -> float:
         """Deliver spikes of the next steps, and change weights; seconds a step."""
-        given = spikes[0], spikes[1] + self.first
-        arrays = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
+        shifted = spikes[0], spikes[1] + self.first
+        arrays = [cla.to_device(self.queue, a.astype(np.int32)) for a in shifted]
         count = cla.zeros(self.queue, 1, np.int32)
         self.delivery.reset(count)
         count.fill(len(spikes[0]))
@@ -84,8 +84,8 @@ class Changing:
 
 def rows_of(queue: cl.CommandQueue, name: str, cells: int, share: float) -> list[dict[str, Any]]:
     c = random_connections(cells, cells, share, record.SEED, (0.2, 0.8), (1, 5))
-    found = orders_of(c)
-    networks = {order: Changing(queue, c, place) for order, (place, _) in found.items()}
+    orders = orders_of(c)
+    networks = {order: Changing(queue, c, place) for order, (place, _) in orders.items()}
     rows = []
     for activity in ACTIVITY:
         rng = np.random.default_rng(record.SEED)
@@ -110,7 +110,7 @@ def rows_of(queue: cl.CommandQueue, name: str, cells: int, share: float) -> list
         weights = [n.plasticity.weight for n in networks.values()]
         good = all(np.array_equal(a, b) for some in (sums, weights) for a, b in zip(some, some[1:]))
         changed = bool((weights[0] != c.weight).any()) and bool(sums[0].any())
-        for order, (_, numbers) in found.items():
+        for order, (_, numbers) in orders.items():
             row = {"network": name, "synapses": c.count, "order": order, **numbers}
             row |= {"activity": activity, "seconds": delivered[order]}
             row |= {"stdp": float(np.median(times[order])), "good": good and changed}

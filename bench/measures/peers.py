@@ -182,8 +182,8 @@ def time_case(case: Case, methods: list[str], budget: float, missing: list[dict]
 def time_all(
     case: Case, given: Iterable[Candidate], budget: float, missing: list[dict]
 ) -> list[dict]:
-    found = checked(case, given, missing)
-    groups = [list(found)] if systems.on_host(case.queue.device) else ([c] for c in found)
+    candidates = checked(case, given, missing)
+    groups = [list(candidates)] if systems.on_host(case.queue.device) else ([c] for c in candidates)
     rows = []
     for group in groups:
         interleave(case, group, budget * len(group) / 12)
@@ -195,15 +195,15 @@ def time_all(
 
 
 def row(case: Case, candidate: Candidate) -> dict[str, Any]:
-    taken = candidate.seconds
+    seconds = candidate.seconds
     return {
         "name": candidate.name,
         **about(case),
         "nodes": case.nodes,
         "clock": candidate.clock,
-        "seconds": float(np.median(taken)) * candidate.stands_for,
-        "best_seconds": min(taken) * candidate.stands_for,
-        "rounds": len(taken),
+        "seconds": float(np.median(seconds)) * candidate.stands_for,
+        "best_seconds": min(seconds) * candidate.stands_for,
+        "rounds": len(seconds),
         "error": candidate.error,
         **candidate.facts(),
     }
@@ -241,7 +241,7 @@ def text(result: dict[str, Any]) -> str:
         f"{'x floor':>7} {'ns/node':>8}"
     )
     rows = result["rows"]
-    found = [
+    lines = [
         f"{r['cells']:>6} {r['kind']:<13} {r['dtype']:<7} {r['name']:<37} {r['clock']:<6} "
         f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {table.narrow(r['x_floor'], 7, 2)} "
         f"{table.narrow(r['seconds'] / r['cells'] / r['nodes'] * 1e9, 8, 3)}"
@@ -252,7 +252,7 @@ def text(result: dict[str, Any]) -> str:
         (m["name"], m["reason"], f"{m['cells']} cells ({m['kind']}, {m['dtype']})")
         for m in result["missing"]
     )
-    return "\n".join([table.ruled(head, found, groups), "", *table.missing(missing)])
+    return "\n".join([table.ruled(head, lines, groups), "", *table.missing(missing)])
 
 
 # -- the picture -------------------------------------------------------------------------------
@@ -273,16 +273,16 @@ def belongs(row: dict[str, Any], kind: str) -> bool:
     """Whether a row is a point of a panel: a few cells can be both 64 shapes and all different."""
     if row["kind"] == kind or "chains" in (row["kind"], kind):
         return bool(row["kind"] == kind)
-    asked = {"1 shape": 1, "all different": row["cells"]}.get(kind) or int(kind.split()[0])
-    return bool(row["shapes"] == min(asked, row["cells"]))
+    shapes = {"1 shape": 1, "all different": row["cells"]}.get(kind) or int(kind.split()[0])
+    return bool(row["shapes"] == min(shapes, row["cells"]))
 
 
 def lines(rows: list[dict[str, Any]], kind: str) -> dict[str, list[tuple[int, float]]]:
-    found: dict[str, list[tuple[int, float]]] = {}
+    points_of: dict[str, list[tuple[int, float]]] = {}
     for r in rows:
         if belongs(r, kind):
-            found.setdefault(line_name(r["name"]), []).append((r["cells"], r["seconds"]))
-    return {name: sorted(points) for name, points in found.items()}
+            points_of.setdefault(line_name(r["name"]), []).append((r["cells"], r["seconds"]))
+    return {name: sorted(points) for name, points in points_of.items()}
 
 
 def line_name(name: str) -> str:
@@ -346,6 +346,6 @@ def main(arguments: Sequence[str]) -> None:
     missing: list[dict[str, Any]] = []
     for case in tqdm(cases(queue, args), disable=None):
         rows += time_case(case, args.methods, args.budget, missing)
-    known = {**record.record(queue, "peers", arguments), "peers": host.versions()}
-    result = {"record": known, "rows": rows, "missing": missing}
+    run_record = {**record.record(queue, "peers", arguments), "peers": host.versions()}
+    result = {"record": run_record, "rows": rows, "missing": missing}
     record.write("peers", queue, result, text(result), args.out, draw)

@@ -99,14 +99,14 @@ def rows_of(
     """
     rows, stop, (neuron, ours) = [], pieces[-1], ways
     timed.run(neuron, stop, stop)
-    known = timed.taken()
+    truth = timed.taken()
     first = timed.run(ours, stop, stop)[0]
     for piece in pieces:
         spent: dict[str, list[float]] = {"neuron": [], "ours": []}
         for _ in range(rounds):
             for way, run in (("neuron", neuron), ("ours", ours)):
                 spent[way] += timed.run(run, piece, stop)
-                worst = np.abs(timed.taken() - known).max()
+                worst = np.abs(timed.taken() - truth).max()
                 if not worst < WORST:
                     sys.exit(f"{name} in pieces of {piece:g} ms: {worst:.3g} mV off: not timed")
         row = {"model": name, "piece": piece, "first_seconds": first}

@@ -89,12 +89,12 @@ def worked_out(forest: clhines.Forest) -> None:
 
 
 def best_seconds(run: Callable[[], object]) -> float:
-    taken: list[float] = []
-    while len(taken) < 3 and sum(taken) < ENOUGH:
+    seconds: list[float] = []
+    while len(seconds) < 3 and sum(seconds) < ENOUGH:
         begin = time.perf_counter()
         run()
-        taken.append(time.perf_counter() - begin)
-    return min(taken)
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
 
 
 def text(result: dict[str, Any]) -> str:
@@ -106,11 +106,11 @@ def text(result: dict[str, Any]) -> str:
         f"{'':<40}{'s, by nodes:':>{wide}}{'ns / (n log2 n):':>{wide}}",
         f"{'case':<14}{'method, options':<26}" + "".join(f"{n:>10}" for n in shown * 2),
     ]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_case: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for r in rows:
-        found.setdefault((r["case"], label(r["method"], r["options"])), []).append(r)
+        by_case.setdefault((r["case"], label(r["method"], r["options"])), []).append(r)
     last = ""
-    for (case, what), some in found.items():
+    for (case, what), some in by_case.items():
         lines += [""] if case != last else []
         last = case
         seconds = [r["plan_seconds"] for r in some]
@@ -135,6 +135,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     args = parser.parse_args(arguments)
     malloc = {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")}
-    known = {**record.record(None, "plan", arguments), "malloc": malloc}
-    result = {"record": known, "rows": option_rows(args.nodes)}
+    run_record = {**record.record(None, "plan", arguments), "malloc": malloc}
+    result = {"record": run_record, "rows": option_rows(args.nodes)}
     record.write("plan", None, result, text(result), args.out)

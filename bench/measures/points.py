@@ -106,9 +106,9 @@ class Brian:
         assert self._child.stdout is not None
         for line in self._child.stdout:
             if line.startswith("{"):
-                found = json.loads(line)
-                self.found["seconds"] += [found.pop("seconds")] if "seconds" in found else []
-                self.found |= found
+                message = json.loads(line)
+                self.found["seconds"] += [message.pop("seconds")] if "seconds" in message else []
+                self.found |= message
                 return
         self.found["reason"] = f"ended with code {self._child.wait()}"
 

@@ -36,8 +36,8 @@ SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compar
 
 
 def start(name: str, case: Case, most: float) -> dict[str, Any]:
-    found = child.run("peers.ring", [name, ring_peers.arguments_of(case)], most)
-    return {"name": name, "cells": case.cells, **found}
+    result = child.run("peers.ring", [name, ring_peers.arguments_of(case)], most)
+    return {"name": name, "cells": case.cells, **result}
 
 
 def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
@@ -54,8 +54,8 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
         device=args.device,
         least_steps=args.least_steps,
     )
-    own = [(OWN, replace(base, dtype=t, engine=p)) for p in args.engines for t in args.dtype]
-    return [*((name, base) for name in args.peers if name != OWN), *own]
+    own_cases = [(OWN, replace(base, dtype=t, engine=p)) for p in args.engines for t in args.dtype]
+    return [*((name, base) for name in args.peers if name != OWN), *own_cases]
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -78,7 +78,7 @@ def measured_case(
     gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
     cost: dict[int, dict[int, float]] = {}  # of a simulator: cells -> seconds that are not timed
     for cells in sorted(args.cells):
-        found: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
+        rows_of: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
         for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
             name, base = every[k]
             different = cells if shapes == "all" else int(shapes)
@@ -92,7 +92,7 @@ def measured_case(
                 # The timed part lasts equally long for any number of cells.
                 used = max(time.perf_counter() - begin - args.seconds, 0.0)
                 cost.setdefault(k, {})[cells] = used
-                found[k].append(row)
+                rows_of[k].append(row)
                 if "reason" in row:
                     gone[k] = row["reason"]
             bar.update()
@@ -100,15 +100,15 @@ def measured_case(
             if k in gone:
                 yield {"name": label(name, base), "cells": cells, "reason": gone[k]}
             else:
-                yield together(found[k])
+                yield together(rows_of[k])
 
 
 def foreseen(cost: dict[int, float], cells: int) -> float:
     """Return the seconds that more cells will take, by the line through the last two sizes."""
-    known = [n for n in sorted(cost) if n < cells][-2:]
-    if len(known) < 2:  # the start of a process alone says nothing of the cells
+    sizes = [n for n in sorted(cost) if n < cells][-2:]
+    if len(sizes) < 2:  # the start of a process alone says nothing of the cells
         return 0.0
-    (few, more), last = known, cost[known[-1]]
+    (few, more), last = sizes, cost[sizes[-1]]
     return last + max(last - cost[few], 0.0) * (cells - more) / (more - few)
 
 
@@ -119,15 +119,15 @@ def label(name: str, case: Case) -> str:
 def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return one row of the rounds of a simulator: the median over the pieces of all."""
     row = max(rows, key=lambda r: r["simulated_ms"])
-    taken = [t for r in rows for t in r["taken"]]
-    seconds = float(np.median(taken))
+    pieces = [t for r in rows for t in r["taken"]]
+    seconds = float(np.median(pieces))
     each = seconds / row["compartments"] * 1e9
     return {
         **row,
-        "taken": taken,
-        "pieces": len(taken),
+        "taken": pieces,
+        "pieces": len(pieces),
         "seconds": seconds,
-        "best_seconds": min(taken),
+        "best_seconds": min(pieces),
         "ns_per_compartment": each,
     }
 
@@ -175,16 +175,16 @@ def text(result: dict[str, Any]) -> str:
         f"{'cells':>6} {'simulator':<28} {'compartments':>12} {'step us':>10} {'ns/comp.':>9} "
         f"{'build s':>8} {'plan s':>7} {'spikes':>6} {'apart':>6}"
     )
-    found: list[str] = []
+    parts: list[str] = []
     for case in dict.fromkeys(r["case"] for r in rows):
         some = [r for r in rows if r["case"] == case]
         some.sort(key=lambda r: (r["cells"], r["seconds"]))
         shown = table.ruled(head, [line(r) for r in some], [r["cells"] for r in some])
-        found += [case, "", shown, ""]
+        parts += [case, "", shown, ""]
     missing = [
         (m["name"], m["reason"], f"{m['cells']} cells ({m['case']})") for m in result["missing"]
     ]
-    return "\n".join([*found, *explanation(rows), *[""][: len(missing)], *table.missing(missing)])
+    return "\n".join([*parts, *explanation(rows), *[""][: len(missing)], *table.missing(missing)])
 
 
 def line(r: dict[str, Any]) -> str:
@@ -214,10 +214,10 @@ def explanation(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def about_choices(rows: list[dict[str, Any]]) -> list[str]:
-    own = [r for r in rows if r["name"].startswith(OWN) and "asked" in r]
+    own_rows = [r for r in rows if r["name"].startswith(OWN) and "asked" in r]
     ratios = []
-    for key in dict.fromkeys((r["case"], r["cells"], r["dtype"]) for r in own):
-        some = [r for r in own if (r["case"], r["cells"], r["dtype"]) == key]
+    for key in dict.fromkeys((r["case"], r["cells"], r["dtype"]) for r in own_rows):
+        some = [r for r in own_rows if (r["case"], r["cells"], r["dtype"]) == key]
         chosen = [r["name"] for r in some if r["asked"] == "auto"]
         if not chosen or len({r["name"] for r in some}) < 2:
             continue
@@ -245,10 +245,10 @@ OWN_STYLES: dict[str, dict[str, Any]] = {  # by dtype, and by engine
 def style(name: str) -> dict[str, Any]:
     if not name.startswith("clhines"):
         return plot.style(name)
-    found: dict[str, Any] = {"ms": 5, "zorder": 5}
+    look: dict[str, Any] = {"ms": 5, "zorder": 5}
     for word, how in OWN_STYLES.items():
-        found |= how if word in name else {}
-    return found
+        look |= how if word in name else {}
+    return look
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -313,8 +313,8 @@ def main(arguments: Sequence[str]) -> None:
     missing: list[dict[str, Any]] = []
     queue = record.queue(args.device)
     try:
-        for found in measured(args):
-            (missing if "reason" in found else rows).append(found)
+        for row in measured(args):
+            (missing if "reason" in row else rows).append(row)
     except KeyboardInterrupt:
         print("stopped: the table has what was done before")
     good = []
@@ -325,6 +325,6 @@ def main(arguments: Sequence[str]) -> None:
             missing.append({**{k: r[k] for k in ("name", "cells", "case")}, "reason": wrong})
         else:
             good.append(r)
-    known = record.record(queue, "ring", arguments)
-    result = {"record": known, "ring": good, "missing": missing}
+    run_record = record.record(queue, "ring", arguments)
+    result = {"record": run_record, "ring": good, "missing": missing}
     record.write("ring", queue, result, text(result), args.out, draw)

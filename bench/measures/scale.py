@@ -66,7 +66,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
     sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, engine=asked["engine"])
     before = bytes_on_device()
     made = time.perf_counter()
-    own = {
+    row = {
         "device_bytes": before,
         "described_s": described - begin,
         "made_s": made - described,
@@ -75,7 +75,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
         "engine": sim.engine.partition("-")[0],
     }
     if asked["kind"] == "plan":
-        every = comm.gather({**own, "host_bytes": host_bytes()})
+        every = comm.gather({**row, "host_bytes": host_bytes()})
         if comm.rank == 0:
             Path(out).write_text(json.dumps({"every": every}), "utf-8")
         return
@@ -88,7 +88,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
         pieces.append(results[-1].cost)
     bytes_in, count = (b - a for a, b in zip((received, exchanges), counted(sim), strict=True))
     ran = {"pieces": pieces, "received": bytes_in, "exchanges": count, "host_bytes": host_bytes()}
-    every = comm.gather({**own, **ran})
+    every = comm.gather({**row, **ran})
     if comm.rank == 0:  # all ranks have all results
         times, cells = (np.concatenate([getattr(r, n) for r in results]) for n in SPIKES)
         order = np.lexsort((cells, times))
@@ -128,8 +128,8 @@ def host_bytes() -> int:
 
 def start(case: dict[str, Any], most: float) -> dict[str, Any]:
     launcher = child.mpiexec(case["ranks"])
-    found = child.run("measures.rank", [json.dumps(case)], most, launcher)
-    return {**case, **found} if "reason" in found else row_of(case, found)
+    result = child.run("measures.rank", [json.dumps(case)], most, launcher)
+    return {**case, **result} if "reason" in result else row_of(case, result)
 
 
 def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
@@ -164,23 +164,23 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
     base = {
         name: getattr(args, name) for name in ("device", "engine", "duration", "pin", "overlap")
     }
-    found = []
+    all_cases = []
     for dtype, delay in itertools.product(args.dtype, args.delay):
         common_part = {**base, "dtype": dtype, "delay": delay}
         for kind in ("strong", "weak"):
             for cells, count in itertools.product(getattr(args, kind), args.ranks):
                 total = cells if kind == "strong" else cells * count
                 row = {**common_part, "kind": kind, "cells": total, "ranks": count}
-                found.append(row)
+                all_cases.append(row)
             if args.pin and kind == "strong":  # one process with all cores
-                found += [
+                all_cases += [
                     {**common_part, "kind": "threads", "cells": cells, "ranks": 1, "pin": False}
                     for cells in args.strong
                 ]
     for cells, count in itertools.product(args.plan, args.ranks):
         row = {**base, "dtype": PLANNED, "delay": args.delay[0], "kind": "plan", "cells": cells}
-        found.append({**row, "ranks": count})
-    return found
+        all_cases.append({**row, "ranks": count})
+    return all_cases
 
 
 def against_first(rows: list[dict[str, Any]]) -> None:
@@ -259,10 +259,10 @@ def plans(rows: list[dict[str, Any]]) -> list[str]:
 
 def extended(rows: list[dict[str, Any]]) -> str:
     """Extrapolate the measurements to more cells than the machines here can hold."""
-    found = [r for r in rows if r["kind"] == "strong" and r["dtype"] == "float64"]
-    delay = max((r["delay"] for r in found), default=0)
-    sizes = {r["cells"] for r in found if r["delay"] == delay}
-    some = {(r["cells"], r["ranks"]): r for r in found if r["delay"] == delay}
+    strong = [r for r in rows if r["kind"] == "strong" and r["dtype"] == "float64"]
+    delay = max((r["delay"] for r in strong), default=0)
+    sizes = {r["cells"] for r in strong if r["delay"] == delay}
+    some = {(r["cells"], r["ranks"]): r for r in strong if r["delay"] == delay}
     few, more = min(sizes, default=0), max(sizes, default=0)
     if few == more or not {(few, 1), (few, 2), (more, 1), (more, 2)} <= set(some):
         return "extended: needs rows of 1 and 2 ranks, float64, of two numbers of cells"
@@ -274,14 +274,14 @@ def extended(rows: list[dict[str, Any]]) -> str:
     one = some[more, 1]
     # bytes of a cell on its rank: none if half the network takes as much as the whole; the other
     # bytes are on all ranks
-    own = max(0.0, 2 * (on_host(1) - on_host(2)))
-    each = on_host(2) - own / 2
+    local = max(0.0, 2 * (on_host(1) - on_host(2)))
+    each = on_host(2) - local / 2
     on_device, step = one["device_bytes"] / more, one["seconds"] / more
     describe = one["described_s"] / more
     steps, decode = min(MAX_EPOCH, max(1, round(delay / 0.025))), decode_seconds()
     head = f"{'cells':>13} {'ranks':>6} " + " ".join(f"{name:>12}" for name in EXTENDED)
     lines = [
-        f"a cell: {on_device / 1e3:.1f} kB on its device, {own / 1e3:.1f} kB on its rank's host",
+        f"a cell: {on_device / 1e3:.1f} kB on its device, {local / 1e3:.1f} kB on its rank's host",
         f"and {each / 1e3:.1f} kB on that of every rank, {step * 1e9:.1f} ns a step on one rank,",
         f"{describe * 1e6:.0f} us to describe on every rank; a spike: 4 B to every",
         f"rank, {decode * 1e9:.0f} ns on its host; {RATE:g} Hz, an exchange every {steps} steps,",
@@ -294,7 +294,7 @@ def extended(rows: list[dict[str, Any]]) -> str:
         spikes = cells * RATE * steps * 0.025e-3
         values = (
             f"{on_device * cells / count / 1e9:.3g} GB",
-            f"{(each + own / count) * cells / 1e9:.3g} GB",
+            f"{(each + local / count) * cells / 1e9:.3g} GB",
             f"{step * cells / count * steps:.3g} s",
             f"{4 * spikes / 1e6:.3g} MB",
             f"{4 * spikes / WIRE * 1e3:.3g} ms",
@@ -312,13 +312,13 @@ def decode_seconds(count: int = 10**6) -> float:
     """Seconds that a rank's host takes for a spike that it gets."""
     codes = [np.random.default_rng(0).integers(0, 2**26, count).astype(np.uint32)]
     sources = [np.arange(2**20)]
-    taken = []
+    seconds = []
     for _ in range(5):
         begin = time.perf_counter()
         source, step = mpi.decode(codes, sources, 0, 64)
         source.astype(np.int32), step.astype(np.int32)
-        taken.append(time.perf_counter() - begin)
-    return float(np.median(taken)) / count
+        seconds.append(time.perf_counter() - begin)
+    return float(np.median(seconds)) / count
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -382,20 +382,20 @@ def main(arguments: Sequence[str]) -> None:
     every = cases(args)
     best: list[dict[str, Any] | None] = [None] * len(every)
     for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
-        found, before = start(every[k], args.most), best[k]
-        if before is None or "reason" in found or found["seconds"] < before["seconds"]:
-            best[k] = found if before is None or "reason" not in before else before
+        row, before = start(every[k], args.most), best[k]
+        if before is None or "reason" in row or row["seconds"] < before["seconds"]:
+            best[k] = row if before is None or "reason" not in before else before
         print(*(every[k][name] for name in ("kind", "cells", "ranks", "delay")), file=sys.stderr)
     rows: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []
-    for found in best:
-        assert found is not None
-        (missing if "reason" in found else rows).append(found)
+    for row in best:
+        assert row is not None
+        (missing if "reason" in row else rows).append(row)
     if not rows:
         raise MissingError(f"nothing ran: {missing[0]['reason']}")
     planned = [r for r in rows if r["kind"] == "plan"]
     rows = [r for r in rows if r["kind"] != "plan"]
     against_first(rows)
-    known = {**record.record(queue, "scale", arguments), "rate_hz": RATE}
-    result = {"record": known, "rows": rows, "planned": planned, "missing": missing}
+    run_record = {**record.record(queue, "scale", arguments), "rate_hz": RATE}
+    result = {"record": run_record, "rows": rows, "planned": planned, "missing": missing}
     record.write("scale", queue, result, text(result), args.out, draw)

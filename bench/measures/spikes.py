@@ -79,18 +79,18 @@ class Layers:
         share = spikes / self._sources  # a neuron is ready in all steps except after a spike
         self._simulation.set(self._source, mean=NormalDist().inv_cdf(share / (1 - share)))
         self._simulation.reset()
-        taken: list[np.ndarray] = []
-        found, steps = [], 0
-        while len(taken) < LISTS:
+        spike_lists: list[np.ndarray] = []
+        spike_cells, steps = [], 0
+        while len(spike_lists) < LISTS:
             result = self._simulation.run(STEPS * DT)
-            found.append(result.spike_cell)
+            spike_cells.append(result.spike_cell)
             step = np.rint(result.spike_time / DT).astype(int)
-            taken += [result.spike_cell[step == k] for k in np.unique(step)]
+            spike_lists += [result.spike_cell[step == k] for k in np.unique(step)]
             steps += STEPS
         self._simulation.set(self._source, mean=-1e3)  # the last ones arrive
-        found.append(self._simulation.run(self._silence).spike_cell)
-        self._check(np.bincount(np.concatenate(found), minlength=self._sources), steps)
-        return [(cells, np.zeros(len(cells), int)) for cells in taken[-LISTS:]]
+        spike_cells.append(self._simulation.run(self._silence).spike_cell)
+        self._check(np.bincount(np.concatenate(spike_cells), minlength=self._sources), steps)
+        return [(cells, np.zeros(len(cells), int)) for cells in spike_lists[-LISTS:]]
 
     def _check(self, fired: np.ndarray, steps: int) -> None:
         c = self.connections
@@ -158,12 +158,12 @@ def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, 
 
 def least(delivery: Delivery, lists: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
     """Measure in rounds, as other programs come in between; the least median of each algorithm."""
-    begin, found = time.perf_counter(), delivery.measure(lists)
+    begin, seconds = time.perf_counter(), delivery.measure(lists)
     for _ in range(ROUNDS - 1):
         if time.perf_counter() - begin > ENOUGH:
             break
-        found = {name: min(t, found[name]) for name, t in delivery.measure(lists).items()}
-    return found
+        seconds = {name: min(t, seconds[name]) for name, t in delivery.measure(lists).items()}
+    return seconds
 
 
 def best_of(seconds: dict[str, float]) -> str:
@@ -172,12 +172,12 @@ def best_of(seconds: dict[str, float]) -> str:
 
 def family(seconds: dict[str, float], names: tuple[str, ...] = REVIEW) -> dict[str, float]:
     """Return the best time of each algorithm, whatever its columns."""
-    found: dict[str, float] = {}
+    least_of: dict[str, float] = {}
     for name, t in seconds.items():
         algorithm = name.split()[0]
         if algorithm in names:
-            found[algorithm] = min(t, found.get(algorithm, np.inf))
-    return found
+            least_of[algorithm] = min(t, least_of.get(algorithm, np.inf))
+    return least_of
 
 
 def text(result: dict[str, Any]) -> str:
@@ -196,10 +196,10 @@ def text(result: dict[str, Any]) -> str:
         line += f" {slowest:>7.2f} {second:>6.2f}"
         line += f" {r['chosen']:>9} {r['chosen_x_best']:>6.2f} {table.verdict(r['good'])}"
         lines.append(line)
-    found = table.ruled(head, lines)
+    table_text = table.ruled(head, lines)
     said = "slowest, second: over the fastest of vpo, vsn, vssn"
     head = f"times in us, * the best; auto: chosen on other spikes\n{said}"
-    return f"{head}\n\n{first}\n{found}\n\n{summary(rows)}"
+    return f"{head}\n\n{first}\n{table_text}\n\n{summary(rows)}"
 
 
 def cell(row: dict[str, Any], name: str) -> str:
@@ -246,14 +246,14 @@ def fill(figure: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def ticks(axes: Any, rows: list[dict[str, Any]]) -> tuple[dict[float, int], dict[float, int]]:
-    found = []
+    places_of = []
     for name in ("spikes", "probability"):
         values = sorted({r[name] for r in rows})
-        found.append({v: k for k, v in enumerate(values)})
-    for axis, places in zip((axes.xaxis, axes.yaxis), found):
+        places_of.append({v: k for k, v in enumerate(values)})
+    for axis, places in zip((axes.xaxis, axes.yaxis), places_of):
         axis.set_ticks(list(places.values()), [f"{v:g}" for v in places])
     axes.set_aspect("auto")
-    return found[0], found[1]
+    return places_of[0], places_of[1]
 
 
 def draw_best(axes: Any, rows: list[dict[str, Any]]) -> None:

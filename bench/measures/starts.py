@@ -131,21 +131,21 @@ def taken(
     spent = time.perf_counter() - begin
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or ["nothing is said"])[-1])
-    told = [line for line in done.stdout.splitlines() if line.startswith("took ")]
-    if not told:
+    printed = [line for line in done.stdout.splitlines() if line.startswith("took ")]
+    if not printed:
         return spent, {}
-    _, seconds, phases = told[-1].split(maxsplit=2)
+    _, seconds, phases = printed[-1].split(maxsplit=2)
     return float(seconds), json.loads(phases)
 
 
 def started(name: str, arguments: Sequence[str], device: str, folder: Path) -> dict[str, Any]:
     """Return the row of one start: three runs, of which the first finds nothing cached."""
     with tempfile.TemporaryDirectory() as caches, tempfile.TemporaryDirectory() as here:
-        own = {key: str(Path(caches) / value) for key, value in CACHES.items()}
-        for path in own.values():
+        cache_folders = {key: str(Path(caches) / value) for key, value in CACHES.items()}
+        for path in cache_folders.values():
             Path(path).mkdir()
         path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-        env = {**os.environ, **own, "CLHINES_DEVICE": device, "PYTHONPATH": path}
+        env = {**os.environ, **cache_folders, "CLHINES_DEVICE": device, "PYTHONPATH": path}
         env |= {"MPLBACKEND": "agg", **(CASES[name].variables if name in CASES else {})}
         try:
             runs = [taken(arguments, folder if name in CASES else Path(here), env) for _ in "abc"]
@@ -192,8 +192,8 @@ def main(arguments: Sequence[str]) -> int:
     if args.only is not None:
         cases = [case for case in cases if any(word in case[0] for word in args.only)]
     device, rows = queue.device.name.strip(), list[dict[str, Any]]()
-    for name, given in tqdm(cases):
-        rows.append(started(name, given, device, ROOT))
+    for name, command in tqdm(cases):
+        rows.append(started(name, command, device, ROOT))
     for name in args.models:
         with tempfile.TemporaryDirectory() as where:
             copy = prepared(CASES[name], models / name, Path(where) / name)

@@ -125,7 +125,7 @@ def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str, symmetric: bool)
         worst = np.abs(x - solved["LAPACK"]).max()
         if not worst < NEAR[dtype]:
             sys.exit(f"{name}, {dtype}, {m} systems: {worst:.3g} from LAPACK: wrong, so not timed")
-    taken = in_turns(calls)
+    seconds = in_turns(calls)
     return {
         "systems": m,
         "rows": n,
@@ -133,8 +133,8 @@ def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str, symmetric: bool)
         "matrix": "symmetric" if symmetric else "general",
         "method": kept.solver.plan.method,
         "first_seconds": first,
-        "seconds": {name: min(some) for name, some in taken.items()},
-        "median_seconds": {name: float(np.median(some)) for name, some in taken.items()},
+        "seconds": {name: min(some) for name, some in seconds.items()},
+        "median_seconds": {name: float(np.median(some)) for name, some in seconds.items()},
     }
 
 
@@ -181,12 +181,12 @@ def measure_many(queue: cl.CommandQueue, n: int, k: int) -> dict[str, Any]:
 
     add("", 1)
     add("written out ", k)
-    taken = in_turns(calls)
+    seconds = in_turns(calls)
     return {
         "rows": n,
         "right_hand_sides": k,
-        "seconds": {name: min(some) for name, some in taken.items()},
-        "median_seconds": {name: float(np.median(some)) for name, some in taken.items()},
+        "seconds": {name: min(some) for name, some in seconds.items()},
+        "median_seconds": {name: float(np.median(some)) for name, some in seconds.items()},
     }
 
 
@@ -236,8 +236,8 @@ def text(result: dict[str, Any]) -> str:
     for r in result["rows"]:
         line = f"{r['systems']:>7} {r['rows']:>4} {r['dtype']:<7} {r['matrix']:<9}"
         line += f" {r['first_seconds'] * 1e6:>9.0f}"
-        taken = (r["seconds"].get(name) for name in CALLS)
-        line += "".join(f" {'-' if s is None else format(s * 1e6, '.0f'):>17}" for s in taken)
+        seconds = (r["seconds"].get(name) for name in CALLS)
+        line += "".join(f" {'-' if s is None else format(s * 1e6, '.0f'):>17}" for s in seconds)
         lines.append(f"{line}  {r['method']}")
     whole = table.ruled(head, lines, [r["dtype"] for r in result["rows"]])
     for r in result.get("many_rows", []):

@@ -146,8 +146,8 @@ def measure_all(args: argparse.Namespace, arguments: Sequence[str]) -> None:
         for name, cells in tqdm(cases, disable=None):
             forest = clhines.Forest.repeat(SHAPES[name](cells, args.morphologies), cells)
             rows += [time_case(queue, forest, dtype, name) for dtype in args.dtype]
-    known = record.record(queue, "tune", arguments)
-    result = {"record": known, "limits": asdict(limits), "rows": rows}
+    run_record = record.record(queue, "tune", arguments)
+    result = {"record": run_record, "limits": asdict(limits), "rows": rows}
     record.write("tune", queue, result, text(result), args.out)
 
 
@@ -226,16 +226,16 @@ def fit_candidate(
     table = [auto.terms(statistics_of(row), limits, dtype, candidate.options) for row in rows]
     names = list(table[0])
     A = np.array([[t[name] for name in names] for t in table])
-    taken = np.array([row["seconds"][label] for row in rows]) / pace[here]
+    seconds = np.array([row["seconds"][label] for row in rows]) / pace[here]
     weight = np.array([regret(row, label) for row in rows]) ** -WEIGHT
-    found = non_negative(A * (weight / taken)[:, None], weight)
-    costs = {name: float(f"{c:.4g}") for name, c in zip(names, found, strict=True)}
+    coefficients = non_negative(A * (weight / seconds)[:, None], weight)
+    costs = {name: float(f"{c:.4g}") for name, c in zip(names, coefficients, strict=True)}
     return {name: c for name, c in costs.items() if c > 0}
 
 
 def statistics_of(row: dict[str, Any]) -> Statistics:
-    known = row["statistics"]
-    return Statistics(**{**known, "padded": tuple(known["padded"])})
+    statistics = row["statistics"]
+    return Statistics(**{**statistics, "padded": tuple(statistics["padded"])})
 
 
 def fit_all(rows: Rows, limits: Limits, dtype: str) -> dict[str, dict[str, float]]:
@@ -246,12 +246,12 @@ def fit_all(rows: Rows, limits: Limits, dtype: str) -> dict[str, dict[str, float
     """
     pace = np.ones(len(rows))
     for _ in range(PACE_ROUNDS):
-        found = {
+        costs_of = {
             str(c): fit_candidate(rows, limits, dtype, c, pace)
             for c in CANDIDATES[auto.kind_of(limits)]
         }
-        found = {label: costs for label, costs in found.items() if costs}
-        expected = [predictions(row, limits, found) for row in rows]
+        costs_of = {label: costs for label, costs in costs_of.items() if costs}
+        expected = [predictions(row, limits, costs_of) for row in rows]
         pace = np.array(
             [
                 np.median([row["seconds"][label] / e for label, e in times.items()])
@@ -259,7 +259,7 @@ def fit_all(rows: Rows, limits: Limits, dtype: str) -> dict[str, dict[str, float
             ]
         )
         pace = np.clip(pace / np.exp(np.log(pace).mean()), 0.5, 2.0)
-    return found
+    return costs_of
 
 
 def predictions(

@@ -58,11 +58,11 @@ class Loop:
         self._record, self._v = self.sim.record("v", net.soma), -65.0
 
     def turns(self, count: int) -> np.ndarray:
-        found = np.empty(count)
+        voltages = np.empty(count)
         for k in range(count):
             self.sim.set(self._clamp, amp=GAIN * (TARGET - self._v))
-            self._v = found[k] = self.sim.run(DT)[self._record][-1, 0]
-        return found
+            self._v = voltages[k] = self.sim.run(DT)[self._record][-1, 0]
+        return voltages
 
     def seconds(self, count: int) -> float:
         begin = time.perf_counter()

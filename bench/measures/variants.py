@@ -71,21 +71,21 @@ class Subject:
         parts, simulated, extracted = [], 0.0, 0.0
         for first in range(0, len(sets), self.batch):
             start = time.perf_counter()
-            found = self.population.evaluate(sets[first : first + self.batch])
+            evaluated = self.population.evaluate(sets[first : first + self.batch])
             simulated += time.perf_counter() - start
             start = time.perf_counter()
             if self.on_device:
-                shape = (len(found.num_spikes), len(variants.AMPS))
-                given: dict[str, Any] = getattr(found, "features")  # noqa: B009
-                parts.append({n: variants.mean_of(given[n], shape) for n in variants.FEATURES})
+                shape = (len(evaluated.num_spikes), len(variants.AMPS))
+                features: dict[str, Any] = getattr(evaluated, "features")  # noqa: B009
+                parts.append({n: variants.mean_of(features[n], shape) for n in variants.FEATURES})
             else:
-                parts.append(variants.features_of(found.v, found.t, self.stop))
+                parts.append(variants.features_of(evaluated.v, evaluated.t, self.stop))
             extracted += time.perf_counter() - start
         return variants.joined(parts), simulated, extracted
 
     def set_seconds(self, sets: np.ndarray) -> float:
         """Return the seconds of `set` for all varied parameters and `reset`, median of nine."""
-        sim, taken = self.population.simulation, []
+        sim, seconds = self.population.simulation, []
         assert sim is not None
         soma = sim.network.nodes(at="soma")
         groups = {g.mechanism.name: g for g in sim.network.groups if np.isin(g.nodes, soma).all()}
@@ -97,8 +97,8 @@ class Subject:
                 sim.set(groups[name], gbar=sim.network.per_cell(column))
             sim.reset()
             self.queue.finish()
-            taken.append(time.perf_counter() - start)
-        return float(np.median(taken))
+            seconds.append(time.perf_counter() - start)
+        return float(np.median(seconds))
 
 
 def row_of(
@@ -154,12 +154,12 @@ def rows_of_peer(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     module, more = PEERS[name]
     rows = []
     for count in args.peer_variants:
-        found = child.run(module, [str(count), f"{args.stop:g}", *more], args.most)
-        if "reason" not in found:
-            first = found["make_s"] + found["simulate_s"] + found["features_s"]
-            found |= {"dtype": "float64", "first_s": first, "features_on": "host"}
-            found["load"] = os.getloadavg()[0]
-        rows.append({"name": name, **found, "variants": count})
+        row = child.run(module, [str(count), f"{args.stop:g}", *more], args.most)
+        if "reason" not in row:
+            first = row["make_s"] + row["simulate_s"] + row["features_s"]
+            row |= {"dtype": "float64", "first_s": first, "features_on": "host"}
+            row["load"] = os.getloadavg()[0]
+        rows.append({"name": name, **row, "variants": count})
     return rows
 
 
@@ -261,14 +261,14 @@ def main(arguments: Sequence[str]) -> None:
     add("--most", type=float, default=600.0, help="seconds of a peer's process")
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, args.dtype)
-    found, earlier = list[dict[str, Any]](), list[str]()
+    every, earlier = list[dict[str, Any]](), list[str]()
     for path in args.earlier:
-        given = json.loads(Path(path).read_text("utf-8"))
-        found += given["variants"] + given["missing"]
-        earlier += [*given["record"].get("earlier", []), given["record"]["command"]]
-    found += [row for name in args.peers for row in rows_of_peer(name, args)]
-    found += rows_of(queue, args)
-    rows = [r for r in found if "reason" not in r]
+        result_of = json.loads(Path(path).read_text("utf-8"))
+        every += result_of["variants"] + result_of["missing"]
+        earlier += [*result_of["record"].get("earlier", []), result_of["record"]["command"]]
+    every += [row for name in args.peers for row in rows_of_peer(name, args)]
+    every += rows_of(queue, args)
+    rows = [r for r in every if "reason" not in r]
     compare(rows)
     check(rows)
     kept = LEFT if args.earlier else KEPT  # they suffice to compare another run with this one
@@ -277,7 +277,7 @@ def main(arguments: Sequence[str]) -> None:
     result = {
         "record": record.record(queue, "variants", arguments) | {"earlier": earlier},
         "variants": rows,
-        "missing": [r for r in found if "reason" in r],
+        "missing": [r for r in every if "reason" in r],
         "stop": args.stop,
         "batch": args.batch,
     }

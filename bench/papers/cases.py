@@ -147,7 +147,7 @@ def timed(
         A method of clhines is wrong, or there is no sequential solver.
     """
     absent: list[dict] = []
-    found = peers.time_all(case, _candidates(run, case, entries, absent), run.seconds, absent)
+    timed_rows = peers.time_all(case, _candidates(run, case, entries, absent), run.seconds, absent)
     owns = {e.name for e in entries if e.own}
     for m in absent:
         if m["name"] in owns and m["reason"].startswith("wrong"):
@@ -155,11 +155,11 @@ def timed(
         if m["name"] == SEQUENTIAL:
             raise MissingError(f"speed-ups are over {SEQUENTIAL}: {m['reason']}")
     missing += [m | labels for m in absent]
-    first = next((r["seconds"] for r in found if r["name"] == SEQUENTIAL), None)
+    first = next((r["seconds"] for r in timed_rows if r["name"] == SEQUENTIAL), None)
     olds = {e.name for e in entries if not e.new}
     place = {e.name: k for k, e in enumerate(entries)}
     rows = []
-    for r in sorted(found, key=lambda r: place.get(r["name"], -1)):
+    for r in sorted(timed_rows, key=lambda r: place.get(r["name"], -1)):
         if r["name"] == peers.FLOOR:
             r["arrays"] = traffic.PLAIN
         r |= {"num_nodes": case.forest.num_nodes, "new": r["name"] not in olds, **labels}
@@ -173,11 +173,11 @@ def _candidates(
     yield peers.floor(case)
     for entry in entries:
         try:
-            given = _for_host(run, case) if entry.on_host else case
-            for candidate in entry.make(given):
-                if given is not case:
-                    candidate.stands_for = case.forest.num_nodes / given.forest.num_nodes
-                    candidate.facts = functools.partial(dict, timed_cells=given.cells)
+            part = _for_host(run, case) if entry.on_host else case
+            for candidate in entry.make(part):
+                if part is not case:
+                    candidate.stands_for = case.forest.num_nodes / part.forest.num_nodes
+                    candidate.facts = functools.partial(dict, timed_cells=part.cells)
                 if not systems.on_host(case.queue.device) and candidate.clock == "wall":
                     candidate.most = 5  # solvers on the host beside a GPU, where time is short
                 yield candidate
@@ -211,8 +211,8 @@ def text(result: dict[str, Any]) -> str:
             f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {speedup:>8} "
             f"{table.narrow(r['x_floor'], 7, 2)}"
         )
-    found = table.ruled(head, lines, [(r["panel"], r["cells"]) for r in rows])
-    return "\n\n".join(filter(None, [found, traffic.text(rows)]))
+    ruled = table.ruled(head, lines, [(r["panel"], r["cells"]) for r in rows])
+    return "\n\n".join(filter(None, [ruled, traffic.text(rows)]))
 
 
 def notes(result: dict[str, Any]) -> str:

@@ -43,13 +43,13 @@ def short(value: float) -> str:
 
 
 def text(claims: Iterator[Claim], title: str = "Beside the paper") -> str:
-    found = sorted(claims, key=lambda c: c.holds)
-    if not found:
+    ordered = sorted(claims, key=lambda c: c.holds)
+    if not ordered:
         return ""
     head = f"{title + ':':<64} {'paper':>6} {'here':>16}  outcome"
     lines = [
         f"{c.text:<64} {c.paper:>6} {c.here:>16}  {'as there' if c.holds else 'differs'}"
-        for c in found
+        for c in ordered
     ]
     return table.ruled(head, lines)
 
@@ -140,8 +140,8 @@ def claims_4(result: dict[str, Any]) -> Iterator[Claim]:
 def claims_5(result: dict[str, Any]) -> Iterator[Claim]:
     rows = result["rows"]
     panels = list(dict.fromkeys(r["panel"] for r in rows))
-    found = [best(rows, FULL, panel=p) for p in panels]
-    rates = [r for r in found if r is not None]
+    fastest = [best(rows, FULL, panel=p) for p in panels]
+    rates = [r for r in fastest if r is not None]
     yield from number("best cell over worst, full-interleaved", 55 / 47, max(rates) / min(rates))
     yield from number("multicore, at best", 6, best(rows, MULTICORE))
     yield from number("full-interleaved, at best", 25, best(rows, FULL))
@@ -161,13 +161,13 @@ def claims_9(result: dict[str, Any]) -> Iterator[Claim]:
     rows = result["rows"]
     for dtype, peak in (("float32", 4.0), ("float64", 3.0)):
         for name, short_name in CYCLIC.items():
-            found = [
+            lengths = [
                 r["seconds"] / t["seconds"]
                 for r in of(rows, name, dtype=dtype)
                 for t in of(rows, THOMAS, dtype=dtype, nodes=r["nodes"], cells=r["cells"])
             ]
             said = f"{dtype}: time of {short_name} over Thomas, at most"
-            yield from number(said, peak, max(found, default=None))
+            yield from number(said, peak, max(lengths, default=None))
     for dtype in ("float32", "float64"):
         for nodes in sorted({r["nodes"] for r in rows}):
             for name, short_name in CYCLIC.items():
@@ -206,9 +206,9 @@ def claims_chains(result: dict[str, Any]) -> Iterator[Claim]:
     yield from number("CR-PCR, at best", 10, best(rows, "CR-PCR"))
     panels = list(dict.fromkeys(r["panel"] for r in rows))
     behind = [over(rows, THOMAS, MULTICORE, 0, panel=p) for p in panels]
-    known = [b for b in behind if b is not None]
+    ratios = [b for b in behind if b is not None]
     yield from order(
-        "fewest systems: time of Thomas over multicore, at most", max(known, default=None)
+        "fewest systems: time of Thomas over multicore, at most", max(ratios, default=None)
     )
     yield from number("Thomas: bandwidth over the floor's, at best", 0.8, bandwidth(rows, THOMAS))
     filled = [r["occupancy"] for r in of(rows, THOMAS) if "occupancy" in r]
@@ -221,9 +221,9 @@ def claims_12(result: dict[str, Any]) -> Iterator[Claim]:
     sizes = {n for _, n in errors}
     ratios = [errors["CR-PCR", n] / errors["Thomas", n] for n in sizes]
     yield from number("error of CR-PCR over Thomas, at most", 4, max(ratios))
-    taken = {(m["name"], m["nodes"]): m["bytes"] for m in memory}
-    last = max(n for _, n in taken)
-    ratio = taken["cuSPARSE gtsvStridedBatch", last] / taken["Thomas", last]
+    bytes_of = {(m["name"], m["nodes"]): m["bytes"] for m in memory}
+    last = max(n for _, n in bytes_of)
+    ratio = bytes_of["cuSPARSE gtsvStridedBatch", last] / bytes_of["Thomas", last]
     yield from number(f"memory of gtsvStridedBatch over Thomas, {last:,} rows", 2, ratio)
 
 
@@ -247,11 +247,11 @@ def claims_14(result: dict[str, Any]) -> Iterator[Claim]:
     yield from number("level by level, at best", 25, best(rows, "levels"))
     yield from number("full-interleaved (mono), at best", 12, best(rows, FULL))
     gains = {p: over(rows, FULL, "levels", panel=p) for p in panels}
-    known = {p: g for p, g in gains.items() if g is not None}
+    measured = {p: g for p, g in gains.items() if g is not None}
     yield from number(
-        "time of mono over level by level, most cells, at best", 2, max(known.values())
+        "time of mono over level by level, most cells, at best", 2, max(measured.values())
     )
-    times = {p: at(rows, "levels", "seconds", panel=p) for p in known}
+    times = {p: at(rows, "levels", "seconds", panel=p) for p in measured}
     if "4 levels" in times:
         fastest = min(times, key=lambda p: times[p] or 0)
         said = "fastest number of levels, most cells"

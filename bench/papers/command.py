@@ -61,10 +61,10 @@ def measure_spikes(run: Run) -> dict[str, Any]:
     targets = 1e5
     if run.quick:
         probability, number, targets = [0.01, 0.1], [1, 20], 1e3
-    asked = SimpleNamespace(
+    arguments = SimpleNamespace(
         sources=100, targets=targets, max_delay=1, probability=probability, spikes=number
     )
-    rows = spikes.rows_of(run.queue, asked)
+    rows = spikes.rows_of(run.queue, arguments)
     if not all(r["good"] for r in rows):
         raise MissingError("an algorithm delivers other sums than the reference")
     neurons = f"100 leaky ones that spike at random and {targets:,.0f} that receive, all as texts"
@@ -204,8 +204,8 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
-    found = claims.of_result(result, {**claims.CLAIMS, **report_claims.CLAIMS})
-    parts = found, FIGURES[result["figure"]].table(result), cases.notes(result)
+    claim_text = claims.of_result(result, {**claims.CLAIMS, **report_claims.CLAIMS})
+    parts = claim_text, FIGURES[result["figure"]].table(result), cases.notes(result)
     return "\n\n".join(filter(None, parts))
 
 
@@ -247,10 +247,10 @@ def main(arguments: Sequence[str]) -> int:
     cells = Path(args.cells) if args.cells else None
     run = Run(queue, args.quick, most, seconds, cases.host_nodes(queue), cells)
     folder = Path(args.out) / f"papers-{record.slug(queue.device)}"
-    known, failed = record.record(queue, "papers", arguments), {}
+    run_record, failed = record.record(queue, "papers", arguments), {}
     for name in args.figures or FIGURES:
         try:
-            make(run, name, known, folder)
+            make(run, name, run_record, folder)
         except (Exception, SystemExit) as error:  # the other figures are run all the same
             failed[name] = f"{type(error).__name__}: {error}"
             cases.say(f"{name} failed: {failed[name]}")

@@ -98,10 +98,10 @@ def draw_8(figure: Any, result: dict[str, Any]) -> None:
                 for j in [i, *others]:
                     axes.plot([j, i], [r["step"] - 1, r["step"]], color=color, lw=1.2)
         for k in range(len(steps) + 1):
-            known = [i for i, _ in steps[k - 1]["reads"]] if k else range(ROWS)
+            rows = [i for i, _ in steps[k - 1]["reads"]] if k else range(ROWS)
             color = pictures.STEPS[steps[k - 1]["what"]] if k else "black"
             axes.scatter(range(ROWS), [k] * ROWS, s=16, color="0.8", zorder=2)
-            axes.scatter(known, [k] * len(known), s=44, color=color, zorder=3)
+            axes.scatter(rows, [k] * len(rows), s=44, color=color, zorder=3)
         axes.set_yticks(
             range(len(steps) + 1), ["start", *(f"{r['step']}: {r['what']}" for r in steps)]
         )

@@ -58,9 +58,9 @@ SHADES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#00
 
 
 def look(name: str) -> dict[str, Any]:
-    known = [k for k in LOOKS if name.startswith(k)]
-    found = {"lw": 1.4, "ms": 5, "mew": 0.7, **LOOKS.get(max(known, key=len, default=""), {})}
-    return found | ({"ls": "-."} if name.endswith(DEVICES) else {})
+    prefixes = [k for k in LOOKS if name.startswith(k)]
+    style = {"lw": 1.4, "ms": 5, "mew": 0.7, **LOOKS.get(max(prefixes, key=len, default=""), {})}
+    return style | ({"ls": "-."} if name.endswith(DEVICES) else {})
 
 
 def sheet(
@@ -151,10 +151,10 @@ def bars(
     groups = list(dict.fromkeys(r[group] for r in rows))
     width = 0.84 / len(names)
     for k, name in enumerate(names):
-        found = {r[group]: r[value] for r in rows if r["name"] == name}
-        at = [g for g, key in enumerate(groups) if key in found]
+        value_of = {r[group]: r[value] for r in rows if r["name"] == name}
+        at = [g for g, key in enumerate(groups) if key in value_of]
         shift = (k - (len(names) - 1) / 2) * width
-        heights = [found[groups[g]] for g in at]
+        heights = [value_of[groups[g]] for g in at]
         drawn = axes.bar(np.array(at) + shift, heights, width, label=name, **bar_look(name))
         if len(names) * len(groups) <= 32:
             texts = [f"{h:.2g}" if h < 10 else f"{h:.0f}" for h in heights]
@@ -172,9 +172,9 @@ def bars(
 def bar_look(name: str) -> dict[str, Any]:
     if name == "memory floor":
         return {"color": "white", "ec": "black", "lw": 0.8, "hatch": ".."}
-    found = look(name)
-    hatch = "//" if found.get("ls") in (":", "-.") else None  # of a colour that another has
-    return {"color": found.get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
+    style = look(name)
+    hatch = "//" if style.get("ls") in (":", "-.") else None  # of a colour that another has
+    return {"color": style.get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
 
 
 def outer(axes: Sequence[Any]) -> None:
@@ -184,11 +184,11 @@ def outer(axes: Sequence[Any]) -> None:
 
 
 def legend(figure: Any, axes: Sequence[Any]) -> None:
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for each in axes:
-        found |= dict(zip(*each.get_legend_handles_labels()[::-1]))
+        handles |= dict(zip(*each.get_legend_handles_labels()[::-1]))
     figure.legend(
-        found.values(), found.keys(), loc="outside right upper", frameon=False, handlelength=2.6
+        handles.values(), handles.keys(), loc="outside right upper", frameon=False, handlelength=2.6
     )
     width, height = figure.get_size_inches()
     figure.set_size_inches(max(width, 6.5) + 2.2, height)

@@ -44,18 +44,18 @@ PACKED = ", packing counted"
 
 
 def judged_plan(plan: clhines.Plan) -> dict[str, Any]:
-    found = [part.statistics for part in plan.parts]
-    levels = [s.get("levels", s.get("steps")) for s in found]
-    known = [n for n in levels if n is not None]
+    statistics = [part.statistics for part in plan.parts]
+    levels = [s.get("levels", s.get("steps")) for s in statistics]
+    counts = [n for n in levels if n is not None]
     row = {
-        "levels": max(known) if known else None,
-        "steps": sum(s.get("dependent_steps", 0) for s in found),
-        "barriers": sum(s.get("barriers", 0) for s in found),
+        "levels": max(counts) if counts else None,
+        "steps": sum(s.get("dependent_steps", 0) for s in statistics),
+        "barriers": sum(s.get("barriers", 0) for s in statistics),
         "padding": plan.packed_size / plan.forest.num_nodes - 1,
         "cells_per_block": plan.forest.num_cells / sum(part.num_groups for part in plan.parts),
     }
     lane_steps = 0.0
-    for s, part in zip(found, plan.parts):
+    for s, part in zip(statistics, plan.parts):
         number = part.tables["cell_number"]
         nodes = plan.forest.sizes[number[number >= 0]].sum()
         lane_steps += nodes / (1 - s["idle_lanes"])
@@ -66,14 +66,14 @@ def trees(run: Run, branching: float, setting: str = USUAL, ends: bool = False) 
     """Return different cells of the ring network, as of `ring_cell` or, with `ends`, of Arbor."""
     first, last = SETTINGS[setting]
     long = np.floor(np.linspace(first, last, LEVELS) + 0.5).astype(np.int64)
-    found = []
+    cells = []
     for k in range(shapes(run)):
         rng = np.random.default_rng(k)
         parent, level = (
             grow_with_ends(rng, branching) if ends else grow(rng, LEVELS, branching, STEMS)
         )
-        found.append(number_nodes(parent, long[level] + (parent < 0), soma_nodes=1))
-    return found
+        cells.append(number_nodes(parent, long[level] + (parent < 0), soma_nodes=1))
+    return cells
 
 
 def grow_with_ends(rng: np.random.Generator, branching: float) -> tuple[np.ndarray, np.ndarray]:
@@ -206,14 +206,14 @@ def measure_7_1(run: Run) -> dict[str, Any]:
     result = about(
         run, said, branching=f"probability {BRANCHING}", time="of one solve, not of a run", old=SAID
     )
-    plain, asked = [old_entry()], [old_entry(), old_entry(packed=True)]
+    plain, entries_used = [old_entry()], [old_entry(), old_entry(packed=True)]
     for name, method, options, new in entries(run):
         plain.append(entry(name, method, options, new))
-        asked += [plain[-1], entry(name + PACKED, method, options, new, packed=True)]
+        entries_used += [plain[-1], entry(name + PACKED, method, options, new, packed=True)]
     for setting in run.some(list(SETTINGS)):
         usual = setting == USUAL
         cells, counts = trees(run, BRANCHING, setting), COUNTS if usual else FEWER
-        add(run, result, cells, counts, asked if usual else plain, setting, "ring cells")
+        add(run, result, cells, counts, entries_used if usual else plain, setting, "ring cells")
     return {**result, "rows": over_old(result["rows"])}
 
 
@@ -304,15 +304,15 @@ def _branchings(run: Run, settings: Sequence[str], ends: bool = False) -> dict[s
         idle="share of the steps of all lanes, of the largest batch",
     )
     plans: dict[str, clhines.Plan] = {}
-    asked = [old_entry()]
-    asked += [entry(n, m, o, new, plans=plans) for n, m, o, new in entries(run)]
+    candidates = [old_entry()]
+    candidates += [entry(n, m, o, new, plans=plans) for n, m, o, new in entries(run)]
     ours = [entry(n, m, o, new) for n, m, o, new in OURS]
     reasons = []
     for setting in settings:
         for name, probability in BRANCHINGS.items():
             panel = f"{name} branching, {setting}"
             cells = trees(run, probability, setting, ends)
-            here = [*asked, *ours] if setting == USUAL and not ends else asked
+            here = [*candidates, *ours] if setting == USUAL and not ends else candidates
             add(run, result, cells, FEWER, here, panel)
             forest, fine = plans[SPLIT].forest, judged_plan(plans[SPLIT])
             reasons.append(
@@ -401,13 +401,13 @@ def blocks_in_turn(widths: list[list[int]]) -> np.ndarray:
     widths : list of lists
         Branches that each cell has on each level.
     """
-    held, number, found = [0] * len(widths[0]), 0, []
+    held, number, blocks = [0] * len(widths[0]), 0, []
     for width in widths:
         held = [h + w for h, w in zip(held, width)]
         if max(held) > BLOCK:
             held, number = width, number + 1
-        found.append(number)
-    return np.array(found)
+        blocks.append(number)
+    return np.array(blocks)
 
 
 def idle(lengths: np.ndarray, start: np.ndarray, warp: int) -> float:
@@ -501,7 +501,7 @@ def measure_options(run: Run) -> dict[str, Any]:
     names = ["none", "split, mean", "all"] if run.quick else list(OPTIONS)
     plans: dict[str, clhines.Plan] = {}
     group = {"work_group": lanes(run)}
-    asked = [entry(n, "fine", {**group, **OPTIONS[n]}, plans=plans) for n in names]
+    entries_used = [entry(n, "fine", {**group, **OPTIONS[n]}, plans=plans) for n in names]
     kinds = {f"{name} branching": trees(run, p) for name, p in BRANCHINGS.items()}
     kinds["random trees"] = [random_binary_tree(512, 50, k) for k in range(min(shapes(run), 256))]
     result["setup"]["random trees"] = "512 nodes, 50 branches, not balanced as ring cells are; 256"
@@ -511,7 +511,7 @@ def measure_options(run: Run) -> dict[str, Any]:
         (number,) = run.counts((count,), nodes, result["scaled"])
         cases.say(f"  {panel}: {number:,} cells")
         case = cases.batch(run, cells, number, panel)
-        rows = timed(run, case, asked, result["missing"], panel=panel)
+        rows = timed(run, case, entries_used, result["missing"], panel=panel)
         none = next(r["seconds"] for r in rows if r["name"] == "none")
         for r in rows:
             if r["name"] != peers.FLOOR:

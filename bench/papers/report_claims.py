@@ -49,12 +49,12 @@ def claims_7_1(result: dict[str, Any]) -> Iterator[Claim]:
 
 def linear_from(rows: Rows) -> int:
     """Return the number of cells from which on the time per cell is near its last value."""
-    last, found = rows[-1]["seconds"] / rows[-1]["cells"], rows[-1]["cells"]
+    last, count = rows[-1]["seconds"] / rows[-1]["cells"], rows[-1]["cells"]
     for r in reversed(rows):
         if r["seconds"] / r["cells"] > NEAR * last:
             break
-        found = r["cells"]
-    return int(found)
+        count = r["cells"]
+    return int(count)
 
 
 def claims_7_2(result: dict[str, Any]) -> Iterator[Claim]:

@@ -47,14 +47,14 @@ def arrays(plan: clhines.Plan) -> int | None:
 
 def facts(solver: clhines.Solver) -> dict[str, Any]:
     moved = arrays(solver.plan)
-    found: dict[str, Any] = {} if moved is None else {"arrays": moved}
+    row: dict[str, Any] = {} if moved is None else {"arrays": moved}
     resident = getattr(solver.engine, "loaded", None)
     if resident is None or not nvidia(solver.queue.device):
-        return found
+        return row
     launches = [(x, groups) for x in resident.launches for _, groups in x.part.launches]
     each = [e.profile.end - e.profile.start for e in solver.kernel_events]
     launch, groups = launches[int(np.argmax(each))]
-    return found | _filled(solver.queue.device, launch, groups)
+    return row | _filled(solver.queue.device, launch, groups)
 
 
 def nvidia(device: cl.Device) -> bool:
@@ -74,9 +74,9 @@ def _filled(device: cl.Device, launch: Launch, groups: int) -> dict[str, Any]:
     registers = registers_of(kernel, device)
     capability = device.compute_capability_major_nv, device.compute_capability_minor_nv
     local = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
-    found: dict[str, Any] = {"local_bytes": int(local), "work_group": group}
+    row: dict[str, Any] = {"local_bytes": int(local), "work_group": group}
     if registers is None or capability not in SHARED:
-        return found
+        return row
     share = occupancy(
         group,
         registers,
@@ -85,7 +85,7 @@ def _filled(device: cl.Device, launch: Launch, groups: int) -> dict[str, Any]:
         WARPS.get(capability, 64),
         SHARED[capability] << 10,
     )
-    return found | {"registers": registers, "occupancy": 100 * share}
+    return row | {"registers": registers, "occupancy": 100 * share}
 
 
 def occupancy(
@@ -122,8 +122,8 @@ def registers_of(kernel: cl.Kernel, device: cl.Device) -> int | None:
 
 def registers_in(log: str, name: str) -> int | None:
     after = re.split(rf"entry function '{re.escape(name)}'", log)
-    found = re.search(r"Used (\d+) registers", after[1]) if len(after) > 1 else None
-    return int(found[1]) if found else None
+    match = re.search(r"Used (\d+) registers", after[1]) if len(after) > 1 else None
+    return int(match[1]) if match else None
 
 
 def gb_per_s(row: dict[str, Any]) -> float | None:
@@ -142,9 +142,9 @@ def text(rows: list[dict[str, Any]]) -> str:
     ]
     if not some:
         return ""
-    told = any("work_group" in r for r in some)
+    has_groups = any("work_group" in r for r in some)
     head = f"{'panel':<26} {'cells':>7} {'solver':<28} {'GB/s':>6}"
-    head += f" {'group':>5} {'registers':>9} {'occupancy':>9}" if told else ""
+    head += f" {'group':>5} {'registers':>9} {'occupancy':>9}" if has_groups else ""
     lines = []
     for r in some:
         rate = gb_per_s(r)
@@ -152,6 +152,6 @@ def text(rows: list[dict[str, Any]]) -> str:
         line = f"{r['panel']:<26} {r['cells']:>7} {r['name']:<28} {said:>6}"
         share = f"{r['occupancy']:.0f} %" if "occupancy" in r else "-"
         more = f" {r.get('work_group', '-'):>5} {r.get('registers', '-'):>9} {share:>9}"
-        lines.append(line + more if told else line)
-    found = ruled(head, lines, [(r["panel"], r["cells"]) for r in some])
-    return "\n".join([found, "", *wrapped([MEANING, OCCUPANCY] if told else [MEANING])])
+        lines.append(line + more if has_groups else line)
+    table = ruled(head, lines, [(r["panel"], r["cells"]) for r in some])
+    return "\n".join([table, "", *wrapped([MEANING, OCCUPANCY] if has_groups else [MEANING])])

@@ -118,8 +118,8 @@ def arbor_on(case: Case, gpu: bool) -> Running:
         simulation.run(steps_done * case.dt * unit, case.dt * unit)
 
     def spikes() -> tuple[np.ndarray, np.ndarray]:
-        found = simulation.spikes()
-        return found["time"], found["source"]["gid"].astype(int)
+        events = simulation.spikes()
+        return events["time"], events["source"]["gid"].astype(int)
 
     return Running(
         name=f"Arbor {'GPU ' * gpu}{arbor.__version__}",

@@ -91,15 +91,15 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
     voltages = [values[-begin:] for values in running.voltages()]
     timed(running, WARM)  # type: ignore[arg-type]
     running.prepare(case.steps)
-    taken: list[float] = []
+    seconds: list[float] = []
     used = time.process_time()
-    while not enough(taken, case.steps, case.seconds):
-        taken.append(timed(running, case.steps)[0])  # type: ignore[arg-type]
-    used = (time.process_time() - used) / (case.steps * len(taken))
+    while not enough(seconds, case.steps, case.seconds):
+        seconds.append(timed(running, case.steps)[0])  # type: ignore[arg-type]
+    used = (time.process_time() - used) / (case.steps * len(seconds))
     return {
         "name": running.name,
         "where": running.where,
-        "taken": taken,
+        "taken": seconds,
         "used": used,
         "voltages": voltages,
         "built": running.built,

@@ -44,9 +44,9 @@ def cell_of(arbor: Any, case: Case, cable: Cable) -> Any:
     for ion, e in (("na", neurons.E_NA), ("k", neurons.E_K), ("ca", neurons.E_CA)):
         decor.set_ion(ion, rev_pot=e * units.mV)
     for channel, by_region in neuron.densities.items():
-        name, given = CHANNELS[channel]
+        name, parameter = CHANNELS[channel]
         for number, value in by_region.items():
-            decor.paint(f"(tag {number})", arbor.density(name, {given: value}))
+            decor.paint(f"(tag {number})", arbor.density(name, {parameter: value}))
     clamp = arbor.i_clamp(neurons.START * units.ms, 1e6 * units.ms, neuron.amp * units.nA)
     decor.place("(root)", clamp)
     decor.place("(root)", arbor.threshold_detector(neurons.THRESHOLD * units.mV), "detector")
@@ -105,11 +105,11 @@ def arbor_on(case: Case, clock: Clock, gpu: bool) -> Running:
         simulation.run(steps_done * neurons.DT * unit, neurons.DT * unit)
 
     def voltages() -> list[list[float]]:
-        found = np.full((2, round(case.check / neurons.DT)), np.nan)
-        for values, handle in zip(found, handles):
+        voltages_of = np.full((2, round(case.check / neurons.DT)), np.nan)
+        for values, handle in zip(voltages_of, handles):
             ((samples, _),) = simulation.samples(handle)
             values[np.rint(samples[:, 0] / neurons.DT).astype(int) - 1] = samples[:, 1]
-        lists: list[list[float]] = found.tolist()
+        lists: list[list[float]] = voltages_of.tolist()
         return lists
 
     return Running(

@@ -46,9 +46,9 @@ class Statement:
 
 def statements(text: str) -> Iterator[Statement]:
     for line in text.splitlines():
-        found = _LINE.match(line.strip())
-        if found:
-            sort, rate, name, value = found.groups()
+        match = _LINE.match(line.strip())
+        if match:
+            sort, rate, name, value = match.groups()
             value = re.sub(r"\s(mV|S/cm2)\s*$", "", value.replace("^", "**"))
             kind = "rate" if rate and "/dt" in line.split("=")[0] else (sort or "value").strip()
             yield Statement(
@@ -86,14 +86,14 @@ def worked_out(node: ast.expr, known: Values, jnp: Any) -> Any:
 def channel_class(base: Any, jnp: Any, name: str, text: str) -> Any:
     lines = list(statements(text))
     rates = {s.name: s.value for s in lines if s.sort == "rate"}
-    given = {s.name: worked_out(s.value, {}, jnp) for s in lines if s.sort == "parameter"}
+    parameters = {s.name: worked_out(s.value, {}, jnp) for s in lines if s.sort == "parameter"}
 
     def values(v: Any, params: Values, states: Values) -> Values:
-        known = {"v": v, **states, **{p: params[f"{name}_{p}"] for p in given}}
+        values_of = {"v": v, **states, **{p: params[f"{name}_{p}"] for p in parameters}}
         for line in lines:
             if line.sort in ("value", "current"):
-                known[line.name] = worked_out(line.value, known, jnp)
-        return known
+                values_of[line.name] = worked_out(line.value, values_of, jnp)
+        return values_of
 
     def named(states: Values) -> Values:
         return {x: states[f"{name}_{x}"] for x in rates}
@@ -102,17 +102,17 @@ def channel_class(base: Any, jnp: Any, name: str, text: str) -> Any:
         def __init__(self) -> None:
             self.current_is_in_mA_per_cm2 = True
             super().__init__(name)
-            self.channel_params = {f"{name}_{p}": value for p, value in given.items()}
+            self.channel_params = {f"{name}_{p}": value for p, value in parameters.items()}
             self.channel_states = {f"{name}_{x}": 0.0 for x in rates}
             self.current_name = f"i_{name}"
 
         def update_states(self, states: Values, dt: Any, v: Any, params: Values) -> Values:
             old = named(states)
-            known = values(v, params, old)
+            values_of = values(v, params, old)
             new = {}
             for x, rate in rates.items():
-                still = worked_out(rate, {**known, x: 0.0}, jnp)
-                slope = worked_out(rate, {**known, x: 1.0}, jnp) - still
+                still = worked_out(rate, {**values_of, x: 0.0}, jnp)
+                slope = worked_out(rate, {**values_of, x: 1.0}, jnp) - still
                 new[f"{name}_{x}"] = (old[x] + still / slope) * jnp.exp(slope * dt) - still / slope
             return new
 
@@ -120,9 +120,9 @@ def channel_class(base: Any, jnp: Any, name: str, text: str) -> Any:
             return values(v, params, named(states))["i"]
 
         def init_state(self, states: Values, v: Any, params: Values, delta_t: float) -> Values:
-            known = values(v, params, dict.fromkeys(rates, 0.0))
+            values_of = values(v, params, dict.fromkeys(rates, 0.0))
             return {
-                f"{name}_{s.name}": worked_out(s.value, known, jnp)
+                f"{name}_{s.name}": worked_out(s.value, values_of, jnp)
                 for s in lines
                 if s.sort == "state"
             }
@@ -193,7 +193,7 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
         states = jax.tree.map(lambda x: jnp.stack([x] * case.copies), states)
     inds = dict(cell.external_inds)
     soma = int(np.asarray(inds["i"]).reshape(-1)[0])
-    amp, found = neurons.NEURONS[case.cell].amp, [np.zeros((2, 0))]
+    amp, voltages = neurons.NEURONS[case.cell].amp, [np.zeros((2, 0))]
 
     def one(now: tuple[Any, Any], _: object) -> tuple[tuple[Any, Any], Any]:
         at, k = now
@@ -214,7 +214,7 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
     def advance(steps: int) -> None:
         nonlocal now
         now, v = ready[steps](now)
-        found.append(np.asarray(v).T)
+        voltages.append(np.asarray(v).T)
 
     on_gpu = jax.default_backend() == "gpu"
     return Compiled(
@@ -222,7 +222,7 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
         name=f"Jaxley {'GPU ' if on_gpu else ''}{jx.__version__}",
         where=f"{jax.devices()[0].device_kind if on_gpu else 'CPU'}, JAX {jax.__version__}",
         advance=advance,
-        voltages=lambda: np.concatenate(found, axis=1).tolist(),
+        voltages=lambda: np.concatenate(voltages, axis=1).tolist(),
         built=clock.parts,
         notes=[
             "one neuron, mapped over the copies; channels translated from the texts; cylinders "

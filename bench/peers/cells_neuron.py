@@ -32,10 +32,10 @@ def loaded(case: Case) -> Any:
 
 
 def sections_of(h: Any, name: str, cable: Cable) -> tuple[list[Any], Any]:
-    found, neuron = bare_sections(h, cable), neurons.NEURONS[name]
+    sections, neuron = bare_sections(h, cable), neurons.NEURONS[name]
     density = {c: neurons.density_of(name, c, cable) for c in neuron.densities}
     soma = None
-    for s, section in enumerate(found):
+    for s, section in enumerate(sections):
         first = int(cable.first_node[s])
         nodes = range(first, first + int(cable.nseg[s]))
         for channel, values in density.items():
@@ -53,7 +53,7 @@ def sections_of(h: Any, name: str, cable: Cable) -> tuple[list[Any], Any]:
                 setattr(section, f"e{ion}", e)
         if int(cable.soma) in nodes:
             soma = list(section)[int(cable.soma) - first]
-    return found, soma
+    return sections, soma
 
 
 def neuron_start(case: Case, clock: Clock, core: bool) -> Running:
@@ -97,10 +97,10 @@ def neuron_start(case: Case, clock: Clock, core: bool) -> Running:
             with printed_to(said):
                 pc.psolve(steps_done * neurons.DT)
             said.seek(0)
-            found = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
-        if len(found) != 1:
+            times = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
+        if len(times) != 1:
             raise MissingError("CoreNEURON did not say how long its solver took")
-        return float(found[0])
+        return float(times[0])
 
     notes = ["the time that its solver prints; copying the model to it is left out"] * core
     return Running(

@@ -55,25 +55,25 @@ def library() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
         pass
     for name in dict.fromkeys(names):
         try:
-            found = ctypes.CDLL(name)
+            sparse = ctypes.CDLL(name)
         except OSError:
             continue
         handle = ctypes.c_void_p()
-        if status := found.cusparseCreate(ctypes.byref(handle)):
+        if status := sparse.cusparseCreate(ctypes.byref(handle)):
             raise MissingError(f"cusparseCreate returned {status}")
-        return found, handle
+        return sparse, handle
     raise MissingError("libcusparse.so was not found")
 
 
 def call(name: str, *arguments: Any) -> None:
-    found, handle = library()
+    sparse, handle = library()
 
     def passed(a: Any) -> Any:
         if isinstance(a, int):
             return ctypes.c_int(a)
         return ctypes.c_void_p(a.data.ptr) if hasattr(a, "data") else a
 
-    if status := getattr(found, name)(handle, *map(passed, arguments)):
+    if status := getattr(sparse, name)(handle, *map(passed, arguments)):
         raise MissingError(f"{name} returned {status}")
 
 

@@ -45,10 +45,10 @@ def loss_of(jax: Any, cell: Any, current: Callable[[Any], Any], steps: int) -> A
     stretch = isqrt(steps)
 
     def loss(densities: Any) -> Any:
-        known = {**params, **densities}
+        parameters = {**params, **densities}
 
         def one(state: Any, k: Any) -> Any:
-            state = step(state, known, {"i": current(k)}, inds, delta_t=neurons.DT)
+            state = step(state, parameters, {"i": current(k)}, inds, delta_t=neurons.DT)
             return state, state["v"][soma]
 
         many = jax.checkpoint(lambda state, numbers: jax.lax.scan(one, state, numbers))
@@ -74,16 +74,16 @@ def small_cable(jx: Any, jnp: Any) -> Any:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given, out = json.loads(arguments[0]), Path(arguments[1])
+    settings, out = json.loads(arguments[0]), Path(arguments[1])
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
     jax.config.update("jax_enable_x64", True)
     import jaxley as jx
 
-    jnp, amp = jax.numpy, neurons.NEURONS[given["cell"]].amp
+    jnp, amp = jax.numpy, neurons.NEURONS[settings["cell"]].amp
     with printed_to(sys.stderr):
-        case = Case(given["cell"], given["copies"])
+        case = Case(settings["cell"], settings["copies"])
         cell, small = cell_of(jx, jnp, case, case.cable()), small_cable(jx, jnp)
         of_small, densities = loss_of(jax, small, lambda k: jnp.full(1, AMP), STEPS)
     by_small = jax.jit(jax.grad(of_small))(densities)
@@ -92,8 +92,8 @@ def main(arguments: Sequence[str]) -> int:
         return jnp.where((k + 1) * neurons.DT > neurons.START + 1e-9, amp, 0.0) * jnp.ones(1)
 
     with printed_to(sys.stderr):
-        loss, densities = loss_of(jax, cell, current, given["steps"])
-    copies = {name: jnp.stack([x] * given["copies"]) for name, x in densities.items()}
+        loss, densities = loss_of(jax, cell, current, settings["steps"])
+    copies = {name: jnp.stack([x] * settings["copies"]) for name, x in densities.items()}
     begin = time.perf_counter()
     gradient = jax.jit(jax.grad(lambda x: jax.vmap(loss)(x).mean())).lower(copies).compile()
     first, seconds = time.perf_counter() - begin, []
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     row = {
         "name": f"Jaxley {jx.__version__}, JAX {jax.__version__}, {device.device_kind}",
         "first": first,
-        "gradient": min(seconds) / given["steps"] * 1e6,
+        "gradient": min(seconds) / settings["steps"] * 1e6,
         "bytes": int(used),
         "small": {k.removesuffix("_gbar"): np.asarray(x).tolist() for k, x in by_small.items()},
     }

@@ -67,7 +67,7 @@ def find_compiler() -> str:
 
 
 def versions() -> dict[str, str]:
-    found = {
+    version_of = {
         name: str(getattr(sys.modules[name], "__version__", "unknown"))
         for name in ("cupy", "jax", "jaxley", "numba", "scipy")
         if name in sys.modules
@@ -75,8 +75,8 @@ def versions() -> dict[str, str]:
     with contextlib.suppress(MissingError, OSError):
         command = [*find_compiler().split(), "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found["cc"] = f"{done.stdout.partition(chr(10))[0]}, {' '.join(FLAGS)}"
-    return found
+        version_of["cc"] = f"{done.stdout.partition(chr(10))[0]}, {' '.join(FLAGS)}"
+    return version_of
 
 
 @functools.cache
@@ -104,10 +104,10 @@ def pointer(a: np.ndarray) -> ctypes.c_void_p:
 
 
 def bound(function: Any, *arguments: Any) -> Callable[[], None]:
-    given = [ctypes.c_int(a) if isinstance(a, int) else pointer(a) for a in arguments]
+    converted = [ctypes.c_int(a) if isinstance(a, int) else pointer(a) for a in arguments]
 
     def run(keep: Any = arguments) -> None:  # holds on to the arrays
-        if function(*given):
+        if function(*converted):
             raise MemoryError("hines.c found no memory for its scratch")
 
     return run
@@ -311,12 +311,12 @@ def numba_parallel(case: Case) -> Iterator[Candidate]:
 
 def out_of_place(name: str, solvers: list[Any]) -> Candidate:
     """Return a solver that keeps its inputs; ``solvers[k]()`` gives the solution of set k."""
-    found: dict[int, np.ndarray] = {}
+    solutions: dict[int, np.ndarray] = {}
 
     def launch(k: int) -> None:
-        found[k] = solvers[k]()
+        solutions[k] = solvers[k]()
 
-    return Candidate(name, launch, lambda k: np.asarray(found[k]))
+    return Candidate(name, launch, lambda k: np.asarray(solutions[k]))
 
 
 def scipy_banded(case: Case) -> Iterator[Candidate]:

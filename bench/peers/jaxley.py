@@ -59,8 +59,8 @@ def jaxley_candidate(name: str, solve: Any, case: Batch, mapped: bool, to_jax: A
         return [to_jax(a if mapped else a[0]) for a in (d, u, u, b)]
 
     def solver(k: int) -> Any:
-        given = arrays(k)
-        return lambda: solve(*given).block_until_ready()
+        inputs = arrays(k)
+        return lambda: solve(*inputs).block_until_ready()
 
     made = out_of_place(name, [solver(k) for k in range(len(case.sets))])
     padded = made.result

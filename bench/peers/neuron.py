@@ -17,27 +17,27 @@ from clhines.simulator.network import ring
 
 def bare_sections(h: Any, cable: Cable) -> list[Any]:
     """Return NEURON's sections of a cell without mechanisms; the first holds the soma."""
-    ours, found = cable.sections, []
+    ours, sections = cable.sections, []
     for s in range(ours.num_sections):
         section = h.Section(name=f"s{s}")
         for point in ours.points[ours.offsets[s] : ours.offsets[s + 1]].tolist():
             section.pt3dadd(*point)
         section.nseg, section.Ra, section.cm = int(cable.nseg[s]), cable.Ra, cable.cm
         if s:
-            section.connect(found[ours.parent[s]](float(ours.parent_x[s])), 0)
-        found.append(section)
-    return found
+            section.connect(sections[ours.parent[s]](float(ours.parent_x[s])), 0)
+        sections.append(section)
+    return sections
 
 
 def neuron_cell(h: Any, cable: Cable, hh_everywhere: bool) -> list[Any]:
-    found = bare_sections(h, cable)
-    for s, section in enumerate(found):
+    sections = bare_sections(h, cable)
+    for s, section in enumerate(sections):
         if s == 0 or hh_everywhere:
             section.insert("hh")
         else:
             section.insert("pas")
             section.g_pas, section.e_pas = ring.G_PAS, ring.E_PAS
-    return found
+    return sections
 
 
 def neuron_ring(h: Any, pc: Any, case: Case, cables: list[Cable]) -> list[Any]:
@@ -94,10 +94,10 @@ def neuron_start(case: Case, core: bool) -> Running:
             with printed_to(said):
                 pc.psolve(end)
             said.seek(0)
-            found = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
-        if len(found) != 1:
+            times = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
+        if len(times) != 1:
             raise MissingError("CoreNEURON did not say how long its solver took")
-        return float(found[0])
+        return float(times[0])
 
     def spikes() -> tuple[np.ndarray, np.ndarray]:
         return np.array(times), np.array(cells).astype(int)

@@ -113,18 +113,18 @@ def solver(case: Case, name: str, packed: bool = False) -> Candidate:
     out = cla.empty(queue, forest.num_nodes, case.dtype)
 
     def moved(kernel: cl.Kernel, source: cla.Array, target: cla.Array) -> cl.Event:
-        given = source.data, tables[2].data, target.data
-        return kernel(queue, (forest.num_nodes,), None, *given)
+        buffers = source.data, tables[2].data, target.data
+        return kernel(queue, (forest.num_nodes,), None, *buffers)
 
     def pack(k: int) -> Sequence[cl.Event]:
         return [moved(to, natural[k][0], d), moved(to, natural[k][2], b)]
 
     def launch(k: int) -> float | None:
         events = list(pack(k)) if packed else []
-        given = b.data, d.data, edges[k].data, tables[0].data, tables[1].data
+        buffers = b.data, d.data, edges[k].data, tables[0].data, tables[1].data
         groups = -(-forest.num_cells // WIDTH) * WIDTH
         counts = np.int32(length), np.int32(forest.num_cells)
-        events.append(solve(queue, (groups,), (WIDTH,), *given, *counts))
+        events.append(solve(queue, (groups,), (WIDTH,), *buffers, *counts))
         if packed:
             events.append(moved(back, b, out))
         queue.finish()

@@ -176,9 +176,9 @@ def start(name: str, case: Case) -> Running:
 def timed(running: Running, steps: int) -> tuple[float, float]:
     running.prepare(steps)
     begin = time.perf_counter()
-    own = running.advance(steps)
+    seconds = running.advance(steps)
     wall = time.perf_counter() - begin
-    return (wall if own is None else own) / steps, wall
+    return (wall if seconds is None else seconds) / steps, wall
 
 
 def measure(running: Running, case: Case) -> dict[str, Any]:
@@ -194,16 +194,16 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
     pieces = max(LEAST, 9)
     left = total - 2 * warm
     steps = int(np.clip(case.seconds / pieces / step, case.least_steps, max(left // pieces, 1)))
-    taken: list[float] = []
+    seconds: list[float] = []
     used = 0.0
-    while len(taken) < MOST and (len(taken) + 1) * steps <= left:
-        if len(taken) >= LEAST and used > case.seconds:
+    while len(seconds) < MOST and (len(seconds) + 1) * steps <= left:
+        if len(seconds) >= LEAST and used > case.seconds:
             break
         step, wall = timed(running, steps)
-        taken.append(step)
+        seconds.append(step)
         used += wall
-    done = 2 * warm + steps * len(taken)
-    result = row(running, case, taken)
+    done = 2 * warm + steps * len(seconds)
+    result = row(running, case, seconds)
     result |= {"first_steps_s": first * warm, "piece_steps": steps, "simulated_ms": done * case.dt}
     return result
 

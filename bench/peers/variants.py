@@ -62,15 +62,15 @@ def mean_of(values: np.ndarray | RaggedArray, shape: tuple[int, int]) -> list[li
     """Return a feature by variant and protocol; of several values their mean."""
     if isinstance(values, RaggedArray):
         values = values.reduced(np.add) / np.maximum(values.counts, 1)
-    found: list[list[float]] = np.asarray(values, np.float64).reshape(shape).tolist()
-    return found
+    nested: list[list[float]] = np.asarray(values, np.float64).reshape(shape).tolist()
+    return nested
 
 
 def features_of(v: np.ndarray, t: np.ndarray, stop: float) -> Features:
     begin, duration = window(stop)
     rows = v.reshape(-1, v.shape[-1])
-    found = extract(rows, t, FEATURES, stim_start=begin, stim_end=begin + duration)
-    return {name: mean_of(found[name], v.shape[:2]) for name in FEATURES}
+    features = extract(rows, t, FEATURES, stim_start=begin, stim_end=begin + duration)
+    return {name: mean_of(features[name], v.shape[:2]) for name in FEATURES}
 
 
 def joined(parts: Sequence[Features]) -> Features:
@@ -79,8 +79,8 @@ def joined(parts: Sequence[Features]) -> Features:
 
 def timed_features(v: np.ndarray, t: np.ndarray, stop: float) -> tuple[Features, float]:
     start = time.perf_counter()
-    found = features_of(v, t, stop)
-    return found, time.perf_counter() - start
+    features = features_of(v, t, stop)
+    return features, time.perf_counter() - start
 
 
 def compared(found: Features, truth: Features) -> dict[str, float | dict[str, float]]:

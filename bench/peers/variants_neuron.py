@@ -34,7 +34,7 @@ def _began(library: str, stop: float) -> None:
 
 
 def _simulated(values: Sequence[float]) -> tuple[np.ndarray, float]:
-    h, found, begin = _state["h"], [], time.process_time()
+    h, voltages, begin = _state["h"], [], time.process_time()
     for segment in _state["soma"]:
         for (channel, _), value in zip(variants.VARIED, values, strict=True):
             getattr(segment, channel).gbar = value
@@ -42,8 +42,8 @@ def _simulated(values: Sequence[float]) -> tuple[np.ndarray, float]:
         _state["clamp"].amp = amp
         h.finitialize(neurons.V_INIT)
         h.continuerun(_state["stop"])
-        found.append(np.array(_state["vector"]))
-    return np.stack(found), time.process_time() - begin
+        voltages.append(np.array(_state["vector"]))
+    return np.stack(voltages), time.process_time() - begin
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -58,9 +58,9 @@ def main(arguments: Sequence[str]) -> None:
             values = variants.sets(count).tolist()
             pool.map(_ready, range(cores), chunksize=1)
             made = time.perf_counter()
-            found, used = zip(*pool.map(_simulated, values, chunksize=1), strict=True)
+            voltages, used = zip(*pool.map(_simulated, values, chunksize=1), strict=True)
             done = time.perf_counter()
-    v = np.stack(found)
+    v = np.stack(voltages)
     t = np.arange(v.shape[-1]) * neurons.DT
     features, seconds = variants.timed_features(v, t, stop)
     variants.Generation(
