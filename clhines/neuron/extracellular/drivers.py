@@ -37,11 +37,14 @@ class Driver:
 
     @property
     def parameters(self) -> list[Quantity]:
-        """Parameters of the mechanism that its copy (an electrode) has, too."""
+        """The parameters of the mechanism, which the electrode `copy` has, too."""
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
-        """Reject a potential that depends on more than parameters and the time."""
+        """Return why the potential that this driver sets is not supported; empty if it is.
+
+        The potential may depend on parameters and on the time only.
+        """
         program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
         names = {(q.public or q.name) for q in program.states}
         names |= {q.public or q.name for q in self.parameters if q.name not in parameters}
@@ -67,9 +70,9 @@ class OutsidePointers:
 def pointing_of(
     instances: Instances, variable: Callable[[int, str], Variable | None]
 ) -> OutsidePointers | None:
-    """Return a mechanism's POINTERs to extracellular; None if it has none.
+    """Return a mechanism's POINTERs to variables of extracellular; None if it has none.
 
-    `variable` returns the target of an instance's POINTER.
+    ``variable(k, pointer)`` returns the variable to which a POINTER of instance k points.
     """
     try:
         file = parse(instances.entry.text, instances.entry.file)
@@ -103,7 +106,8 @@ def pointing_of(
 def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | None:
     """Return why a mechanism's POINTERs are not supported; None if they are.
 
-    `sets` and `reads` name its POINTERs to e_extracellular (of instances `of`) and to i_membrane.
+    `sets` is the POINTER to e_extracellular (of instances `of` of extracellular), `reads` the
+    POINTER to i_membrane; either may be empty.
     """
     if _does_more(file):
         which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"
@@ -130,7 +134,7 @@ def _does_more(file: File) -> bool:
 
 
 def _tainted(file: File, name: str) -> set[str]:
-    """Return the names of all variables that depend on `name`, including itself."""
+    """Return the names of all variables that depend on the variable `name`, and `name` itself."""
     tainted, before = {name}, set[str]()
     bodies = [b.body for b in (*file.main.values(), *file.blocks.values())]
     while tainted != before:
@@ -143,7 +147,7 @@ def _tainted(file: File, name: str) -> set[str]:
 
 
 def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
-    """Yield statements that read a variable, in values or conditions."""
+    """Yield the statements in `body` that read the variable `name`."""
     for statement in body:
         if uses([replace(statement, names=statement.names[1:], blocks=[])], name):
             yield statement
@@ -152,7 +156,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 
 
 def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
-    """Return the entry with its POINTERs to extracellular turned into plain variables."""
+    """Return a mechanism's entry in which POINTERs to extracellular are plain variables."""
     ranged = (pointing.sets,) if pointing.sets else ()
     return replace(entry, changes=replace(entry.changes, unpointed=pointing.every, ranged=ranged))
 
@@ -162,7 +166,7 @@ def _list(word: str, names: Sequence[str]) -> str:
 
 
 def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
-    """Make an electrode whose current is `FACTOR` times the potential that `entry` computes."""
+    """Convert `entry` to an electrode whose current is `FACTOR` times the entry's potential."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
     code = re.sub(r"(?m)^\s*TITLE\b.*$", "", code)
     kept, calls = list[str](), list[str]()

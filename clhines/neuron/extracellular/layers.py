@@ -30,7 +30,7 @@ _HALF = 0.5e-4  # half of 1 µm, in cm
 
 
 def are_own(instances: Instances) -> bool:
-    """Whether there are several layers, and any parameter differs from NEURON's default."""
+    """Whether extracellular has several layers, and any parameter differs from NEURON's default."""
     layers = _layers(instances)
     parameters = (
         (instances.values(name, k), default) for name, default in OWN.items() for k in range(layers)
@@ -43,7 +43,10 @@ def _layers(instances: Instances) -> int:
 
 
 def _values(instances: Instances, name: str, n: int) -> np.ndarray:
-    """Return a parameter of each layer at each of `n` nodes, (layers, n); 0 at section ends."""
+    """Return a parameter of extracellular in each layer at each of `n` nodes, (layers, n).
+
+    The value is 0 at nodes without a segment of extracellular, such as section ends.
+    """
     values = np.zeros((_layers(instances), n))
     for layer, row in enumerate(values):
         row[instances.nodes] = instances.values(name, layer)
@@ -113,7 +116,10 @@ def _lengths(tree: Tree) -> np.ndarray:
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:
-    """Return the address of vext[0] of each segment and section end, (k,) uint64, and its node."""
+    """Return the addresses of all vext[0], (k,) uint64, and the node of each, (k,) int64.
+
+    Segments have a vext[0], and so have the ends of sections with extracellular.
+    """
     segments, nodes = [*instances.things], instances.nodes.tolist()
     for s in np.unique(tree.owner[instances.nodes]).tolist():
         section, turned = tree.sections[s], bool(tree.turned[s])

@@ -43,9 +43,10 @@ _NONE = 1e-6  # mV: rounding of a potential of 0
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """Currents into nodes, nA: conductance `g`, µS, times a potential outside, mV.
+    """Axial currents into nodes that are driven by extracellular potentials.
 
-    `of` is the instance of extracellular that has this potential.
+    Each current, nA, is the conductance `g`, µS, times the potential, mV, of instance `of` of
+    extracellular.
     """
 
     node: np.ndarray
@@ -54,7 +55,10 @@ class Coupling:
 
 
 def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
-    """Return the currents along cells that potentials outside of `nodes` drive."""
+    """Return the axial currents that extracellular potentials drive.
+
+    `nodes` has the node of each instance of extracellular.
+    """
     row, of, weight = _potentials(tree, nodes)
     first = offsets(np.bincount(row, minlength=tree.num_nodes))
     below = np.flatnonzero(tree.parent >= 0)
@@ -70,9 +74,10 @@ def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
 
 
 def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return outside potentials of nodes as weighted sums over instances of extracellular.
+    """Return the potential outside each node as a weighted sum over instances of extracellular.
 
-    Each term of a sum has an entry in three arrays, (k,): node, ascending; instance; weight.
+    Three arrays, (k,), have an entry for each term of a sum: the node, ascending; the instance; the
+    weight. `nodes` has the node of each instance.
     """
     count, owner = tree.num_nodes, tree.owner
     section, instance = np.full(count, -1), np.full(count, -1)
@@ -95,7 +100,7 @@ def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 class Outside:
-    """The outside potentials of segments, and everything that reads or sets them."""
+    """The extracellular potentials of a model, and all variables and mechanisms that use them."""
 
     def __init__(self, tree: Tree, contents: Contents, played: Sequence[Player]) -> None:
         self._tree, self.instances = tree, contents.outside
@@ -113,7 +118,7 @@ class Outside:
         return bool(self.potentials().any()) or any(before)
 
     def potentials(self) -> np.ndarray:
-        """Return the present e_extracellular of all segments that have it, (n,) float64, mV."""
+        """Return e_extracellular of all instances of extracellular, (n,) float64, mV."""
         if self.instances is None:
             return np.zeros(0)
         return self.instances.values(POTENTIAL)
@@ -169,9 +174,9 @@ class Outside:
         order: int,
         transfers: bool,
     ) -> list[Rejected]:
-        """List unsupported constructs that involve extracellular.
+        """List the unsupported uses of extracellular.
 
-        `order`: `secondorder`; `transfers`: whether steps transfer voltages.
+        `order` is NEURON's `secondorder`. `transfers`: whether steps transfer voltages.
         """
         instances, layers = self.instances, self._tree.layers
         if instances is None:
@@ -198,7 +203,7 @@ class Outside:
         every: Mapping[str, Instances],
         mechanisms: Mapping[str, Mechanism],
     ) -> list[Rejected]:
-        """List unsupported mechanisms at nodes with a prescribed outside potential."""
+        """List the unsupported mechanisms at nodes whose extracellular potential is prescribed."""
         at, rejected = instances.nodes, list[Rejected]()
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
         for name, mechanism in mechanisms.items():
@@ -219,7 +224,7 @@ class Outside:
         mechanisms: Mapping[str, Mechanism],
         recorded: Sequence[Variable],
     ) -> list[Rejected]:
-        """List unsupported mechanisms and records at nodes with layers around them."""
+        """List the unsupported mechanisms and records at nodes with extracellular layers."""
         rejected = list[Rejected]()
         for name, mechanism in mechanisms.items():
             roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
@@ -237,7 +242,7 @@ class Outside:
         return rejected
 
     def _at_joints(self, around: np.ndarray) -> np.ndarray:
-        """Return the nodes where a section with layers meets a section without, (n,) bool."""
+        """Return which nodes connect a section with layers to a section without, (n,) bool."""
         tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))

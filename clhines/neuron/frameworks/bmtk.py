@@ -41,7 +41,7 @@ def is_loaded(h: Hoc) -> bool:
 
 
 def step_code(model: NeuronModel) -> StepCode:
-    """Return BMTK's code of each step; InputError if one of its modules is not supported."""
+    """Return the code that BMTK runs in each step; InputError if a BMTK module is not supported."""
     h, memory = model.h, model.memory
     try:
         variables = _variables(model)
@@ -58,7 +58,7 @@ def step_code(model: NeuronModel) -> StepCode:
 
 
 def _check(model: NeuronModel, variables: Iterable[Variable]) -> None:
-    """Refuse variables that BMTK would read with another value than a record has.
+    """Raise InputError if a variable that BMTK reads could differ from a recorded value.
 
     BMTK reads after the events of the second half of a step, but NEURON records before them.
     """
@@ -113,7 +113,10 @@ def _variables(model: NeuronModel) -> dict[raw.Place, Variable]:
 
 
 def _take(h: Hoc, memory: NeuronMemory, places: list[raw.Place], values: np.ndarray) -> None:
-    """Give BMTK's modules the values, (steps, variables), of the variables at `places`."""
+    """Pass values to BMTK's modules, as if BMTK had read them after each step.
+
+    `values`, (steps, variables), has a column for the variable at each of `places`.
+    """
     sim, n, columns = h.pysim, len(values), {place: k for k, place in enumerate(places)}
     for module in _reading_modules(sim):
         name, things = _read_by(sim, module)
@@ -141,7 +144,10 @@ def _modules() -> Any:
 
 
 def _reading_modules(sim: Any) -> Iterator[Any]:
-    """Yield BMTK's modules that read the model in each step; InputError if one may change it."""
+    """Yield the BMTK modules that read the model in each step.
+
+    InputError if a module might change the model.
+    """
     modules, idle = _modules(), [sys.modules[name].SimulatorMod.step for name in _BASES]
     readers = [modules.MembraneReport, modules.SomaReport, modules.NetconReport]
     readers += [modules.ClampReport, modules.EcpMod]
@@ -156,9 +162,10 @@ def _reading_modules(sim: Any) -> Iterator[Any]:
 
 
 def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
-    """Return the variable that a module reads, and NEURON's objects that have it, by gid.
+    """Return the name of the variable that a BMTK module reads, and where, by gid.
 
-    Clamps have no gid, so they use 0. A report of several variables keeps only the last one.
+    The dict has a list of NEURON's objects that have the variable. Clamps, which have no gid, have
+    the key 0. A report of several variables keeps only the last one.
     """
     modules, kind = _modules(), type(module)
     if kind is modules.ClampReport:
@@ -183,10 +190,11 @@ def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
 
 
 def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None:
-    """Fill a report with the values of the next `steps` steps, by gid, (steps, segments).
+    """Write the values of the next `steps` steps to a BMTK report.
 
-    A table of the report holds a window of steps. When the first step after the window is recorded,
-    BMTK writes the table to a file and moves the window.
+    `values` has an array (steps, segments) for each gid. A table of the report holds a window of
+    steps. When the first step after the window is recorded, BMTK writes the table to a file and
+    moves the window.
     """
     recorder, pool = private(module, "var_recorder"), private(module, "gid_map")
     cells = {gid: pool.get_pool_id(gid) for gid in values}
@@ -207,7 +215,10 @@ def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None
 
 
 def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) -> None:
-    """Add the potentials of membrane `currents`, (steps, segments) nA by gid, at electrodes."""
+    """Add the potentials at BMTK's electrodes that membrane currents cause in the next steps.
+
+    `currents` has an array (steps, segments), nA, for each gid.
+    """
     begin = private(module, "block_step")
     rows, of_cells = slice(begin, begin + steps), private(module, "saved_gids")
     for gid, of_segments in currents.items():
@@ -220,5 +231,5 @@ def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) ->
 
 
 def _count(thing: Any, name: str, steps: int) -> None:
-    """Add steps to a private counter of a BMTK object."""
+    """Add `steps` to the private counter `name` of a BMTK object."""
     setattr(thing, f"_{name}", private(thing, name) + steps)

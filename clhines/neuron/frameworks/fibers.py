@@ -21,7 +21,7 @@ MOST = 1 << 25  # potentials of all sections and steps, 256 MB; above, PyFibers'
 
 
 def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Run a fiber with one amplitude of the stimulus, in place of `ScaledStim.run_sim`."""
+    """Run a fiber with one stimulus amplitude, in place of PyFibers' `ScaledStim.run_sim`."""
     from neuron import h
     from pyfibers import ScaledStim
 
@@ -64,7 +64,10 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def _ends_at_zero(stim: Any) -> bool:
-    """Whether the steps before 0 ms, in which the fiber settles, deliver no event due later."""
+    """Whether PyFibers' steps before 0 ms end before the first event after 0 ms is due.
+
+    The fiber settles in these steps; their size is `dt_init_ss`.
+    """
     count = int(abs(stim.t_init_ss) / stim.dt_init_ss) + 1
     halves = half_steps(-abs(stim.t_init_ss), stim.dt_init_ss, 2 * count)
     middles = halves[1::2][halves[:-1:2] < 0]
@@ -72,7 +75,7 @@ def _ends_at_zero(stim: Any) -> bool:
 
 
 def _advance(stim: Any, fiber: Any, steps: int, options: dict[str, Any]) -> None:
-    """Take `steps` steps, or fewer if `exit_func` is true or PyFibers' time to exit has come."""
+    """Take `steps` steps; end early if `exit_func` returns true or at PyFibers' exit time."""
     from neuron import h
 
     context = h.ParallelContext()

@@ -36,7 +36,7 @@ def run_with_probes(
     *others: Any,
     **named: Any,
 ) -> None:
-    """Fill `data` of LFPy's probes, in place of `_run_simulation_with_probes`."""
+    """Run LFPy's cell and fill `data` of its probes, in place of `_run_simulation_with_probes`."""
     columns = int(cell.tstop / cell.dt) + 1
     to_file = named.get("to_file", len(others) > 3 and others[3])
     if variable_dt or to_file or columns * cell.totnsegs > MOST:
@@ -53,7 +53,7 @@ def run_with_probes(
 
 
 def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
-    """Run NetPyNE's network and fill its LFP and membrane currents, in place of `runSim`."""
+    """Run NetPyNE's network and store its LFP and membrane currents, in place of `runSim`."""
     from neuron import h
 
     sim = sys.modules["netpyne.sim"]
@@ -94,10 +94,10 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
 
 
 def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times of NetPyNE's events up to `stop`, and NEURON's clock in each, in ms.
+    """Return when NetPyNE samples the LFP: the times of its events, and NEURON's clock then, ms.
 
-    NEURON delivers an event in the step whose middle comes next; the clock is at the step's begin.
-    The event schedules the next one an interval after that clock.
+    NEURON delivers an event in the first step whose middle is not before the event, while the clock
+    is at the step's begin. Each event schedules the next one an interval after that clock.
     """
     halves = half_steps(0.0, dt, 2 * round(stop / dt) + 4)
     begins, middles = halves[:-1:2], halves[1::2]
@@ -109,7 +109,11 @@ def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.nda
 
 
 def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
-    """Add currents of a cell, (samples, segments) nA, and their potentials to NetPyNE's rows."""
+    """Store a cell's membrane currents, and add their potentials to NetPyNE's LFP.
+
+    `currents` are (samples, segments), nA; sample k belongs to index ``row[k]`` of NetPyNE's
+    arrays.
+    """
     cfg, data = sim.cfg, sim.simData
     if cfg.saveIMembrane and gid in data["iMembrane"]:
         data["iMembrane"][gid][row] = currents
@@ -124,7 +128,10 @@ def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
 
 
 def _recording(segments: Iterable[Any], at: object) -> list[Any]:
-    """Return Vectors that record `i_membrane_` of segments at interval or times `at`, ms."""
+    """Return Vectors that record `i_membrane_` of segments.
+
+    `at` is the interval between samples, ms, or a Vector of times.
+    """
     from neuron import h
 
     return [h.Vector().record(ref(segment, "i_membrane_"), at) for segment in segments]
@@ -138,7 +145,7 @@ _ADAPTERS: dict[str, tuple[str, _Adapter]] = {
 
 
 class _Finder(MetaPathFinder):
-    """Replace functions of the frameworks' modules when a script imports these modules."""
+    """Finder of modules that replaces the frameworks' functions when a script imports them."""
 
     def __init__(self, is_on: Callable[[], bool]) -> None:
         self._is_on = is_on
@@ -181,7 +188,10 @@ class _Finder(MetaPathFinder):
 
 
 def install(is_on: Callable[[], bool]) -> None:
-    """Replace the frameworks' functions, also in modules imported later, while `is_on()`."""
+    """Replace the frameworks' functions, also in modules that are imported later.
+
+    The replacements act while `is_on()` is true.
+    """
     finder = _Finder(is_on)
     for name in _ADAPTERS.keys() & sys.modules.keys():
         finder.adapt(sys.modules[name])

@@ -24,5 +24,5 @@ class StepCode:
 
     @property
     def most_steps(self) -> int:
-        """Most steps to take at once, of which NEURON takes the last."""
+        """Maximum number of steps to take at once, including the last one, which NEURON takes."""
         return min(steps_at_once(len(self.reads)) + 1, self.block())

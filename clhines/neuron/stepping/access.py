@@ -49,11 +49,14 @@ _PLACE_WORDS = 4  # per PtrVector element
 
 
 class GatherError(ClhinesError):
-    """A function has an unsupported access that it did not have in the run's first step."""
+    """A function of `extra_scatter_gather` has an unsupported access after the run's first step."""
 
 
 class AccessHooks:
-    """Check what functions access while the hooks are `on`; `problem` is the first bad access."""
+    """Hooks in NEURON's Python classes that check what functions of `extra_scatter_gather` access.
+
+    The hooks check while they are `on`. `problem` describes the first unsupported access.
+    """
 
     def __init__(self, model: NeuronModel) -> None:
         self.on = self.raises = False  # whether a problem raises a GatherError
@@ -74,7 +77,11 @@ class AccessHooks:
 
     @contextmanager
     def installed(self, raises: bool) -> Iterator[None]:
-        """Put the hooks into NEURON's classes until the end of the block; they are still off."""
+        """Put the hooks into NEURON's classes until the end of the block.
+
+        They check nothing until `on` is set. If `raises`, an unsupported access raises a
+        GatherError.
+        """
         self.raises, self.on = raises, False
         originals = list[tuple[type, str, Any]]()
         try:
@@ -191,7 +198,7 @@ class AccessHooks:
         return call
 
     def _problem_of(self, function: Hoc) -> str:
-        """Return why a call of a hoc function is not supported; empty if it is."""
+        """Return why a call of a hoc function is not supported; empty if the call is supported."""
         text, (owner, name) = str(function), _class_and_name(function)
         thing = text.rpartition(".")[0]
         if name not in _METHODS.get(owner, ()):
@@ -203,7 +210,7 @@ class AccessHooks:
         return ""
 
     def _has_read_pointers(self, function: Hoc) -> bool:
-        """Whether the PtrVector of a method points only to voltages and `i_membrane_`."""
+        """Whether the PtrVector of a method only points to voltages and `i_membrane_`."""
         memory, places = self._model.memory, self._model.places
         address = memory.object_address(function)
         words = vector_at(address + 8)  # after its virtual table
@@ -219,13 +226,16 @@ class AccessHooks:
 
 
 def _array_classes() -> list[type]:
-    """Return, in a list, NEURON's class of array variables, which no module exports."""
+    """Return a list with NEURON's Python class of array variables, which no module exports.
+
+    Without such a variable in any section, the list is empty.
+    """
     segments = (section(0.5) for section in all_sections())
     variables = (v for segment in segments for mechanism in segment for v in mechanism)
     return [type(v) for v in islice(variables, 1)]
 
 
 def _class_and_name(function: Hoc) -> tuple[str, str]:
-    """Return class and name of a hoc function; the class is empty at the top level."""
+    """Return a hoc function's class and name; the class is empty for top-level functions."""
     owner, _, name = str(function).removesuffix("()").rpartition(".")
     return owner.partition("[")[0], name

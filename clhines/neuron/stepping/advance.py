@@ -38,7 +38,11 @@ _WORDS = {  # instructions of calls with numbers and texts: number of words afte
 
 
 def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Rejected]]:
-    """Return the model's Python code of each step, whether Graphs are left out, and rejections."""
+    """Read the model's own `advance()`, `step()` and `Plot()`.
+
+    Return the Python code that each step calls, whether calls of Graph methods are left out, and
+    the reasons why the model cannot run.
+    """
     h, memory = model.h, model.memory
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
     replaced = [name for name in names if not is_standard(h, memory.symbols, name)]
@@ -63,7 +67,7 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
 
 
 def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
-    """Return a function whose result changes if the model's code of each step changes."""
+    """Return a function whose result changes if the model's own step functions change."""
     h, memory = model.h, model.memory
 
     def read() -> list[object]:
@@ -75,16 +79,17 @@ def step_code_of(model: NeuronModel) -> Callable[[], list[object]]:
 
 
 def _is_as(name: str, text: str, h: Hoc, symbols: HocSymbols) -> bool:
-    """Whether a hoc procedure has the same code as the body `text`."""
+    """Whether the hoc procedure `name` has the same code as a procedure with the body `text`."""
     example = f"clhines_example_of_{name}"
     with symbols.example(example, f"proc {example}() {text}"):
         return symbols.is_same(name, example)
 
 
 def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
-    """Whether a procedure takes one step, and otherwise calls only methods of Graphs.
+    """Whether a hoc procedure only calls methods of Graphs and takes exactly one step.
 
-    ``Plot()`` must not take a step.
+    The procedure ``Plot()`` must take no step instead. A step is a call of ``fadvance()`` or
+    ``advance()``.
     """
     taking, steps = {"fadvance", "advance"} - {name}, int(name != "Plot")
     operations = {
@@ -118,12 +123,15 @@ def _name_of(symbol: int) -> str:
 
 
 def _class_of(thing: int) -> str:
-    """Return the class name of a hoc object (by address)."""
+    """Return the class name of the hoc object at address `thing`."""
     return _name_of(words_at(words_at(thing, 3)[2], 1)[0])
 
 
 def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
-    """Yield the addresses of the objects in a top-level objref, or in an array of objrefs."""
+    """Yield the addresses of the objects that a top-level objref, or array of objrefs, refers to.
+
+    `symbol` is the address of its hoc symbol.
+    """
     words = words_at(symbol, 5)
     if memory.symbols.symbol_in(_name_of(symbol)) != symbol:
         return  # a member of a class

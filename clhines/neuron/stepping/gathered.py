@@ -33,7 +33,7 @@ _tried = [(False, b"")]  # in psolve; and the functions that NEURON's own step c
 
 
 class Gathering:
-    """Call the functions of extra_scatter_gather for the steps of a model."""
+    """Call the functions of `CVode.extra_scatter_gather` for each step of a run on the device."""
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self._hooks = model, AccessHooks(model)
@@ -46,12 +46,12 @@ class Gathering:
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON has called the present functions in a step of this run."""
+        """Whether NEURON has already called the present functions in a step of this run."""
         return self._present == _tried[0]
 
     @property
     def most_steps(self) -> int:
-        """Most steps to take at once, of which NEURON takes the last."""
+        """Maximum number of steps to take at once, including the last one, which NEURON takes."""
         return steps_at_once(len(READ) * self._model.tree.num_nodes) + 1
 
     @property
@@ -66,7 +66,11 @@ class Gathering:
         self._values = StepValues(sim, imported, reads)
 
     def play(self, result: Result, first: int, begin: float, dt: float) -> None:
-        """Call the functions for each step of a run from `begin` (ms), after its `first` rows."""
+        """Call the functions for each new step of a run on the device.
+
+        The new steps begin at time `begin` (ms); their rows in `result` come after its `first`
+        rows.
+        """
         if self._values is None:
             raise RuntimeError("play() before start()")
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()
@@ -85,7 +89,7 @@ class Gathering:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Check what the functions access while NEURON takes a step within the block."""
+        """While NEURON takes a step in the block, check what the functions access."""
         at = gathering()
         words = gather(at)[:, 0].copy()
         calls = [self._guarded(_object_at(word)) for word in words.tolist()]
@@ -107,14 +111,14 @@ class Gathering:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """The rejection of the first unsupported access, if there is one."""
+        """The first unsupported access as a rejection of the model; empty if there is none."""
         if not self._hooks.problem:
             return []
         what = refusal("neuron.scatter-gather-function", line=self._hooks.line)
         return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
 
     def _guarded(self, function_and_arguments: Any) -> Callable[[], None]:
-        """Return a function that calls an entry of NEURON's list with the hooks on."""
+        """Return a function that calls one entry of NEURON's list while the hooks check it."""
         function, arguments = function_and_arguments, ()
         if isinstance(function, tuple):
             function, arguments = function

@@ -34,7 +34,10 @@ class StepValues:
         ])  # fmt: skip
 
     def rows(self, result: Result, first: int) -> np.ndarray:
-        """Return the variables in each row of a run after its `first` rows, (steps, variables)."""
+        """Return the values of the variables after each new step, (steps, variables).
+
+        The new steps' rows in `result` come after its `first` rows.
+        """
         rows = np.empty((len(result.t) - first, len(self._places)))
         for k, row in enumerate(self._records.rows(result, first)):
             rows[:, k] = row
@@ -44,9 +47,9 @@ class StepValues:
     def put_in_turn(
         self, result: Result, first: int, t: np.ndarray
     ) -> Iterator[Callable[[], None]]:
-        """Yield a function that puts the next step's values, and its time as h.t, into memory.
+        """Yield a function that writes the values of the next step, and h.t, into NEURON's memory.
 
-        `t`: (steps,), ms. Memory has its earlier values at the end of the block.
+        The steps' times are `t`, (steps,), ms. At the end of the block, memory is as before.
         """
         rows = np.column_stack([self.rows(result, first), t])
         places = [*self._places, self._memory.place(ref(self._h, "t"))]
@@ -65,7 +68,7 @@ class StepValues:
 
 
 def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
-    """Return the variable ``v`` or ``i_membrane`` of all nodes by its address in memory."""
+    """Return the variable ``v`` or ``i_membrane`` of each node, by address in memory."""
     tree = model.tree
     column, addresses, numbers = tree.v, tree.addresses, tree.numbers
     if name != "v":
@@ -79,7 +82,7 @@ def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
 
 
 def held_vectors(model: NeuronModel) -> set[int]:
-    """Return the addresses of Vectors to which point processes with VERBATIM refer."""
+    """Return the addresses of all Vectors to which point processes with VERBATIM code refer."""
     vectors, addresses = model.memory.vectors.by_address(), set[int]()
     for instances in model.contents.points.values():
         if "VERBATIM" in instances.entry.text:
@@ -88,7 +91,7 @@ def held_vectors(model: NeuronModel) -> set[int]:
 
 
 def used_vectors(model: NeuronModel) -> set[int]:
-    """Return the addresses of Vectors that record, play or belong to mechanisms."""
+    """Return the addresses of all Vectors that record, play, or belong to a mechanism."""
     used = {*model.plays.in_use} | held_vectors(model)
     for origin in model.wires.origins:
         used |= {origin.times, origin.numbers}

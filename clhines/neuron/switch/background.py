@@ -32,7 +32,7 @@ _NICE = 19  # lowest priority
 
 
 class BackgroundWork:
-    """The child process of a script, which tests NEURON or compiles; at most one at a time."""
+    """A script's child process, which tests NEURON or compiles kernels; at most one at a time."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()  # a forked process starts no child
@@ -70,7 +70,7 @@ class BackgroundWork:
         request: RunOptions,
         finish: Callable[[], object],
     ) -> None:
-        """Start a child that compiles the kernels of the network that `save` writes to a file.
+        """Start a child process that compiles the kernels of a network.
 
         `finish` is called later if the child succeeds.
         """
@@ -110,7 +110,7 @@ class BackgroundWork:
 
 
 def main() -> None:
-    """Do the child's work: compile with arguments, or run the self-test without."""
+    """Do the child's work: compile kernels if there are arguments, otherwise test NEURON."""
     threading.Thread(target=_end_with_script, daemon=True).start()
     os.nice(_NICE)
     _, _, *arguments = sys.argv[1:]
@@ -127,7 +127,7 @@ def _end_with_script() -> None:
 
 
 def _compile(path: str, device: str | None, dtype: str, engine: str) -> None:
-    """Take a few steps with the network in a file, so that all its kernels are compiled."""
+    """Run a few steps of the network in file `path`, so that all its kernels are compiled."""
     from clhines.simulator.importing import state_follows
     from clhines.simulator.network import Network
     from clhines.simulator.simulation import Simulation

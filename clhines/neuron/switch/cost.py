@@ -105,7 +105,10 @@ def import_seconds() -> float:
 
 
 def count(h: Hoc) -> Counts:
-    """Count segments, NetCons, and (in a sample of sections) instances of mechanisms."""
+    """Count a model's segments, NetCons, and instances of mechanisms.
+
+    If the model has many sections, instances of density mechanisms are counted in a sample.
+    """
     sections = all_sections()
     every = 1 + len(sections) // _SAMPLES
     numbers = dict[str, int]()
@@ -135,7 +138,10 @@ def count(h: Hoc) -> Counts:
 
 @lru_cache(maxsize=1)
 def machine_factor() -> float:
-    """Return how much slower this machine is than the constants; measured once, then stored."""
+    """Return this machine's time for a Python loop, relative to the machine of the constants.
+
+    The loop's time is measured once and then stored.
+    """
     key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
     seconds = files.kept_entry("calibration", _SCHEMA, key).get("seconds")
     if not isinstance(seconds, float) or not seconds > 0:
@@ -153,7 +159,7 @@ def _calibration() -> float:
 
 @dataclass
 class Times:
-    """The stored record of a model: measured times, s, and numbers of steps."""
+    """The stored measurements of a model: times in seconds, and numbers of steps."""
 
     neuron_step: float | None = None  # None: not measured
     device_begin: float | None = None
@@ -166,7 +172,7 @@ class Times:
     pauses: float = 0  # per step on the device, in the script's last run
 
     def fall(self, name: str, seconds: float) -> None:
-        """Store the time `name` if it is new, or less than half of the stored one."""
+        """Store `seconds` as the time `name` if it is new, or less than half of the old one."""
         old = getattr(self, name)
         if old is None or seconds < _FALL * old:
             setattr(self, name, seconds)
@@ -186,7 +192,7 @@ def _is_time(value: object) -> bool:
 
 @dataclass
 class Ledger:
-    """Estimates, counts and measured times of one model's calls; `record` is stored at the end."""
+    """Estimates, counts and measured times of one model's calls of ``run`` or the like."""
 
     counts: Counts
     key: dict[str, object]
@@ -230,23 +236,26 @@ class Ledger:
 
     @property
     def pauses_per_step(self) -> float:
-        """Steps that NEURON takes in pauses per step on the device, in this or the last run."""
+        """Number of NEURON's steps for `CVode.event` for each step on the device.
+
+        If the device has not begun in this process, this is the number of the last process.
+        """
         if self.has_begun:
             return self.pauses / max(self.steps - self.neuron_steps, 1)
         return self.record.pauses if self.record.first == self.first else 0.0
 
     @cached_property
     def device_begin(self) -> float:
-        """The estimated seconds until the device's first step, as modules and caches are now."""
+        """The estimated seconds until the device can take its first step of this model."""
         guess = self.counts.begin(self.is_compiled) + first_use()
         return min(self.record.device_begin or guess, guess)
 
     def device_is_sooner(self, steps: int) -> bool:
         """Return whether the device ends a call of `steps` steps sooner than NEURON.
 
-        If the script's first call has as many steps as in its last run, the whole script is
-        expected to have as many steps as then. Otherwise the device begins when NEURON has run for
-        as long as the device takes to begin.
+        If the script's first call has as many steps as in the last run of the script, the whole
+        script is expected to have as many steps as in that run. In addition, the device begins when
+        NEURON's steps have taken as long as the device takes to begin.
         """
         self.first = self.first or steps
         is_again = self.record.first == self.first
@@ -266,7 +275,7 @@ class Ledger:
         return is_sooner
 
     def _gain(self, steps: int) -> float:
-        """Return the seconds that a call on the device saves if the device has begun before."""
+        """Return the seconds that a device which has already begun saves in a call."""
         return _MARGIN * steps * self.neuron_step - self._device_seconds(steps)
 
     def _device_seconds(self, steps: int) -> float:
@@ -276,9 +285,9 @@ class Ledger:
     def may_compile_ahead(self, steps: int, is_due: bool) -> bool:
         """Return whether to compile kernels for later calls while NEURON takes this call.
 
-        This is so if calls repeat and gain on the device, this call alone does not pay for the
-        compilation, and the device is to begin now (`is_due`) or reading the model is cheap
-        compared with NEURON's time.
+        The kernels are compiled if calls repeat, if the device would save time in this call, but
+        less than its begin takes, and if the device is due to begin (`is_due`) or reading the model
+        is cheap compared with NEURON's time.
         """
         is_settled = self.is_compiled or self.has_begun or self.is_refused
         if is_settled or not self.neuron_steps or not 0 < self._gain(steps) <= self.device_begin:
@@ -288,12 +297,12 @@ class Ledger:
         return is_due or reading <= _SHARE_AHEAD * by_neuron + _AHEAD
 
     def set_compiled(self) -> None:
-        """Store that a process in the background has compiled the kernels."""
+        """Note in the record that a child process has compiled the model's kernels."""
         self.is_compiled, self.record.compiled = True, 1
         self.__dict__.pop("device_begin", None)  # it is shorter now
 
     def add_neuron(self, steps: int, seconds: float) -> None:
-        """Count the steps of a call that NEURON took, and store its time."""
+        """Count the `steps` of a call that took NEURON `seconds`; record the time of a step."""
         self.steps += steps
         self.neuron_steps += steps
         if steps:
@@ -302,10 +311,10 @@ class Ledger:
     def add_device(
         self, steps: int, seconds: float, run_seconds: float, pauses: Sequence[float] = ()
     ) -> None:
-        """Count the steps of a call on the device, and store its times.
+        """Count the `steps` of a call on the device, and record its times.
 
-        The call took `seconds`, its steps on the device `run_seconds`, and each pause
-        ``pauses[k]``.
+        The whole call took `seconds`, its steps on the device took `run_seconds`, and NEURON's k-th
+        step for `CVode.event` took ``pauses[k]`` seconds.
         """
         self.steps += steps
         self.pauses += len(pauses)
@@ -330,7 +339,7 @@ class Ledger:
 
 
 class Accounts:
-    """Decide who takes each call of this process, and count who took how many steps."""
+    """Decide for each call whether the device or NEURON takes it, and count the steps of both."""
 
     def __init__(self, h: Hoc) -> None:
         self._h = h
@@ -345,7 +354,10 @@ class Accounts:
         self.refused_steps = 0  # taken by NEURON because the device cannot
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Return whether the device takes a call; all MPI ranks that exchange events call this."""
+        """Return whether the device takes a call of `steps` steps.
+
+        All MPI ranks that exchange events must call this method together.
+        """
         context = self._ranks()
         ledger = self._ledger = self._current(steps, context)
         sooner = not ledger.is_refused and ledger.device_is_sooner(steps)
@@ -354,9 +366,10 @@ class Accounts:
         return sooner
 
     def ledger_to_compile(self, steps: int, is_due: bool) -> Ledger | None:
-        """Return the ledger of the present call if a child is to compile its kernels meanwhile.
+        """Return the present call's ledger if a child process should now compile its kernels.
 
-        No child is started for MPI ranks that exchange events; of other ranks only for rank 0.
+        MPI ranks that exchange events start no child process. Of independent ranks, only rank 0
+        does.
         """
         ledger = self._ledger
         if ledger is None or not ledger.may_compile_ahead(steps, is_due):
@@ -373,11 +386,15 @@ class Accounts:
         return context if on_ranks(self._h) else None
 
     def begin_call(self) -> None:
-        """Begin a call: its model, and so its ledger, is not known yet."""
+        """Begin a call, whose model is not yet determined."""
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:
-        """Return the ledger of NEURON's present model; with `context`, of all MPI ranks' models."""
+        """Return the ledger of NEURON's present model.
+
+        If `context` is NEURON's ParallelContext, the ledger is for the sum of all MPI ranks'
+        models.
+        """
         change = float(self._h.CVode().structure_change_count())
         if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()

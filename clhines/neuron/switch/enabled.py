@@ -37,7 +37,7 @@ class NoSwitch:
 
 
 class SwitchHandle(AbstractContextManager["SwitchHandle"]):
-    """Handle that `enable` returns: counts and reasons since then; ``with`` restores the switch."""
+    """Counts and reasons since `enable`; the end of a ``with`` block restores the switch."""
 
     def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
         self._switch, self._state = switch, switch.state
@@ -60,7 +60,7 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
         return self._since()[0]
 
     def _since(self) -> tuple[int, int]:
-        """Return counts since the switch was turned on: steps on the device, and `neuron_steps`."""
+        """Return how many steps the device ran, and NEURON took as faster, since `enable`."""
         device, neuron = self._last or self._state.counts
         return device - self._first[0], neuron - self._first[1]
 
@@ -149,7 +149,10 @@ def _made(test: str = "hooks") -> Switch:
 
 
 def _report(is_quiet: bool) -> None:
-    """Save the records of this process, and print who took its steps (MPI rank 0 only)."""
+    """At exit, store this process's measured times, and print how many steps ran where.
+
+    MPI ranks other than 0 print nothing.
+    """
     if is_quiet or os.getpid() != _process:
         return
     accounts = _switch[0].state.accounts
@@ -160,7 +163,10 @@ def _report(is_quiet: bool) -> None:
 
 @contextmanager
 def skipping(ends: bool = False) -> Iterator[SwitchState]:
-    """Let runs in the block only set NEURON's clock; with `ends`, the first run ends the script."""
+    """Skip all runs in the block: a run only sets NEURON's clock.
+
+    With `ends`, the first run ends the script instead.
+    """
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False
@@ -175,7 +181,7 @@ def disable() -> None:
 
 
 def enable_as(value: str) -> None:
-    """Turn the switch on as `value` of the environment variable ``CLHINES_NEURON`` says."""
+    """Turn the switch on as the `value` of the environment variable ``CLHINES_NEURON`` requires."""
     if value not in ("1", *WHEN):
         raise InputError(
             f"CLHINES_NEURON is {shown(value)}; expected 1, 0, faster, always or never"

@@ -15,9 +15,10 @@ _SHOWN = 400  # characters of a message that hoc prints
 
 
 class ErrorRelay:
-    """Keep an exception of a call that hoc made; raise it when hoc has returned to Python.
+    """Relay of exceptions that a hooked call raised, while hoc code was running, to Python.
 
-    If Python has not called hoc, hoc prints `message`.
+    If Python had called hoc, the exception is raised again when hoc returns. Otherwise hoc prints
+    `message`.
     """
 
     def __init__(self, h: Hoc, library: Library) -> None:
@@ -33,7 +34,7 @@ class ErrorRelay:
         self._in_python = integer(library.address("nrn_is_python_extension"))
 
     def install(self) -> None:
-        """Let each of Python's calls of hoc raise the stored exception when hoc returns."""
+        """Make Python's calls of hoc raise the stored exception when hoc returns."""
         self._hoc_class.__call__ = self._wrapper()
 
     def remove(self) -> None:
@@ -48,7 +49,7 @@ class ErrorRelay:
         return self._error is None
 
     def keep(self, error: BaseException) -> None:
-        """Store an exception to raise later, unless there is one already."""
+        """Store an exception, to be raised when hoc returns, unless one is stored already."""
         self._error = error = self._take() or error
         self._initial_aborts = self._aborts.value
         if self._depth:  # Python raises it, only on the ranks that have it

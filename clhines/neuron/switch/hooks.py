@@ -34,11 +34,14 @@ LOOP = "a loop around fadvance(), in place of h.continuerun()"
 
 
 class ScriptEnd(BaseException):  # no `except Exception` of the script catches it
-    """Raised to end a script at its first run; its text says why NEURON would take the run."""
+    """End a script at its first run; the text says why NEURON would take this run."""
 
 
 class Switch:
-    """The functions that NEURON calls instead of its own; hoc prints `message` if one fails."""
+    """The functions that NEURON calls instead of its own while the switch is on.
+
+    If one of them fails, hoc prints `message`.
+    """
 
     def __init__(self, h: Hoc) -> None:
         self._h = h
@@ -132,7 +135,7 @@ class Switch:
         return 0.0
 
     def _solve(self, _: int) -> float:
-        """Let NEURON take ``CVode.solve``, and print the reason."""
+        """Let NEURON execute ``CVode.solve``, and print that the device does not support it."""
         arguments, results = self._arguments.all(), list[float]()
         stop = arguments[0] if arguments else self._h.t + self._h.dt
 
@@ -160,7 +163,7 @@ class Switch:
         self._arguments.give(1.0)
 
     def _fadvance(self) -> None:
-        """Leave a loop around ``fadvance`` to NEURON: print the reason, and turn this hook off."""
+        """Let NEURON execute a loop around ``fadvance``, print why, and turn this hook off."""
         h = self._h
         left_out = self._left_out(float(h.t) + float(h.dt), LOOP)
         self._leave_to_neuron(LOOP, h.fadvance, left_out)
@@ -170,22 +173,26 @@ class Switch:
     def _leave_to_neuron(
         self, reason: str, neuron_call: Callable[[], object], left_out: bool | None
     ) -> None:
-        """Let NEURON take a call and print `reason`, unless the call is skipped (`left_out`)."""
+        """Let NEURON take a call by `neuron_call`, and print the `reason`.
+
+        `left_out` is not None if the call has been skipped; then it is the result of `_left_out`.
+        """
         if left_out is None:
             self._runner.say(reason)
             left_out = self._runner.in_neuron(neuron_call)
         self._stop_unless(left_out)
 
     def _stop_unless(self, done: bool) -> None:
-        """Stop hoc unless the call is `done`, that is, has raised no exception."""
+        """Stop hoc unless `done` is true: a call has ended without an exception."""
         if not done:
             self._errors.stop_hoc()
 
     def _left_out(self, stop: object, reason: str = "") -> bool | None:
-        """Skip a run until time `stop`: set NEURON's clock, or end the script, as options say.
+        """If the options skip runs, skip a run until time `stop` (ms); return None if they do not.
 
-        Return None if the run is not skipped, and False if the script ends here. `reason`: why
-        NEURON would take the run.
+        A skipped run only sets NEURON's clock, and the result is True. If the script must end at
+        its first run, the result is False, and ScriptEnd is stored with `reason`: why NEURON would
+        take the run.
         """
         options = self.state.options
         if options is None or not options.skips:

@@ -51,7 +51,7 @@ class SwitchOptions:
         as_switch("progress", self.progress)
 
     def within(self, before: SwitchOptions | None) -> SwitchOptions:
-        """Return these options, with `skips` and `ends` as they were in the options `before`."""
+        """Return these options with `skips` and `ends` of the previous options, if any."""
         if before is None:
             return self
         return replace(self, skips=before.skips, ends=before.ends)
@@ -74,7 +74,10 @@ class SwitchState:
 
 
 class CallRunner:
-    """Run calls on the device, or let NEURON take them with its own functions (`methods`)."""
+    """Run calls on the device, or let NEURON take them.
+
+    While NEURON takes a call, `methods`, the replacements of NEURON's methods, are off.
+    """
 
     def __init__(
         self, h: Hoc, state: SwitchState, errors: ErrorRelay, methods: Sequence[Redirect]
@@ -91,7 +94,7 @@ class CallRunner:
     ) -> bool:
         """Run `count()` steps on the device, or let NEURON run them by `neuron_call`.
 
-        `call` are fields of `RunOptions`. Return False if the call raised an exception.
+        `call` has further fields of `RunOptions`. Return False if the call raised an exception.
         """
         options = self._state.options
         # a call made by code inside NEURON's own call belongs to NEURON, too
@@ -129,7 +132,10 @@ class CallRunner:
         return done
 
     def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
-        """Start a child process for later calls if useful; return whether one is running."""
+        """Start a child process for later calls if useful; return whether one is running.
+
+        `is_due`: the device would end this call of `steps` steps sooner than NEURON.
+        """
         background = self._background
         ledger = self._state.accounts.ledger_to_compile(steps, is_due)
         if ledger is None:
@@ -180,7 +186,7 @@ class CallRunner:
             self._is_running = False
 
     def _add(self, steps: int, kept: KeptModel) -> None:
-        """Count the steps that a run took on the device, and NEURON's one; measure their time."""
+        """Count `steps` steps, of which NEURON took the last, and measure their time."""
         self._state.steps += steps
         begin, self._stretch_begin = self._stretch_begin, time.perf_counter()
         self._stretches.append(self._stretch_begin - begin - kept.run_seconds)

@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def wrong_calls() -> str:
-    """Return how a hooked call of NEURON misbehaves; empty if all are right."""
+    """Return a description of the first hooked call that misbehaves; empty if there is none."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
