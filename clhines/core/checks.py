@@ -92,7 +92,10 @@ def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
 
 
 def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(
+        value, (bool, np.timedelta64)
+    )
+    if not is_whole or value < least:
         raise InputError(f"{name} is {shown(value)}; expected a whole number, {least} or more")
     if value > most:
         raise InputError(f"{name} is {shown(value)}; expected a whole number, at most {most}")

@@ -18,7 +18,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def as_seed(seed: object) -> int:
-    if isinstance(seed, (int, np.integer)) and seed >= 2**64:
+    if isinstance(seed, int) and seed >= 2**64:
         raise InputError(f"seed is {shown(seed)}; expected less than 2**64")
     return as_whole_number("seed", seed, 0, 2**64 - 1)
 

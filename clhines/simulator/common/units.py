@@ -30,6 +30,7 @@ in K. Numbers are exact: ``parse("mS/cm2").exact`` is ``Fraction(1, 1000)``.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -211,7 +212,10 @@ def number_in(text: str, unit: str) -> float | None:
     text_unit, wanted = parse(match[2]), parse(unit)
     if text_unit.dimension != wanted.dimension:
         raise UnitError(f"{_short(text_unit.text)} and {unit} are units of different quantities")
-    return float(Fraction(match[1]) * text_unit.exact / wanted.exact)
+    try:
+        return float(Fraction(match[1]) * text_unit.exact / wanted.exact)
+    except OverflowError:
+        return math.copysign(math.inf, float(match[1]))
 
 
 def unit_powers(text: str, unit_text: str) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ membrane mechanisms, µm² for areas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path, PurePath
@@ -142,7 +142,7 @@ class Network:
                 near = meant(name, names)
                 raise InputError(f"unknown option {name}; expected {', '.join(names)}{near}")
         files = [paths] if isinstance(paths, (str, bytes, PurePath)) else paths
-        if not isinstance(files, Iterable) or isinstance(files, np.ndarray):
+        if not np.iterable(files) or isinstance(files, np.ndarray):
             raise InputError(f"paths is {shown(paths)}; expected the path of a file, or several")
         cells = [read_swc(path, repair=repair) for path in files]  # type: ignore[arg-type]
         return cls([discretise(cell, **options) for cell in cells], num_cells)
