@@ -416,7 +416,7 @@ class Simulation(Holder):
 
         Node i of copy k is node ``k * n + i``; cell c is cell ``k * num_cells + c``. Groups have
         their instances copy after copy; `set` also accepts the groups of this network. The copies
-        have no records yet, and different noise in texts.
+        have no records yet. The noise of mechanism texts differs from copy to copy.
         """
         count = as_whole_number("count", count, 1)
         self.ranks.check_alone("replicate()")

@@ -52,7 +52,11 @@ def measure(
     prepare: Callable[[Plan], TimedRun],
     keep: bool = True,
 ) -> Tuning:
-    """Time the candidates, the cost model's choice first; skip plans that do not fit or build."""
+    """Time the candidates, and return their seconds and the fastest one.
+
+    The cost model's choice comes first. Plans that do not fit into memory or do not build are left
+    out. `prepare` makes a run of a plan; without `keep`, it is made again for each round.
+    """
     ready: list[Callable[[], TimedRun]] = []
     able: list[Candidate] = []
     refused: DeviceMemoryError | BuildError | None = None

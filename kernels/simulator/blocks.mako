@@ -103,13 +103,13 @@ ${part("simulator/common/run_arguments")}\
 //   keeps_ions        whether to sum all ions' currents in each step: records need them
 //   keeps_states      whether records need states at the end of each step
 //   u, base           coupling, and constant part of the pivot, at each place. If the pivot is constant, `base` has
-//                     its inverse, and `d` the factor.
+//                     its inverse, and `d` the factor of the elimination, u / pivot.
 //   constant_g, _b    conductance and current of constant mechanisms at each place
 //   v                 voltages, mV; d, b, x: scratch for the system and its solution, the change of v
 //   v_first           first recorded voltage of each block; v_index: its place; v_column: its column in v_rows
-//   mem_block         the block that records each value of artificial cells
-//   first_of, offset, weight_of   with one block, connections in whole steps: first of each source, and of each
-//                     connection the index of its sum in `incoming`, and its weight
+//   mem_block         for each recorded value of an artificial cell the block that stores it
+//   first_of, offset, weight_of   with one block, for connections with delays of whole steps, sorted by source: first
+//                     connection of each source; for each connection the index of its sum in `incoming`, and its weight
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif

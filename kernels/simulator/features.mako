@@ -68,8 +68,8 @@ static void emit(const Segment s, const int number, const int room, const int wi
 % endfor
 }
 
-// Take sample i with the value v; sample i - 1 has the value p; is_rest: neither of the next two is below v.
-// Return the number of completed segments.
+// Take sample i with the value v; sample i - 1 has the value p. is_rest: v is at most both of the next two samples, so
+// that the trace does not fall any more. Return the number of completed segments.
 static int take(Segment *s, const int i, const real p, const real v, const bool is_rest,
     const real threshold, int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
@@ -80,7 +80,7 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
         emit(*s, number++, room, width, j, list, list_v);
         *s = opened(up ? ${spec.up} : ${spec.down}, i);
     }
-    if (v > s->top_v) {   // a new top: the minimum after the old top is before the new one
+    if (v > s->top_v) {   // a new highest sample: the minimum after the old one now lies before the new one
         if (s->after_v < s->before_v) {
             s->before_v = s->after_v;
             s->before = s->after;
@@ -106,9 +106,11 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
     return number;
 }
 
-// A sample is taken when the next two are known. `before` and `after` are the state at the begin and the end of
-// the launch: the present segment, then the last three samples. `count` has two numbers: of completed segments,
-// and of all segments that the trace would have if it ended here. Segments beyond `room` are only counted.
+// A work-item takes the samples of a trace. Of each segment it stores the highest sample (top), the lowest ones before
+// and after the top, and the first one that is_rest, in the segment and after the top. A sample is taken when the next
+// two are known. `before` and `after` are the state at the begin and the end of the launch: the present segment, then
+// the last three samples. `count` has two numbers: of completed segments, and of all segments that the trace would
+// have if it ended here. Segments beyond `room` are only counted.
 __kernel void segments(${signature(spec, "segments")})
 {
     const int j = get_global_id(0);

@@ -1,7 +1,8 @@
 <%page args="spec"/>\
 // Repeat arrays of one copy of a network for all copies, and find nodes in the solver's order.
 // spec: ${spec}
-// n: values or nodes of one copy; gather: the node, among all copies, at each of num_places indices, -1 for padding.
+// n: values or nodes of one copy. A place is an index in the solver's order: gather[place] is the node, among all
+// copies, at each of num_places places, -1 for padding.
 ${part("solver/common/precision")}\
 
 // Repeat each row of `values` for all copies, in `whole` from `begin` on. A work-group fills one row of one copy.
@@ -12,7 +13,7 @@ __kernel void tile_values(${signature(spec, "tile_values")})
     for (int j = get_global_id(0); j < n; j += get_global_size(0)) to[j] = values[once + j];
 }
 
-// Repeat values in the solver's order; padding is 0.
+// Set whole[place] to the value of the place's node, 0 for padding. A work-item per place.
 __kernel void pack_values(${signature(spec, "pack_values")})
 {
     const int i = get_global_id(0);
@@ -21,7 +22,7 @@ __kernel void pack_values(${signature(spec, "pack_values")})
     whole[i] = node < 0 ? 0 : values[node % n];
 }
 
-// Repeat indices, which grow by `step` from copy to copy; -1 stays -1.
+// Repeat each row of indices, as tile_values does; they grow by `step` from copy to copy, and -1 stays -1.
 __kernel void tile_numbers(${signature(spec, "tile_numbers")})
 {
     const long row = get_global_id(1), own = row / copies, once = own * n;
@@ -33,15 +34,14 @@ __kernel void tile_numbers(${signature(spec, "tile_numbers")})
     }
 }
 
-// Set place[node] to the node's index in the solver's order. A work-item per index.
+// Set place[node] for each node. A work-item per place.
 __kernel void invert_places(${signature(spec, "invert_places")})
 {
     const int i = get_global_id(0);
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
-// Find for each index in the solver's order the index of another node, other[node], or -1 for none; a work-item
-// per index.
+// Set placed[place] to the place of the node other[node] of the place's node, -1 for none. A work-item per place.
 __kernel void place_others(${signature(spec, "place_others")})
 {
     const int i = get_global_id(0);
@@ -51,8 +51,9 @@ __kernel void place_others(${signature(spec, "place_others")})
     placed[i] = named < 0 ? -1 : place[node - own + named];
 }
 
-// Find the active node (with mechanisms) at each index in the solver's order, -1 for none; and the index of each
-// active node, in `ints` from `begin` on. number: the active node of each node of a copy, or -1. A work-item per index.
+// Active nodes have mechanisms, and are numbered. Set active[place] to the number of the place's node, -1 for none,
+// and the place of each active node in `ints`, from `begin` on. number[node] is the number of a node of the first copy,
+// or -1. A work-item per place.
 __kernel void find_places(${signature(spec, "find_places")})
 {
     const int i = get_global_id(0);

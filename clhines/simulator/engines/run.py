@@ -144,9 +144,9 @@ class PartRun(Run, Protocol):
         """Return the sources that are above their thresholds at t = 0, (k,); only once."""
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Return a function that waits for all steps enqueued so far.
+        """Return a function that waits for all steps enqueued so far, and returns their spikes.
 
-        The function returns cells and steps of the spikes since the function before it was made.
+        These are cells and steps of all spikes since the last call of `note_spikes`.
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
@@ -156,9 +156,9 @@ class PartRun(Run, Protocol):
         """Wait; return sources and times, ms, of new events, and the voltages of `node`, mV."""
 
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Return a function that waits for all steps enqueued so far.
+        """Return a function that waits for all steps enqueued so far, and returns their events.
 
-        The function returns sources and times, ms, of events since the function before it was made.
+        These are sources and times, ms, of all events since the last call of `note_events`.
         """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:

@@ -338,7 +338,11 @@ def _bare(
     v_init: float,
     cm: float = 2.0,
 ) -> Fibres:
-    """Make axons whose compartments all have the same membrane, and no layers around them."""
+    """Make axons whose compartments all have the same membrane, and no layers around them.
+
+    `begin` and `end` of compartments along each axon, (axons, m) µm; by compartment, (axons*m,):
+    `area` µm², `g_axial` to the compartment before µS, `radius` µm. `at`: the axons' middles.
+    """
     n, each = begin.shape
     ranvier = np.arange(n * each).reshape(n, each)
     arrays = {

@@ -164,7 +164,7 @@ class ColumnTable(CellTable):
 
     @cached_property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """Axial conductance, and the layer's conductance and capacitance, by node, (n,) each."""
+        """`axial`, `g` and `c` of `Layers`, by node, (n,) each."""
         layers, n = self.layers, self.cells.model.forest.num_nodes
         arrays = np.zeros((3, n + 1))
         for array, values in zip(arrays, (layers.axial, layers.g, layers.c), strict=True):

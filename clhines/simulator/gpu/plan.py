@@ -117,10 +117,11 @@ def choose_lanes(
     num_cells: int,
     spreads: bool = False,
 ) -> EpochSpec | None:
-    """Choose lanes, cells per work-group and registers for kernels with lists of nodes.
+    """Complete `spec` for kernels that read lists of nodes: lanes, cells per work-group, registers.
 
-    Return the spec, or None if a cell does not fit. With `spreads`, a cell may have several
-    work-groups, each on its own multiprocessor.
+    Return the completed spec, or None if a cell is too large for a work-group. `units` are the
+    cells of a work-group, None to choose. With `spreads`, a cell may have several work-groups, each
+    on its own multiprocessor.
     """
     each = _cells_each(num_cells, limits)
     busy, plan_each = each > LISTS_FULL, _cells_each(len(lists.homes), limits)

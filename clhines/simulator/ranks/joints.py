@@ -166,10 +166,10 @@ class Outbox:
 def agreed_epoch(
     joints: Joints, model: Model, least: int, is_loose: bool, during: bool
 ) -> tuple[int, bool]:
-    """Agree with all ranks on the steps between two exchanges, at most `least`.
+    """Agree with all ranks on the number of steps between two exchanges, `least` or fewer.
 
-    Return the steps, and whether to exchange events while the next steps run, for which all ranks
-    must have set `during`.
+    Return this number, and whether to exchange events while the next steps run: if all ranks have
+    set `during`. `is_loose` says that this rank sends events between steps.
     """
     from_others = np.isin(model.netcons.source, joints.trains)
     steps = steps_between(model, from_others)

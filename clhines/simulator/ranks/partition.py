@@ -210,7 +210,7 @@ class Share:
 
     @cached_property
     def on_grid(self) -> np.ndarray:
-        """The connections in whole steps to targets of the rank, (k,) int64."""
+        """Indices of connections to the rank's targets with delays of whole steps, (k,) int64."""
         return np.flatnonzero(self._target[self.whole.connections.target] >= 0)
 
     @cached_property

@@ -361,9 +361,10 @@ class DeviceReducer(Reducer):
     def _combined(
         self, values: cla.Array, matrix: cla.Array, kept: int, rows_of: tuple[int, ...]
     ) -> cla.Array:
-        """Multiply the `kept` rows that are recorded by the matrix: partial sums first, then sums.
+        """Multiply `kept` rows of `values` by the matrix, (kept, width): partial sums, then sums.
 
-        `rows_of` has the first row, the interval of rows, stride and first column of `values`.
+        `rows_of` says where these rows are: the first one, the interval from one to the next, the
+        stride of `values` and its first column.
         """
         assert self.record.matrix is not None
         spec, (width, terms) = self._spec, self.record.matrix.shape
