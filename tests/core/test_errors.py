@@ -20,8 +20,8 @@ def every_error():
         "SimulationError": (2, 5, 0.125, {"rows": 3}),
     }
     classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
-    own = [c for c in classes if c.__module__ == errors.__name__ and issubclass(c, Exception)]
-    return [c("what was got", *more.get(c.__name__, ())) for c in own]
+    public = [c for c in classes if c.__module__ == errors.__name__ and issubclass(c, Exception)]
+    return [c("what was got", *more.get(c.__name__, ())) for c in public]
 
 
 @pytest.mark.core

@@ -82,15 +82,15 @@ def main(index, width, *runs):
     device = dict(devices.all_devices())[index]
     if int(width):
         devices._vector_bytes = lambda device: (int(width), int(width))
-    found, made = {}, {}
+    results, made = {}, {}
     for run in runs:
         model, engine = run.split(":")
         if model not in made:
             made[model] = models[model]()
         expected = made[model]("reference", None)
         difference = made[model](engine, device) - expected
-        found[run] = float(np.abs(difference).max()), float(np.ptp(expected))
-    print(json.dumps(found))
+        results[run] = float(np.abs(difference).max()), float(np.ptp(expected))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

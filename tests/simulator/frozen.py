@@ -99,8 +99,8 @@ def somas(delay=1.0, detector=False, rule=None, hh="hh", cells=4):
     net.insert("hh" if hh == "hh" else Mechanism.from_nmodl(HH))
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     net.add("iclamp", at=net.soma[0], delay=0.2, dur=1.0, amp=6.0)
-    given = {} if rule is None else {"rule": rule}
-    net.connect(np.roll(np.arange(cells), 1), synapses, weight=0.4, delay=delay, **given)
+    parameters = {} if rule is None else {"rule": rule}
+    net.connect(np.roll(np.arange(cells), 1), synapses, weight=0.4, delay=delay, **parameters)
     if detector:
         net.add_detector(net.soma[:1], threshold=1000.0)
     return net
@@ -270,13 +270,13 @@ def as_if(limits):
 
 
 def simulation(run, device, comm=None):
-    given = {"seed": 7, "chunk": 50, "device": device, "comm": comm, **run.options}
+    arguments = {"seed": 7, "chunk": 50, "device": device, "comm": comm, **run.options}
     if run.neuron:
-        del given["comm"]
-        return from_neuron(run.neuron)(**given)
+        del arguments["comm"]
+        return from_neuron(run.neuron)(**arguments)
     if run.executor:
-        given["engine"] = networks.blocks(devices.limits(device), **run.executor)
-    sim = Simulation(MODELS[run.model](), run.dt, **given)
+        arguments["engine"] = networks.blocks(devices.limits(device), **run.executor)
+    sim = Simulation(MODELS[run.model](), run.dt, **arguments)
     if run.delivery:
         sim.runner.grid.delivery.use(run.delivery)
     return sim
@@ -362,8 +362,8 @@ def runs_of(device, only=""):
 
 def path_of(device):
     words = f"{device.platform.name} {device.name}".lower()
-    known = next((w for w in ("oclgrind", "portable") if w in words), "")
-    name = {"oclgrind": "oclgrind", "portable": "pocl"}.get(known, device.name.lower())
+    kind = next((w for w in ("oclgrind", "portable") if w in words), "")
+    name = {"oclgrind": "oclgrind", "portable": "pocl"}.get(kind, device.name.lower())
     return FOLDER / f"{re.sub(r'[^a-z0-9]+', '-', name).strip('-')}.npz"
 
 
@@ -373,11 +373,11 @@ def compared(old, new):
     spikes = np.array_equal(old["step"], new["step"]) & np.array_equal(old["source"], new["source"])
     if old["v"].shape != new["v"].shape or old["end"].shape != new["end"].shape:
         return "other shapes", np.inf, False
-    known = dict(zip(old["names"].tolist(), zip(old["digests"].tolist(), old["ends"])))
-    found = dict(zip(new["names"].tolist(), zip(new["digests"].tolist(), new["ends"])))
-    both = [k for k in known if k in found]
-    other = [k for k in both if known[k][0] != found[k][0]]
-    keys = sorted(set(known) ^ set(found))
+    old_digests = dict(zip(old["names"].tolist(), zip(old["digests"].tolist(), old["ends"])))
+    new_digests = dict(zip(new["names"].tolist(), zip(new["digests"].tolist(), new["ends"])))
+    both = [k for k in old_digests if k in new_digests]
+    other = [k for k in both if old_digests[k][0] != new_digests[k][0]]
+    keys = sorted(set(old_digests) ^ set(new_digests))
     if all(same) and spikes and not other and not keys:
         return "", 0.0, True
     apart = np.abs(old["v"].astype(float) - new["v"])
@@ -387,8 +387,8 @@ def compared(old, new):
     text += f"{float(np.abs(old['end'].astype(float) - new['end']).max()):.2g} at the end; spikes "
     text += "in the same steps" if spikes else f"{len(old['step'])} and {len(new['step'])}, others"
     if other:
-        apart = [np.abs(known[k][1] - found[k][1]) for k in other]
-        size = [np.nanmax(np.abs(known[k][1]), initial=1e-300) for k in other]
+        apart = [np.abs(old_digests[k][1] - new_digests[k][1]) for k in other]
+        size = [np.nanmax(np.abs(old_digests[k][1]), initial=1e-300) for k in other]
         worst = max(np.nanmax(a, initial=0) / s for a, s in zip(apart, size))
         text += f"; arrays {', '.join(other[:4])}{'...' * (len(other) > 4)} ({worst:.2g} relative)"
     return text + (f"; keys of one only: {', '.join(keys[:6])}" if keys else ""), before, spikes
@@ -437,19 +437,19 @@ def check_runs(device, write, voltage, only, seconds=np.inf):
 
 def skeleton(source):
     """Return a source with empty functions, which any compiler accepts quickly."""
-    found, depth = [], 0
+    functions, depth = [], 0
     for part in re.split(r"([{}])", re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.S)):
         if part == "{":
             depth += 1
             if depth == 1:
-                body = found[-1].rstrip().endswith(")")
+                body = functions[-1].rstrip().endswith(")")
         inner = depth and body and not (part == "{" and depth == 1)
         if part == "}":
             depth -= 1
             inner = depth and body
         if not inner:
-            found.append(part)
-    return "".join(found)
+            functions.append(part)
+    return "".join(functions)
 
 
 PARAMETERS = re.compile(r"(__kernel[^{;]*?\bvoid\s+\w+\s*)\([^{]*\{")
@@ -473,19 +473,19 @@ def kernel_cases():
                     continue
                 for second in (0, 1) if model in ("mixed", "ions") else (0,):
                     order = second if model == "ions" else bool(second)
-                    given = {**options, "dtype": dtype, "secondorder": order}
+                    settings = {**options, "dtype": dtype, "secondorder": order}
                     name = f"{kind}; {model}; {engine}; {dtype}{'; second order' * second}"
-                    yield name, limits, Run(model, given)
+                    yield name, limits, Run(model, settings)
         for algorithm in ("vpo", "vsn", "vssn"):
             yield f"{kind}; busy; {algorithm}", limits, Run("busy", STEPS, delivery=algorithm)
 
 
 def rendered(run, limits, device):
     """Return the texts of a run's kernels with their templates; compute nothing."""
-    found, real, build = set(), program._compile, program._build
+    kernels, real, build = set(), program._compile, program._build
 
     def compiled(context, source, spec):
-        found.add((str(getattr(spec, "template", "a source")), source))
+        kernels.add((str(getattr(spec, "template", "a source")), source))
         return real(context, source, spec)
 
     program._compile = compiled
@@ -501,7 +501,7 @@ def rendered(run, limits, device):
     finally:
         program._compile, program._build = real, build
         program.forget()
-    return sorted(found)
+    return sorted(kernels)
 
 
 def check_kernels(device, write, only, texts):
@@ -552,9 +552,9 @@ def main():
         from mpi4py import MPI
 
         name, path = given.rank
-        found = measured(RUNS[name], device, MPI.COMM_WORLD)
+        result = measured(RUNS[name], device, MPI.COMM_WORLD)
         if MPI.COMM_WORLD.rank == 0:
-            np.savez(path, **found)
+            np.savez(path, **result)
         return 0
     wrong = []
     if given.part != "runs" and not devices.is_simulator(device):

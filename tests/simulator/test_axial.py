@@ -71,10 +71,10 @@ def test_short_sections_are_those_of_neuron(double_queue, engine, dtype, secondo
     number = sim.record("v", nodes)
     ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
     change, eps = np.ptp(expected), np.finfo(dtype).eps
-    found = sim.run(STOP)[number]
+    result = sim.run(STOP)[number]
     assert ratio > 1000 and change > 0.1
     most = 4 * eps * (ratio * change + len(expected) * np.abs(expected).max())
-    np.testing.assert_allclose(found, expected, 0, most)
+    np.testing.assert_allclose(result, expected, 0, most)
 
 
 def chain(at):
@@ -90,8 +90,8 @@ def chain(at):
     return net
 
 
-def along_chain(at, **given):
-    sim = Simulation(chain(at), DT, **given)
+def along_chain(at, **options):
+    sim = Simulation(chain(at), DT, **options)
     number = sim.record("v", np.arange(CHAIN))
     return sim, sim.run(LONG)[number]
 
@@ -123,7 +123,7 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
     over C/dt. With the axial conductance in the error of v, this would be `ratio` times as large.
     """
     needs(fast_queue, dtype)
-    sim, found = along_chain(at, queue=fast_queue, engine=engine, dtype=dtype)
+    sim, result = along_chain(at, queue=fast_queue, engine=engine, dtype=dtype)
     if template:
         assert sim.runner.kernels.launches[0].spec.template.endswith(template)
     assert "exact_times" not in sim.model.needs
@@ -132,7 +132,7 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
     change, highest = np.ptp(expected), np.abs(expected).max()
     most = eps * (roundings / 2 * TAU / DT * highest + ratio * change)
     assert ratio > 4000 and change > 40 * most
-    np.testing.assert_allclose(found, expected, 0, most)
+    np.testing.assert_allclose(result, expected, 0, most)
 
 
 def test_neighbours_and_currents():
@@ -145,10 +145,10 @@ def test_neighbours_and_currents():
     dense[child, forest.parent[child]] = dense[forest.parent[child], child] = -u[child]
     parent, first, later = neighbours(forest.parent)
     for node in range(n):
-        found, below = [parent[node]] if parent[node] >= 0 else [], first[node]
+        around, below = [parent[node]] if parent[node] >= 0 else [], first[node]
         while below >= 0:
-            found, below = [*found, below], later[below]
-        assert sorted(found) == np.flatnonzero(dense[node]).tolist()
+            around, below = [*around, below], later[below]
+        assert sorted(around) == np.flatnonzero(dense[node]).tolist()
     v = rng.uniform(-80, 40, n)
     expected = dense @ v - dense.sum(axis=1) * v
     eps = 8 * np.finfo(np.float64).eps * (dense.sum(axis=1) * 80).max()

@@ -33,8 +33,8 @@ def network(hh=None, fire=None):
     net.celsius, nodes = 17.0, np.arange(n)
     groups = {"hh": net.insert("hh", nodes, celsius=17.0, **(hh or {}))}
     for name in ("ext_cad", "ext_ca", "ext_kca", "ext_table"):
-        given = {"gbar": np.repeat([3e-4, 6e-4], 6)} if name == "ext_ca" else {}
-        groups[name] = net.insert(ours(name), nodes, **given)
+        parameters = {"gbar": np.repeat([3e-4, 6e-4], 6)} if name == "ext_ca" else {}
+        groups[name] = net.insert(ours(name), nodes, **parameters)
     at = {"ext_nmda": 9, "ext_watch": 6, "ext_sum": [2, 2], "ext_gap": [5, 11], "ext_clamp": 6}
     groups |= {name: net.add(ours(name), at=where) for name, where in at.items()}
     groups["noisy"] = net.add(Mechanism.from_nmodl(NOISY), at=[3, 8])
@@ -69,11 +69,11 @@ def network(hh=None, fire=None):
 def records(sim, groups, copies=1):
     """Record variables of all kinds; return the numbers of the records by name or group."""
     net, n = sim.network, CELLS * NODES
-    found = {name: sim.record(name, np.arange(n * copies)) for name in ("v", *IONS)}
+    numbers = {name: sim.record(name, np.arange(n * copies)) for name in ("v", *IONS)}
     kept = {"ext_nmda": "g", "ext_watch": "on", "ext_sum": "sum", "ext_fire": "m", "noisy": "i"}
     for group, name in kept.items():
-        found[group] = sim.record(name, net.groups[groups[group].number])
-    return found
+        numbers[group] = sim.record(name, net.groups[groups[group].number])
+    return numbers
 
 
 def values(result, numbers, copies):
@@ -82,14 +82,14 @@ def values(result, numbers, copies):
 
 def events(result, sim, groups, copies, of):
     """Return the sorted event times of each source in copy `of`."""
-    net, found = sim.network, []
+    net, times = sim.network, []
     for name in ("ext_fire", "more", "ext_watch"):
         group = net.groups[groups[name].number]
         numbers = net.source_numbers(group).reshape(copies, -1)[of]
-        found += [np.sort(result.spike_time[result.spike_cell == k]) for k in numbers]
+        times += [np.sort(result.spike_time[result.spike_cell == k]) for k in numbers]
     for cell in range(CELLS):
-        found.append(np.sort(result.spike_time[result.spike_cell == of * CELLS + cell]))
-    return found
+        times.append(np.sort(result.spike_time[result.spike_cell == of * CELLS + cell]))
+    return times
 
 
 @pytest.mark.optimised
@@ -102,14 +102,14 @@ def test_copies_go_on_as_the_simulation(engine, double_queue):
     several = sim.replicate(COPIES)
     assert several.t == sim.t
     single, each = records(sim, groups), records(several, groups, COPIES)
-    own, copied = sim.run(10.0), several.run(10.0)
-    one, all_of_them = values(own, single, 1), values(copied, each, COPIES)
+    alone, copied = sim.run(10.0), several.run(10.0)
+    one, all_of_them = values(alone, single, 1), values(copied, each, COPIES)
     for name, expected in one.items():
         np.testing.assert_array_equal(all_of_them[name], np.repeat(expected, COPIES, 1), name)
     assert one["v"].max() > -20 and one["ext_nmda"].max() > 0 and np.ptp(one["noisy"]) > 0.02
     count = 0
     for copy in range(COPIES):
-        pairs = zip(events(own, sim, groups, 1, 0),
+        pairs = zip(events(alone, sim, groups, 1, 0),
                     events(copied, several, groups, COPIES, copy), strict=True)  # fmt: skip
         for a, b in pairs:
             np.testing.assert_array_equal(a, b)
@@ -132,7 +132,7 @@ def test_copies_with_values_of_their_own(engine, double_queue):
     several.set(groups["hh"], gkbar=np.repeat(gkbar, CELLS * NODES))
     several.set(groups["ext_fire"], tau=np.repeat(taus, 2))
     numbers = records(several, groups, COPIES)
-    found = values(several.run(10.0), numbers, COPIES)
+    result = values(several.run(10.0), numbers, COPIES)
     for copy in range(COPIES):
         built, own = network(hh={"gkbar": gkbar[copy]}, fire={"tau": taus[copy]})
         other = Simulation(built, DT, queue=double_queue, engine=engine)
@@ -140,9 +140,9 @@ def test_copies_with_values_of_their_own(engine, double_queue):
         single = records(other, own)
         for name, expected in values(other.run(10.0), single, 1).items():
             bound = 1e-12 * max(np.abs(expected).max(), 1e-300)
-            np.testing.assert_allclose(found[name][:, [copy]], expected, 0, bound, err_msg=name)
-    assert (np.ptp(found["v"], axis=1)[-1] > 0.1).any()
-    assert np.ptp(found["ext_fire"], axis=1).max() > 0.01
+            np.testing.assert_allclose(result[name][:, [copy]], expected, 0, bound, err_msg=name)
+    assert (np.ptp(result["v"], axis=1)[-1] > 0.1).any()
+    assert np.ptp(result["ext_fire"], axis=1).max() > 0.01
 
 
 def test_parameters_that_blocks_set(double_queue):
@@ -160,12 +160,12 @@ def test_parameters_that_blocks_set(double_queue):
         DERIVATIVE go { x' = -x/tau }
     """
 
-    def simulation(engine, default, **given):
+    def simulation(engine, default, **options):
         area = np.full(2, 500.0)
         net = Network.from_arrays([-1, -1], [0, 1, 2], area, np.zeros(2), 1e-5 * area)
         net.insert("pas", [0, 1], g=1e-4)
         text_of = text.replace("TAU", str(default))
-        group = net.add(Mechanism.from_nmodl(text_of), at=[0, 1], **given)
+        group = net.add(Mechanism.from_nmodl(text_of), at=[0, 1], **options)
         inside(net).added.exact = True
         return Simulation(net, DT, queue=double_queue, engine=engine), group
 

@@ -18,20 +18,20 @@ def test_a_name_gives_the_same_engine_again(fast_queue, needs, build):
     needs(fast_queue, "float64")
     words, seen = compile(build(), DT).needs, set()
     on = "cpu" if devices.is_cpu(fast_queue.device) else "gpu"
-    asked = ["auto", "epochs", *(e.name for e in ENGINES if e.supports(words) and e.runs_on(on))]
-    for engine in asked:
+    names = ["auto", "epochs", *(e.name for e in ENGINES if e.supports(words) and e.runs_on(on))]
+    for engine in names:
         sim = Simulation(build(), DT, queue=fast_queue, engine=engine)
         again = Simulation(build(), DT, queue=fast_queue, engine=sim.engine)
         assert sim.engine in NAMES and sim.engine == (
             again.engine if engine in CHOICES[:2] else engine
         )
-        made, found = (
+        made, result = (
             {type(getattr(s.runner, part, None)) for part in ("cells", "kernels")}
             for s in (sim, again)
         )
-        assert found == made
+        assert result == made
         seen.add(frozenset(made))
-    assert len(seen) == len(asked) - 2
+    assert len(seen) == len(names) - 2
 
 
 def test_engines_of_a_users_own(double_queue):
@@ -46,12 +46,12 @@ def test_engines_of_a_users_own(double_queue):
     for build in (with_synapse, with_ions):
         sims = [Simulation(build(), DT, queue=double_queue, engine="steps")]
         sims += [Simulation(build(), DT, queue=double_queue, engine=make) for make in (steps, host)]
-        found = []
+        results = []
         for sim in sims:
             number = sim.record("v", [0, 1])
             sim.run(1.0)
             sim.reset()
-            found.append(sim.run(2.0)[number])
+            results.append(sim.run(2.0)[number])
             assert (sim.engine == "custom") == (sim is not sims[0]) and sim.device_label
-        for values in found[1:]:
-            np.testing.assert_allclose(values, found[0], 0, 1e-9)
+        for values in results[1:]:
+            np.testing.assert_allclose(values, results[0], 0, 1e-9)

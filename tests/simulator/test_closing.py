@@ -29,8 +29,8 @@ def test_closed_tridiagonals_and_simulations(queue, needs):
     net = clhines.Network(clhines.discretise(clhines.sample_cells()[0], nseg=1))
     net.insert("pas")
     for engine in ("reference", "auto"):
-        given = {} if engine == "reference" else {"queue": queue}
-        with clhines.Simulation(net, engine=engine, **given) as sim:
+        options = {} if engine == "reference" else {"queue": queue}
+        with clhines.Simulation(net, engine=engine, **options) as sim:
             sim.run(0.1)
         assert "closed" in repr(sim)
         for call in (lambda: sim.run(0.1), sim.voltages, lambda: sim.record("v", 0), sim.reset):
@@ -55,10 +55,10 @@ def test_what_holds_a_device_is_not_pickled(queue, needs, forest):
 def test_forests_and_plans_are_pickled(forest):
     ragged = clhines.Forest(np.array([-1, 0, -1, 2, 2]), np.array([0, 2, 5]))
     for one in (forest, ragged):
-        found = pickle.loads(pickle.dumps(one))
-        assert np.array_equal(found.parent, one.parent)
-        assert np.array_equal(found.cell_offsets, one.cell_offsets)
-        for a in (found.parent, found.cell_offsets, found.trees.parent):
+        unpickled = pickle.loads(pickle.dumps(one))
+        assert np.array_equal(unpickled.parent, one.parent)
+        assert np.array_equal(unpickled.cell_offsets, one.cell_offsets)
+        for a in (unpickled.parent, unpickled.cell_offsets, unpickled.trees.parent):
             with pytest.raises(ValueError, match="read-only"):
                 a[0] = 1
         for method in ("flat", "fine", "levels", "contraction"):

@@ -42,10 +42,10 @@ def crossing(v):
 
 
 def warned(run):
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run()
-    return [str(w.message) for w in found if "beyond 1e+06 mV" in str(w.message)]
+    return [str(w.message) for w in caught if "beyond 1e+06 mV" in str(w.message)]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

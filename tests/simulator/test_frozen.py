@@ -26,11 +26,11 @@ def test_runs_are_as_recorded(double_queue, only, capsys):
 
 
 def test_limits_of_other_devices_are_seen_and_given_back(fast_queue):
-    own = devices.limits(fast_queue.device)
+    limits = devices.limits(fast_queue.device)
     with frozen.as_if(frozen.LIMITS["gpu, PTX"]):
         assert devices.limits(fast_queue.device).ptx
         assert not devices.is_cpu(fast_queue.device)
-    assert devices.limits(fast_queue.device) == own
+    assert devices.limits(fast_queue.device) == limits
 
 
 @pytest.fixture

@@ -45,10 +45,10 @@ def in_neuron():
     pc.psolve(STOP)
     area = np.array([s.area() for s in segments])
     g_axial = np.array([0 if k % 6 == 0 else 1 / s.ri() for k, s in enumerate(segments)])
-    found = (area, g_axial), np.array(v).T, np.array(i).T
+    result = (area, g_axial), np.array(v).T, np.array(i).T
     pc.gid_clear()
     del halves, clamp
-    return found
+    return result
 
 
 def network(area, g_axial):
@@ -130,6 +130,6 @@ def test_what_it_becomes(tmp_path):
 )
 def test_refusals(given, message):
     net, _ = network(np.full(12, 500.0), np.full(12, 0.1))
-    with pytest.raises(InputError, match=message) as found:
+    with pytest.raises(InputError, match=message) as error:
         net.gap(*given)
-    assert "\n" not in str(found.value) and len(net.groups) == 3
+    assert "\n" not in str(error.value) and len(net.groups) == 3

@@ -62,11 +62,11 @@ def test_problems_are_solved_and_faults_seen(fast_queue, needs, monkeypatch, fam
         family = "epochs"
     problem = known_answers.PROBLEMS[family]
     assert problem(fast_queue, np.dtype(dtype)) == ""
-    own, off = (Solver.solve, Simulation.voltages), 1 + 1e3 * np.finfo(dtype).eps * 64
-    monkeypatch.setattr(Solver, "solve", lambda *given: own[0](*given) * np.dtype(dtype).type(off))
+    real, off = (Solver.solve, Simulation.voltages), 1 + 1e3 * np.finfo(dtype).eps * 64
+    monkeypatch.setattr(Solver, "solve", lambda *args: real[0](*args) * np.dtype(dtype).type(off))
 
     def voltages(sim):
-        return own[1](sim) * (1 if sim.engine == "reference" else np.dtype(dtype).type(off))
+        return real[1](sim) * (1 if sim.engine == "reference" else np.dtype(dtype).type(off))
 
     monkeypatch.setattr(Simulation, "voltages", voltages)
     assert "from the reference" in problem(fast_queue, np.dtype(dtype))

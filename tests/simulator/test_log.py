@@ -17,17 +17,17 @@ def said(caplog):
     caplog.set_level(logging.INFO, "clhines")
 
     def lines():
-        found = [record.getMessage() for record in caplog.records]
+        messages = [record.getMessage() for record in caplog.records]
         assert all(record.name.startswith("clhines.") for record in caplog.records)
         caplog.clear()
-        return found
+        return messages
 
     return lines
 
 
 def one(lines, start):
-    (found,) = [line for line in lines if line.startswith(start)]
-    return found
+    (match,) = [line for line in lines if line.startswith(start)]
+    return match
 
 
 @pytest.fixture

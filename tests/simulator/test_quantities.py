@@ -53,8 +53,8 @@ def synapses():
     return net, net.add("expsyn", at=net.soma)
 
 
-def arrays_of(**given):
-    columns = {"area": [10.0] * 3, "g_axial": [0.01] * 3, "capacitance": [1e-4] * 3, **given}
+def arrays_of(**options):
+    columns = {"area": [10.0] * 3, "g_axial": [0.01] * 3, "capacitance": [1e-4] * 3, **options}
     net = Network.from_arrays([-1, 0, 1], [0, 3], **columns)
     net.insert("pas", "all")
     model = compile(net)
@@ -78,29 +78,29 @@ def parameter(method, name, mechanism, where):
     return call
 
 
-def connected(**given):
+def connected(**options):
     net, syn = synapses()
-    net.connect([0, 1], syn, **given)
+    net.connect([0, 1], syn, **options)
     links = compile(net).connections
     return links.source, links.target, links.weight, links.delay
 
 
-def event(**given):
+def event(**options):
     net, syn = synapses()
-    net.add_event(syn, **given)
+    net.add_event(syn, **options)
     events = compile(net).events
     return events.target, events.step, events.weight
 
 
-def ion(**given):
+def ion(**options):
     net = network()
     net.insert(Mechanism.from_nmodl(
         "NEURON { SUFFIX leak USEION ca READ eca WRITE ica } ASSIGNED { v (mV) eca (mV) ica }"
         "BREAKPOINT { ica = 1e-6*(v - eca) }"
     ), "all")  # fmt: skip
-    net.ion("ca", **given)
-    found = compile(net).ions[0]
-    return found.e, found.ci, found.co
+    net.ion("ca", **options)
+    ion_values = compile(net).ions[0]
+    return ion_values.e, ion_values.ci, ion_values.co
 
 
 def played(t=(0.0, 1.0), y=(0.0, 0.1), index=0):
@@ -110,11 +110,11 @@ def played(t=(0.0, 1.0), y=(0.0, 0.1), index=0):
     return inside(net).added.plays[0].t, inside(net).added.plays[0].y
 
 
-def in_field(**given):
+def in_field(**more):
     """Return currents and voltages of a cell in a field; the field's table scales the currents."""
     net = network()
     slope = np.append(np.linspace(0, 9, CABLE.num_nodes), np.zeros(CABLE.num_nodes))
-    options = {"potential": slope, "waveform": ([0.0, 1.0], [0.0, 1.0]), **given}
+    options = {"potential": slope, "waveform": ([0.0, 1.0], [0.0, 1.0]), **more}
     if len(options["potential"]) == CABLE.num_nodes:
         net = Network(CABLE)
     group = net.field(**options)
@@ -151,10 +151,10 @@ def set_parameter(value):
     return group.parameters["amp"]
 
 
-def simulated(act=lambda sim: None, **given):
+def simulated(act=lambda sim: None, **options):
     net, syn = synapses()
     net.add_event(syn, 0, 0.3, 0.01)
-    sim = Simulation(net, engine="reference", **given)
+    sim = Simulation(net, engine="reference", **options)
     act(sim)
     return sim.voltages(), sim.t
 
@@ -175,44 +175,44 @@ def changed(**values):
     return simulated(act)
 
 
-def recorded(what="v", at=(0, 5), **given):
+def recorded(what="v", at=(0, 5), **options):
     def act(sim):
-        sim.record(what, np.array(at) if isinstance(at, tuple) else at, **given)
-        found.append(sim.run(1.0)[0])
+        sim.record(what, np.array(at) if isinstance(at, tuple) else at, **options)
+        results.append(sim.run(1.0)[0])
 
-    found = []
+    results = []
     simulated(act)
-    return tuple(map(np.asarray, found))
+    return tuple(map(np.asarray, results))
 
 
-def featured(**given):
-    known = {"stim_start": 10.0, "stim_end": 60.0, "stimulus_current": 0.1, **given}
-    found = Features(["voltage_base", "spike_count"], **known)
-    return found.threshold, *found.windows(T, 1)
+def featured(**options):
+    window = {"stim_start": 10.0, "stim_end": 60.0, "stimulus_current": 0.1, **options}
+    features = Features(["voltage_base", "spike_count"], **window)
+    return features.threshold, *features.windows(T, 1)
 
 
-def extracted(v=V, t=T, stim_start=10.0, stim_end=60.0, **given):
-    found = extract(v, t, ["voltage_base", "ohmic_input_resistance"], stim_start=stim_start,
-                    stim_end=stim_end, **{"stimulus_current": 0.1, **given})  # fmt: skip
-    return tuple(found.values())
+def extracted(v=V, t=T, stim_start=10.0, stim_end=60.0, **options):
+    features = extract(v, t, ["voltage_base", "ohmic_input_resistance"], stim_start=stim_start,
+                    stim_end=stim_end, **{"stimulus_current": 0.1, **options})  # fmt: skip
+    return tuple(features.values())
 
 
-def fired(**given):
+def fired(**more):
     net = network()
     net.insert("hh", "soma")
     clamp = net.add("iclamp", at=net.soma, dur=1.0)
-    options = {"low": 0.01, "high": 50.0, "duration": 4.0, "tolerance": 0.1, **given}
-    found = find_thresholds(net, clamp, net.soma, name="amp", engine="reference", **options)
-    return found.amplitude, found.below
+    options = {"low": 0.01, "high": 50.0, "duration": 4.0, "tolerance": 0.1, **more}
+    result = find_thresholds(net, clamp, net.soma, name="amp", engine="reference", **options)
+    return result.amplitude, result.below
 
 
-def stimulated(stop=1.0, **given):
-    stimulus = {"amp": 0.1, **given}
+def stimulated(stop=1.0, **options):
+    stimulus = {"amp": 0.1, **options}
     return by_step(network(), {"one": {"stop": stop, "stimuli": [stimulus]}}, 0.025)
 
 
-def of_protocol(**given):
-    stops, (columns,) = stimulated(**given)
+def of_protocol(**options):
+    stops, (columns,) = stimulated(**options)
     return stops, *columns.values()
 
 
@@ -223,9 +223,9 @@ def steps_to(tstop):
     return num_steps(SimpleNamespace(dt=0.025, t=0.0, CVode=lambda: cvode), tstop)
 
 
-def solved(**given):
-    known = {"d": [3.0] * 3, "u": [-1.0] * 3, "b": [1.0] * 3, **given}
-    return Solver(Forest([-1, 0, 1]), "flat").solve(**known)
+def solved(**options):
+    system = {"d": [3.0] * 3, "u": [-1.0] * 3, "b": [1.0] * 3, **options}
+    return Solver(Forest([-1, 0, 1]), "flat").solve(**system)
 
 
 PAS = Mechanism("density leak\nparameter g = 1e-4 S/cm2\ncurrent i = g*(v + 65*exp(-t)) [mA/cm2]")
@@ -387,8 +387,8 @@ def weighed(weight):
 
 
 def in_units(number, unit, registry=U):
-    own = unit.replace("2", "**2").replace(" ", "*")
-    return registry.Quantity(np.array(number) if np.ndim(number) else number, own).to(OTHER[unit])
+    name = unit.replace("2", "**2").replace(" ", "*")
+    return registry.Quantity(np.array(number) if np.ndim(number) else number, name).to(OTHER[unit])
 
 
 def same(found, expected):

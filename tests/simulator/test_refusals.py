@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 def named(pattern):
     """Return all matches of a pattern in the package's sources."""
-    own = ROOT / "clhines" / "simulator" / "refusals.py"
-    texts = [p.read_text("utf-8") for p in (ROOT / "clhines").rglob("*.py") if p != own]
+    table = ROOT / "clhines" / "simulator" / "refusals.py"
+    texts = [p.read_text("utf-8") for p in (ROOT / "clhines").rglob("*.py") if p != table]
     return {name for text in texts for name in re.findall(pattern, text)}
 
 
@@ -177,9 +177,9 @@ FILES = {  # ids, and files that they refuse
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_refused_by(name):
-    with pytest.raises(NmodlError) as found:
+    with pytest.raises(NmodlError) as error:
         Mechanism.from_nmodl(FILES[name])
-    assert name in {id_of(one.construct) for one in found.value.rejections}
+    assert name in {id_of(one.construct) for one in error.value.rejections}
 
 
 TABLE = "PROCEDURE p(x) { TABLE b DEPEND a FROM 0 TO 1 WITH 2 b = a*x }\n"
@@ -210,9 +210,9 @@ WITH = {  # ids, files, and their readers
 @pytest.mark.parametrize("name", WITH)
 def test_a_file_is_refused_with_what_it_is_read_with(name):
     text, options = WITH[name]
-    with pytest.raises(NmodlError) as found:
+    with pytest.raises(NmodlError) as error:
         Mechanism.from_nmodl(text, **options)
-    assert {name} == {id_of(one.construct) for one in found.value.rejections}
+    assert {name} == {id_of(one.construct) for one in error.value.rejections}
 
 
 @pytest.mark.parametrize(
@@ -227,10 +227,10 @@ def test_files_that_are_included(text, what, tmp_path):
     tmp_path.joinpath("large.inc").write_text(":" * 2_000_001)
     path = tmp_path / "itself.mod"
     path.write_text(density(STEP) + text + "\n")
-    with pytest.raises(NmodlError, match=what) as found:
+    with pytest.raises(NmodlError, match=what) as error:
         Mechanism.from_nmodl(path)
     name = "mod.include-within-others" if "within" in what else "mod.include"
-    assert [id_of(one.construct) for one in found.value.rejections] == [name]
+    assert [id_of(one.construct) for one in error.value.rejections] == [name]
 
 
 DEEP = {

@@ -43,8 +43,8 @@ def test_pictures_of_results_and_cables(cable, tmp_path):
     result = run(net, ("v", net.soma, {}), ("hh.m", net.soma[:2], {}), duration=5.0)
     assert len(result.spike_time)
     raster, below = result.plot(path=tmp_path / "a.png").axes
-    own = pytest.importorskip("matplotlib.figure").Figure().subplots()
-    assert result.plot("hh.m", ax=own).axes == [own] and own.lines and own.get_legend()
+    axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    assert result.plot("hh.m", ax=axes).axes == [axes] and axes.lines and axes.get_legend()
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     assert len(below.lines) == 10
     assert np.array_equal(below.lines[3].get_ydata(), result["v"][:, 3])

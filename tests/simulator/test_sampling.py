@@ -31,18 +31,18 @@ BUILDS = {"mixed": mixed_network, "long": long_network, "noisy": noisy_network}
 
 def record_all(sim):
     """Record voltages, states, some twice, and currents, some reduced."""
-    found = [sim.record("v", sim.network.soma)]
+    numbers = [sim.record("v", sim.network.soma)]
     for group in sim.network.groups:
         kind = sim.model.instances[group.number][0]
         some = np.arange(len(group))[::-2]
         if kind < 0:
             continue
         for state in group.mechanism.states:
-            found.append(sim.record(state, group, np.append(some, some[:1])))
-        found.append(sim.record("v", group, some))
-        found.append(sim.record("i", group, some))
-        found.append(sim.record("i", group, reduce="integral"))
-    return found
+            numbers.append(sim.record(state, group, np.append(some, some[:1])))
+        numbers.append(sim.record("v", group, some))
+        numbers.append(sim.record("i", group, some))
+        numbers.append(sim.record("i", group, reduce="integral"))
+    return numbers
 
 
 def apart(queue):

@@ -235,8 +235,8 @@ def test_events_beyond_the_ring_come_when_the_others_do(typed_queue, monkeypatch
             patch.setattr("clhines.simulator.model.deliveries.MOST_RING", most)
             sim = Simulation(net, DT, dtype, engine=engine, queue=typed_queue)
         assert sim.model.exact is (most == 4)
-        found = sim.run(30.0)
-        times.append((found.spike_cell, np.rint(found.spike_time / DT)))
+        result = sim.run(30.0)
+        times.append((result.spike_cell, np.rint(result.spike_time / DT)))
     assert len(times[0][0]) > 4
     for whole, exact in zip(*times, strict=True):
         assert np.array_equal(whole, exact)

@@ -37,10 +37,10 @@ def network(noise):
 def test_no_draws_run(engine):
     net, source = network(0.0)
     sim = Simulation(net, dt=0.05, engine=engine)
-    found = sim.run(6)
-    first = int(found.spike_cell.max()) - 1
+    result = sim.run(6)
+    first = int(result.spike_cell.max()) - 1
     for k, interval in enumerate((1.3, 1.7)):
-        times = found.spike_time[found.spike_cell == first + k]
+        times = result.spike_time[result.spike_cell == first + k]
         expected = np.arange(0.5, 6, interval)
         assert len(times) == len(expected) and np.abs(times - expected).max() < 0.05  # a step
     with pytest.raises(InputError, match="noise is what decides whether it can be simulated"):
@@ -69,8 +69,8 @@ def test_draws_that_no_parameter_rules_out_are_of_one_instance(engine):
         expected.append(expected[-1] - 0.05 / 0.005 * 0.01 * np.log(state / (2**32 - 1)))
     sim = Simulation(nets[0], dt=0.05, engine=engine)
     k = sim.record("v", [0])
-    found = sim.run(3)[k][:, 0]
-    np.testing.assert_allclose(found[1:], expected[:-1], rtol=1e-9)
+    result = sim.run(3)[k][:, 0]
+    np.testing.assert_allclose(result[1:], expected[:-1], rtol=1e-9)
     with pytest.raises(InputError, match="2 of always: instances that take numbers of NEURON's"):
         Simulation(nets[1], dt=0.05, engine="reference")
 
@@ -78,5 +78,5 @@ def test_draws_that_no_parameter_rules_out_are_of_one_instance(engine):
 def test_not_even_a_value_of_a_draw():
     """Functions that a caller uses by hand return no number for a draw."""
     m = mod_files.ours("nmodl/nmnoise")
-    found = m.twin("unless")(np.array([0.0, 0.5]), np.zeros(2))
-    assert [x.tolist() for x in found] == [[0, 1], [0, 0]]
+    result = m.twin("unless")(np.array([0.0, 0.5]), np.zeros(2))
+    assert [x.tolist() for x in result] == [[0, 1], [0, 0]]

@@ -59,8 +59,8 @@ def test_every_skew_system_without_its_digits_is_named(queue, needs, config, dty
     needs(queue, dtype)
     method, options = CONFIGS[config]
     skip_too_wide(queue, options.get("vector_width", 1), dtype)
-    given = [a.astype(dtype) for a in skew(np.random.default_rng(61), 400, 40)]
-    a, b = dense(*given[:3]), given[3].astype(float)
+    arrays = [a.astype(dtype) for a in skew(np.random.default_rng(61), 400, 40)]
+    a, b = dense(*arrays[:3]), arrays[3].astype(float)
 
     def off(x):  # relative residual of each system
         rest = np.abs(np.einsum("mij,mj->mi", a, x) - b).max(1)
@@ -69,7 +69,7 @@ def test_every_skew_system_without_its_digits_is_named(queue, needs, config, dty
     exact = np.linalg.solve(a, b[..., None])[..., 0]  # pivoting, float64
     assert off(exact).max() < 1e-15
     system = Tridiagonal([40] * 400, method, dtype, queue=queue, **options)
-    x = system.solve(*given, check=False)
+    x = system.solve(*arrays, check=False)
     named = system.solver.bad_pivots()
     most = 1e-10 * float(np.finfo(dtype).eps / np.finfo(float).eps)
     lost = np.flatnonzero(~(off(x.astype(float)) <= most))
@@ -77,14 +77,14 @@ def test_every_skew_system_without_its_digits_is_named(queue, needs, config, dty
     with pytest.warns(AccuracyWarning):
         system.status()
     good = np.setdiff1d(np.arange(400), named.cells[named.bad])  # in float32 pivots may vanish
-    given = [a[good] for a in given]
+    arrays = [a[good] for a in arrays]
     some = Tridiagonal([40] * len(good), method, dtype, queue=queue, **options)
     with pytest.warns(AccuracyWarning) as caught:
-        assert np.array_equal(some.solve(*given), x[good], equal_nan=True)
+        assert np.array_equal(some.solve(*arrays), x[good], equal_nan=True)
     left = np.searchsorted(good, np.intersect1d(lost, good))
     assert set(left.tolist()) <= set(caught[0].message.cells)
     with pytest.raises(AccuracyWarning) as error:
-        some.solve(*given, check="raise")
+        some.solve(*arrays, check="raise")
     assert error.value.cells == caught[0].message.cells
 
 

@@ -36,7 +36,7 @@ def test_wrong_arrays_of_the_host():
     engine = SimpleNamespace(empty_like=np.empty_like)
     good, rows = np.ones(7, np.float32), np.ones((2, 7), np.float32)
     masked = np.ma.masked_array(good, [1] + [0] * 6)
-    for given, words in [
+    for operands, words in [
         ((good, good, masked), "b has 1 masked values; expected none"),
         ((masked, good, good), "d has 1 masked values; expected none"),
         ((good, good, [masked, masked]), "b has 2 masked values; expected none"),
@@ -55,7 +55,7 @@ def test_wrong_arrays_of_the_host():
         ((good, good, [[1], [1, 2]]), "b is not an array"),
     ]:
         with pytest.raises(InputError, match=words) as caught:
-            arguments.natural(dict(zip("dubl", (*given, None)[:4], strict=True)))
+            arguments.natural(dict(zip("dubl", (*operands, None)[:4], strict=True)))
         assert "\n" not in str(caught.value)
     frozen = good.copy()
     frozen.flags.writeable = False

@@ -253,9 +253,9 @@ def test_hash_collisions_do_not_merge_shapes(monkeypatch):
     expected = Forest.from_parents(cells).shape_of_cell.tolist()
     assert expected == [0, 1, 0, 2, 1, 3, 4, 2]
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Constant())
-    found = Forest.from_parents(cells)  # all cells of one size now share a hash
+    result = Forest.from_parents(cells)  # all cells of one size now share a hash
     owner = {}
-    for cell, shape in zip(cells, found.shape_of_cell.tolist(), strict=True):
+    for cell, shape in zip(cells, result.shape_of_cell.tolist(), strict=True):
         assert owner.setdefault(shape, cell.tolist()) == cell.tolist()
 
 
@@ -328,10 +328,10 @@ def test_the_callers_arrays_are_copied():
     """A forest and the arrays derived from it stay when the caller changes the arguments."""
     parent, offsets = np.array([-1, 0, 1, 1, -1, 4], np.int64), np.array([0, 4, 6], np.int64)
     forest = Forest(parent, offsets)
-    known, bounds = parent.copy(), offsets.copy()
+    parents, bounds = parent.copy(), offsets.copy()
     parent[:], offsets[:] = -1, 0
     for made in (forest, forest.subset([0, 1]), forest.subset([1, 0]).subset([1, 0])):
-        assert np.array_equal(made.parent, known)
+        assert np.array_equal(made.parent, parents)
         assert np.array_equal(made.cell_offsets, bounds)
         for a in (made.parent, made.cell_offsets, made.shape_of_cell, made.trees.parent):
             with pytest.raises(ValueError, match="read-only"):

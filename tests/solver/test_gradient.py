@@ -84,8 +84,8 @@ def test_device_arrays_are_solved_transposed(double_queue):
 
 def loss(system, **changed):
     """Return a smooth loss of the dense solution; its rows and nodes have different weights."""
-    given = {**system.arrays, **changed}
-    x = reference.solve_serial(system.forest, **given)
+    arrays = {**system.arrays, **changed}
+    x = reference.solve_serial(system.forest, **arrays)
     weight = np.linspace(0.5, 1.5, x.size).reshape(x.shape)
     return 0.5 * (weight * x**2).sum(), weight * x
 
@@ -115,16 +115,16 @@ def test_gradients_are_central_differences(double_queue, config, symmetric, rows
     roots = forest.parent < 0
     for name in "dub" if symmetric else "dubl":
         ours, again = getattr(factored, name), getattr(plain, name)
-        given = system.arrays[name]
-        assert ours.shape == given.shape and ours.dtype == np.float64
+        arrays = system.arrays[name]
+        assert ours.shape == arrays.shape and ours.dtype == np.float64
         np.testing.assert_allclose(again, ours, rtol=0, atol=64 * np.finfo(float).eps * largest)
-        for at in np.ndindex(given.shape):
+        for at in np.ndindex(arrays.shape):
             if name in "ul" and roots[at[-1]]:
                 assert ours[at] == 0
                 continue
             ends = []
             for sign in (1, -1):
-                moved = given.copy()
+                moved = arrays.copy()
                 moved[at] += sign * h
                 ends.append(loss(system, **{name: moved})[0])
             assert abs((ends[0] - ends[1]) / (2 * h) - ours[at]) <= bound, (name, at)

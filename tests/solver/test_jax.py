@@ -23,8 +23,8 @@ def _double():
 @pytest.fixture(params=[(True, None), (False, 2)], ids=["symmetric", "unsymmetric"])
 def case(request, double_queue):
     system = small_system(*request.param)
-    given = {name: jnp.asarray(a) for name, a in system.arrays.items() if a is not None}
-    return system, given, make_solver(double_queue, system.forest, "contraction_6")
+    arrays = {name: jnp.asarray(a) for name, a in system.arrays.items() if a is not None}
+    return system, arrays, make_solver(double_queue, system.forest, "contraction_6")
 
 
 def dense_solve(system, given):
@@ -75,34 +75,34 @@ def test_vmap_and_scan(case):
     """A time loop of ten steps under `jit`, and many right-hand sides under `vmap`."""
     import clhines
 
-    system, given, solver = case
-    rows = jnp.stack([given["b"], 2 * given["b"], -given["b"]])
-    x = jax.vmap(lambda b: clhines.jax.solve(solver, **{**given, "b": b}))(rows)
+    system, operands, solver = case
+    rows = jnp.stack([operands["b"], 2 * operands["b"], -operands["b"]])
+    x = jax.vmap(lambda b: clhines.jax.solve(solver, **{**operands, "b": b}))(rows)
     for row, b in zip(x, rows, strict=True):
-        truth = dense_solve(system, {**given, "b": b})
+        truth = dense_solve(system, {**operands, "b": b})
         assert_close(system.forest, np.asarray(row), np.asarray(truth), np.float64)
 
     def last(d, solve):
         def step(v, _):
-            return solve({**given, "d": d, "b": v + 1}), None
+            return solve({**operands, "d": d, "b": v + 1}), None
 
-        return (jax.lax.scan(step, given["b"], None, length=10)[0] ** 2).sum()
+        return (jax.lax.scan(step, operands["b"], None, length=10)[0] ** 2).sum()
 
     def ours(arrays):
         return clhines.jax.solve(solver, **arrays)
 
-    got = jax.jit(jax.grad(lambda d: last(d, ours)))(given["d"])
-    expected = jax.grad(lambda d: last(d, lambda g: dense_solve(system, g)))(given["d"])
+    got = jax.jit(jax.grad(lambda d: last(d, ours)))(operands["d"])
+    expected = jax.grad(lambda d: last(d, lambda g: dense_solve(system, g)))(operands["d"])
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
 def test_what_cannot_be_done_is_refused(case):
     import clhines
 
-    _, given, solver = case
+    _, arrays, solver = case
     with pytest.raises(InputError, match="u has dtype float32; expected float64; set jax_enable"):
-        clhines.jax.solve(solver, **{**given, "u": given["u"].astype(np.float32)})
+        clhines.jax.solve(solver, **{**arrays, "u": arrays["u"].astype(np.float32)})
     with pytest.raises(InputError, match="b has shape"):
-        clhines.jax.solve(solver, **{**given, "b": given["b"][..., 1:]})
+        clhines.jax.solve(solver, **{**arrays, "b": arrays["b"][..., 1:]})
     with pytest.raises(InputError, match="solver is str"):
-        clhines.jax.solve("solver", **given)
+        clhines.jax.solve("solver", **arrays)

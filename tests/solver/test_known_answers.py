@@ -14,5 +14,5 @@ def test_a_solve_is_right_and_a_fault_is_seen(typed_queue, monkeypatch, dtype):
     dtype, solve = np.dtype(dtype), Solver.solve
     assert PROBLEMS["solve"](typed_queue, dtype) == ""
     off = dtype.type(1 + 1e3 * np.finfo(dtype).eps)  # 64 roundings are allowed
-    monkeypatch.setattr(Solver, "solve", lambda *given: solve(*given) * off)
+    monkeypatch.setattr(Solver, "solve", lambda *arguments: solve(*arguments) * off)
     assert "from the reference" in PROBLEMS["solve"](typed_queue, dtype)

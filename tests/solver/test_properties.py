@@ -138,10 +138,10 @@ def test_forests_are_accepted_exactly_when_they_are_forests(kinds, changes, move
     )
     event(f"a forest: {good}")
     try:
-        found = Forest(np.array(parent), np.array(offsets))
+        result = Forest(np.array(parent), np.array(offsets))
     except ForestError as error:
         assert not good, error
         assert "\n" not in str(error)
     else:
         assert good
-        assert found.num_cells == len(offsets) - 1
+        assert result.num_cells == len(offsets) - 1

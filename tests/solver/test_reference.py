@@ -162,8 +162,8 @@ def test_condition_against_the_inverse(seed):
     x = reference.solve_serial(forest, d, u, b)
     a = reference.dense(forest, d, u)
     expected = np.abs(np.linalg.inv(a)) @ (np.abs(a) @ np.abs(x) + np.abs(b))
-    found = reference.condition(forest, d, u, b, x)
-    np.testing.assert_allclose(found, expected, rtol=60 * 2.0**-52 * np.linalg.cond(a))
+    result = reference.condition(forest, d, u, b, x)
+    np.testing.assert_allclose(result, expected, rtol=60 * 2.0**-52 * np.linalg.cond(a))
     wrong = x * (1 + 1e-9 * rng.uniform(-1, 1, 60))  # a wrong x is within its own error of x
     error = reference.residual(forest, d, u, b, wrong)
     reach = reference.condition(forest, d, u, b, wrong)

@@ -28,12 +28,12 @@ def test_every_way_in_and_out(queue, needs, kind, dtype, rows, symmetric):
     solver = Solver(new.forest, method, dtype, queue=queue, **options)
     system = make_system(forest, dtype, symmetric, rows)
     moved = new.couplings(system.u, system.l)
-    given = {"d": system.d, "b": system.b, **moved}
-    expected = solver.solve(**given)
+    operands = {"d": system.d, "b": system.b, **moved}
+    expected = solver.solve(**operands)
     system.assert_solved(expected)  # couplings of the old forest
-    arrays = {name: cla.to_device(queue, a) for name, a in given.items()}
+    arrays = {name: cla.to_device(queue, a) for name, a in operands.items()}
     system.assert_solved(solver.solve(**arrays).get())
-    packed = {name: solver.to_device_order(a) for name, a in given.items()}
+    packed = {name: solver.to_device_order(a) for name, a in operands.items()}
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)
     system.assert_solved(solver.from_device_order(out).get())
@@ -61,13 +61,13 @@ def test_bad_pivots(fast_queue, kind):
     solver = Solver(new.forest, method, np.float32, queue=fast_queue, **options)
     for symmetric in (True, False):
         system = make_system(forest, np.float32, symmetric)
-        given = {"d": system.d, "b": system.b, **new.couplings(system.u, system.l)}
-        system.assert_solved(solver.solve(**given))
+        arrays = {"d": system.d, "b": system.b, **new.couplings(system.u, system.l)}
+        system.assert_solved(solver.solve(**arrays))
         node = int(forest.cell_offsets[47]) + 3
-        given["d"] = system.d.copy()
-        given["d"][node] = -1000.0
+        arrays["d"] = system.d.copy()
+        arrays["d"][node] = -1000.0
         with pytest.raises(PivotError) as caught:
-            solver.solve(**given)
+            solver.solve(**arrays)
         assert (caught.value.cell, caught.value.node) == (47, node)
 
 
@@ -84,8 +84,8 @@ def test_couplings_at_the_old_and_new_roots_do_not_matter(fast_queue):
             system.l[roots] = np.nan
         after = new.couplings(system.u, system.l)
         assert all(np.array_equal(before[name], after[name]) for name in before)
-        found = solver.solve(system.d, b=system.b, **after)
-        assert np.isfinite(found).all()
+        result = solver.solve(system.d, b=system.b, **after)
+        assert np.isfinite(result).all()
 
 
 def test_steps_that_follow_one_another_are_halved(fast_queue):

@@ -203,10 +203,10 @@ def test_a_cell_of_many_nodes(double_queue, shape, config):
     tree = shape(n) if shape else random_binary_tree(n, 10_001, 3)
     forest = Forest.from_parents([tree, chain(5)])
     system = make_system(forest)
-    known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
-    system.b[:] = reference.multiply(forest, system.d, system.u, known)
+    solution = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
+    system.b[:] = reference.multiply(forest, system.d, system.u, solution)
     x = make_solver(double_queue, forest, config).solve(**system.arrays)
-    assert_close(forest, x, known, np.float64)
+    assert_close(forest, x, solution, np.float64)
     assert reference.residual(forest, system.d, system.u, system.b, x) <= residual_bound(x.dtype)
 
 
@@ -214,11 +214,11 @@ def test_several_solvers_share_a_queue(every_queue):
     forests = [Forest.from_parents(dissimilar(4, seed=s)) for s in range(3)]
     systems = [make_system(f, np.float32) for f in forests]
     solvers = [make_solver(every_queue, f, dtype=np.float32) for f in forests]
-    found = [
+    solutions = [
         s.solve(**on_device(every_queue, y), check=False)
         for s, y in zip(solvers, systems, strict=True)
     ]
-    for system, x in zip(systems, found, strict=True):
+    for system, x in zip(systems, solutions, strict=True):
         system.assert_solved(x.get())
 
 

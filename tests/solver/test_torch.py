@@ -63,8 +63,8 @@ def test_gradcheck(case):
     import clhines
 
     system, solver = case
-    given = tensors(system)
-    names = [name for name, t in given.items() if t is not None]
+    arrays = tensors(system)
+    names = [name for name, t in arrays.items() if t is not None]
 
     def plain(*values):
         return clhines.torch.solve(solver, **dict(zip(names, values, strict=True)))
@@ -75,17 +75,17 @@ def test_gradcheck(case):
         return clhines.torch.factor(solver, **changed).solve(b, transpose=True)
 
     for solve in (plain, transposed):
-        assert torch.autograd.gradcheck(solve, [given[name] for name in names])
-        assert torch.autograd.gradgradcheck(solve, [given[name] for name in names])
+        assert torch.autograd.gradcheck(solve, [arrays[name] for name in names])
+        assert torch.autograd.gradgradcheck(solve, [arrays[name] for name in names])
 
 
 def test_transposed_solution(case):
     import clhines
 
     system, solver = case
-    given = tensors(system)
-    factors = clhines.torch.factor(solver, given["d"], given["u"], l=given["l"])
-    x = factors.solve(given["b"], transpose=True).detach().numpy()
+    arrays = tensors(system)
+    factors = clhines.torch.factor(solver, arrays["d"], arrays["u"], l=arrays["l"])
+    x = factors.solve(arrays["b"], transpose=True).detach().numpy()
     upper = system.u if system.l is None else system.l
     truth = reference.solve_serial(system.forest, system.d, upper, system.b, l=system.u)
     assert_close(system.forest, x, truth, np.float64)
@@ -95,16 +95,16 @@ def test_what_cannot_be_done_is_refused(case):
     import clhines
 
     system, solver = case
-    given = tensors(system)
+    arrays = tensors(system)
     with pytest.raises(InputError, match=r"u has dtype torch.float32; expected torch.float64"):
-        clhines.torch.solve(solver, **{**given, "u": given["u"].float()})
+        clhines.torch.solve(solver, **{**arrays, "u": arrays["u"].float()})
     with pytest.raises(InputError, match=r"b is ndarray; expected a torch.Tensor"):
-        clhines.torch.solve(solver, **{**given, "b": system.b})
+        clhines.torch.solve(solver, **{**arrays, "b": system.b})
     with pytest.raises(InputError, match=r"solver is str; expected a clhines.Solver"):
-        clhines.torch.solve("solver", **given)
+        clhines.torch.solve("solver", **arrays)
     with pytest.raises(PivotError):
-        clhines.torch.solve(solver, **{**given, "d": 0 * given["d"]})
-    d = given["d"].detach().clone()
-    factors = clhines.torch.factor(solver, d, given["u"], l=given["l"])
+        clhines.torch.solve(solver, **{**arrays, "d": 0 * arrays["d"]})
+    d = arrays["d"].detach().clone()
+    factors = clhines.torch.factor(solver, d, arrays["u"], l=arrays["l"])
     d += 1  # as an optimiser does; the factors belong to the old values
-    system.assert_solved(factors.solve(given["b"]).detach().numpy())
+    system.assert_solved(factors.solve(arrays["b"]).detach().numpy())

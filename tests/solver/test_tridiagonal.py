@@ -94,13 +94,13 @@ def test_the_laplacian(queue, needs):
     needs(queue, np.float64)
     n = 50
     d = np.full((n, 4), -2.0).T
-    known = np.random.default_rng(3).random((4, n))
-    padded = np.pad(known, ((0, 0), (1, 1)))
-    b = np.asfortranarray(padded[:, :-2] - 2 * known + padded[:, 2:])
+    solution = np.random.default_rng(3).random((4, n))
+    padded = np.pad(solution, ((0, 0), (1, 1)))
+    b = np.asfortranarray(padded[:, :-2] - 2 * solution + padded[:, 2:])
     off = np.ones((4, n - 1))
     for method in ("auto", "levels", "contraction"):
         x = solve_tridiagonal(off, d, off, b, method=method, queue=queue)
-        assert np.abs(x - known).max() < 1e4 * np.finfo(float).eps  # condition about n * n / 2
+        assert np.abs(x - solution).max() < 1e4 * np.finfo(float).eps  # condition about n * n / 2
 
 
 def test_bad_pivots_name_system_and_row(queue):
@@ -282,8 +282,8 @@ def test_ragged_factors_and_transposes(queue, place, sizes):
     for low, up in ((less(dl), less(du)), (dl, du)):
         factors = many.factor(put(low), put(d), put(up))
         assert_near(get(factors.solve(put(b))), expected)
-        found = get(factors.solve(put(b), transpose=True))
-        assert np.abs(found - backward).max() <= 1e-12 * np.abs(backward).max()
+        result = get(factors.solve(put(b), transpose=True))
+        assert np.abs(result - backward).max() <= 1e-12 * np.abs(backward).max()
         assert_near(get(many.solve(put(low), put(d), put(up), put(b[0]))), expected[0])
 
 
@@ -319,8 +319,8 @@ def test_plans_are_kept(queue, needs):
     flat = [a.reshape(-1) for a in (dl, d, du, b[0])]
     sizes = [GRID[1]] * GRID[0]
     for k, more in enumerate([{"method": "flat"}, {"dtype": np.float32}, {"sizes": sizes}, {}], 2):
-        given = flat if "sizes" in more else (dl, d, du, b[0])
-        solve_tridiagonal(*given, queue=queue, **more)
+        system = flat if "sizes" in more else (dl, d, du, b[0])
+        solve_tridiagonal(*system, queue=queue, **more)
         assert len(tridiagonal._KEPT) == min(k, tridiagonal.MOST_KEPT)
     solve_tridiagonal(dl, d, du, b, queue=queue, method="flat", work_group=1)
     for wrong in (1.0, True, [1]):  # a valid earlier option does not admit others

@@ -38,8 +38,8 @@ def clock(monkeypatch):
 
 def test_candidates_take_turns_and_hopeless_ones_stop(clock):
     ways = [lambda _: 1.0, lambda _: 1.2, lambda _: 2.6]
-    found = timing.seconds_in_turns(QUEUE, [lambda w=w: w for w in ways], budget=10, progress=False)
-    assert found == [1.0, 1.2, 2.6]
+    times = timing.seconds_in_turns(QUEUE, [lambda w=w: w for w in ways], budget=10, progress=False)
+    assert times == [1.0, 1.2, 2.6]
     turns = [clock[k : k + 3] for k in range(0, 12, 3)] + [
         clock[k : k + 2] for k in range(12, 24, 2)
     ]
@@ -130,9 +130,9 @@ def test_all_parts_of_a_plan_are_timed(fast_queue, monkeypatch):
     last = solver.enqueue(d, u, b, out=solver.to_device_order(np.zeros(forest.num_nodes)))
     assert solver.kernel_events[-1] == last
     fast_queue.finish()
-    for found in (events, solver.kernel_events):
-        assert len(found) == 3
-        assert found[0].profile.start <= found[2].profile.end
+    for result in (events, solver.kernel_events):
+        assert len(result) == 3
+        assert result[0].profile.start <= result[2].profile.end
 
 
 def test_a_heuristic_choice_that_does_not_build_is_replaced(fast_queue, monkeypatch):

@@ -90,8 +90,8 @@ def test_a_raster_is_of_cells_alone():
 
 @pytest.mark.parametrize("num_cells", [1, 2, 40])
 def test_cells_of_a_raster_are_whole_numbers(num_cells):
-    found = results.drawn(num_cells, ([1.0], [0]), np.zeros((3, 1)))
-    raster, below = draw.plot_result(found, names=["tip"]).axes
+    result = results.drawn(num_cells, ([1.0], [0]), np.zeros((3, 1)))
+    raster, below = draw.plot_result(result, names=["tip"]).axes
     bottom, top = raster.get_ylim()
     ticks = [tick for tick in raster.get_yticks() if bottom <= tick <= top]
     assert ticks and all(tick == round(tick) for tick in ticks)
@@ -110,14 +110,14 @@ def test_pictures_go_into_axes_that_are_given(cable, tmp_path):
 
     figure = Figure()
     axes = figure.subplots(3)
-    found = results.drawn(2, ([0.5], [1]), [[-65.0, 0.0], [-64.0, 1.0]])
-    assert draw.plot_raster(found, ax=axes[0]) is figure
-    assert draw.plot_traces(found, ax=axes[1], path=tmp_path / "all.png") is figure
+    result = results.drawn(2, ([0.5], [1]), [[-65.0, 0.0], [-64.0, 1.0]])
+    assert draw.plot_raster(result, ax=axes[0]) is figure
+    assert draw.plot_traces(result, ax=axes[1], path=tmp_path / "all.png") is figure
     assert draw.plot_morphology(cable, np.arange(cable.num_nodes), ax=axes[2]) is figure
     assert [line.get_ydata().tolist() for line in axes[1].get_lines()] == [[-65, -64], [0, 1]]
     assert (tmp_path / "all.png").exists() and axes[0].collections and axes[2].collections
     with pytest.raises(clhines.InputError, match="ax is str; expected matplotlib's Axes"):
-        draw.plot_raster(found, ax="left")
+        draw.plot_raster(result, ax="left")
 
 
 def lines_of(axes):
@@ -153,9 +153,9 @@ def test_pictures_name_the_records_that_they_leave_out():
 
 
 def test_each_line_needs_a_name():
-    found = results.drawn(2, ([0.5], [0]), np.zeros((2, 2)))
+    result = results.drawn(2, ([0.5], [0]), np.zeros((2, 2)))
     with pytest.raises(clhines.InputError, match="got 1 names for 2 lines"):
-        draw.plot_traces(found, names=["soma"])
+        draw.plot_traces(result, names=["soma"])
 
 
 def test_the_style_ends_with_its_block():

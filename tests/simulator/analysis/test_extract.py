@@ -37,7 +37,7 @@ def test_every_feature_is_efels():
                 matched(name, ours[name][k], theirs[name])
             except AssertionError as error:
                 raise AssertionError(f"trace {k}: {error}") from error
-    assert all(found > count // 20 for found in seen.values()), seen
+    assert all(result > count // 20 for result in seen.values()), seen
     efel.reset()
 
 
@@ -45,10 +45,10 @@ def test_stimuli_of_their_own():
     t, v, current = made_traces(20, 0.1, seed=5)
     rng = np.random.default_rng(6)
     begin, end = rng.uniform(50, 150, 20), rng.uniform(300, 480, 20)
-    given = {"stim_start": begin, "stim_end": end, "stimulus_current": current}
-    together = extract(v, t, FEATURES, **given)
+    window = {"stim_start": begin, "stim_end": end, "stimulus_current": current}
+    together = extract(v, t, FEATURES, **window)
     for k in range(20):
-        alone = extract(v[k], t, FEATURES, **{name: a[k] for name, a in given.items()})
+        alone = extract(v[k], t, FEATURES, **{name: a[k] for name, a in window.items()})
         for name, values in together.items():
             np.testing.assert_array_equal(alone[name][0], values[k], err_msg=name)
 
@@ -61,13 +61,13 @@ def test_by_hand():
         v[at * 10] = top
         v[at * 10 + 20] = low
         v[at * 10 + 1 : at * 10 + 20] = np.linspace(-30, low + 1, 19)
-    found = extract(v, t, FEATURES, stim_start=100, stim_end=400, stimulus_current=0.5)
-    assert found["spike_count"].tolist() == [4]
-    assert found["spike_count_stimint"].tolist() == [3]
-    np.testing.assert_allclose(found["peak_time"][0], [120, 140, 180, 430], rtol=1e-12)
-    assert found["peak_voltage"][0].tolist() == [10, 20, 30, 40]
-    assert found["min_AHP_values"][0].tolist() == [-80, -81, -82, -83]
-    assert found["AHP_depth"][0].tolist() == [-10, -11, -12, -13]
+    features = extract(v, t, FEATURES, stim_start=100, stim_end=400, stimulus_current=0.5)
+    assert features["spike_count"].tolist() == [4]
+    assert features["spike_count_stimint"].tolist() == [3]
+    np.testing.assert_allclose(features["peak_time"][0], [120, 140, 180, 430], rtol=1e-12)
+    assert features["peak_voltage"][0].tolist() == [10, 20, 30, 40]
+    assert features["min_AHP_values"][0].tolist() == [-80, -81, -82, -83]
+    assert features["AHP_depth"][0].tolist() == [-10, -11, -12, -13]
     scalars = {
         "time_to_first_spike": 20,
         "time_to_last_spike": 330,
@@ -86,15 +86,15 @@ def test_by_hand():
         "adaptation_index": np.nan,  # three spikes in the stimulus
     }
     for name, value in scalars.items():
-        np.testing.assert_allclose(found[name], [value], rtol=1e-10, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(features[name], [value], rtol=1e-10, atol=1e-10, err_msg=name)
 
 
 def test_no_spikes_at_all():
     t, v = np.arange(0, 100, 0.5), np.full((3, 200), -65.0)
-    found = extract(v, t, FEATURES, stim_start=20, stim_end=80, stimulus_current=0.0)
-    assert found["spike_count"].tolist() == [0, 0, 0]
-    assert [len(one) for one in found["AHP_depth"]] == [0, 0, 0]
-    assert np.isnan(found["ohmic_input_resistance"]).all()  # no current
+    features = extract(v, t, FEATURES, stim_start=20, stim_end=80, stimulus_current=0.0)
+    assert features["spike_count"].tolist() == [0, 0, 0]
+    assert [len(one) for one in features["AHP_depth"]] == [0, 0, 0]
+    assert np.isnan(features["ohmic_input_resistance"]).all()  # no current
 
 
 @pytest.mark.parametrize(
@@ -112,21 +112,21 @@ def test_no_spikes_at_all():
     ],
 )
 def test_what_cannot_be_done_is_refused(changed, text):
-    given = {"v": np.zeros((2, 10)), "t": np.arange(10.0), "names": ["spike_count"]}
-    given |= {"stim_start": 2.0, "stim_end": 6.0, **changed}
+    arguments = {"v": np.zeros((2, 10)), "t": np.arange(10.0), "names": ["spike_count"]}
+    arguments |= {"stim_start": 2.0, "stim_end": 6.0, **changed}
     with pytest.raises(InputError, match=text):
-        extract(given.pop("v"), given.pop("t"), given.pop("names"), **given)
+        extract(arguments.pop("v"), arguments.pop("t"), arguments.pop("names"), **arguments)
 
 
 def test_features_of_whole_traces_need_no_stimulus():
     """Features that no stimulus changes need none; refusals of others name the missing values."""
     t, v, current = made_traces(40, 0.1, seed=3)
     names = list(WITHOUT_STIMULUS)
-    found = extract(v, t, names)
+    features = extract(v, t, names)
     for begin, end in ((START, END), (5.0, 6.0)):
-        given = extract(v, t, names, stim_start=begin, stim_end=end)
+        expected = extract(v, t, names, stim_start=begin, stim_end=end)
         for name in names:
-            a, b = found[name], given[name]
+            a, b = features[name], expected[name]
             np.testing.assert_array_equal(getattr(a, "values", a), getattr(b, "values", b))
     one, other = (
         extract(v, t, FEATURES, stim_start=a, stim_end=b, stimulus_current=current)

@@ -13,27 +13,27 @@ from clhines.simulator.analysis.segments import segments_of
 def test_sums_of_windows_and_segments_are_enough():
     """Window sums, minima and maxima give the same features as `extract` with the traces."""
     t, v, current = made_traces(30, 0.25)
-    given = {"stim_start": START, "stim_end": END, "stimulus_current": current}
-    features = Features(FEATURES, **given)
+    window = {"stim_start": START, "stim_end": END, "stimulus_current": current}
+    features = Features(FEATURES, **window)
     begin, end = features.windows(t, 30)
     assert begin.shape == end.shape and (begin >= 0).all() and (end <= len(t)).all()
     kept = np.full((3, *begin.shape), np.nan)
     for k, row in np.argwhere(begin < end):
         part = v[row, begin[k, row] : end[k, row]]
         kept[:, k, row] = part.sum(), part.min(), part.max()
-    found = features.of_windows(t, WindowSums(segments_of(v, features.threshold), *kept))
-    expected = extract(v, t, FEATURES, **given)
-    assert list(found) == [*FEATURES]
+    values = features.of_windows(t, WindowSums(segments_of(v, features.threshold), *kept))
+    expected = extract(v, t, FEATURES, **window)
+    assert list(values) == [*FEATURES]
     for name in FEATURES:
-        mine, theirs = (getattr(x[name], "values", x[name]) for x in (found, expected))
+        mine, theirs = (getattr(x[name], "values", x[name]) for x in (values, expected))
         # sums over up to 1,200 samples of 100 mV, in another order
         np.testing.assert_allclose(mine, theirs, 1e-11, 1e-11, err_msg=name)
 
 
 def test_a_run_that_failed_has_none():
-    found = Features(["spike_count", "AHP_depth"], stim_start=1.0, stim_end=2.0).nothing(3)
-    assert np.isnan(found["spike_count"]).all() and found["spike_count"].shape == (3,)
-    assert [len(one) for one in found["AHP_depth"]] == [0, 0, 0]
+    features = Features(["spike_count", "AHP_depth"], stim_start=1.0, stim_end=2.0).nothing(3)
+    assert np.isnan(features["spike_count"]).all() and features["spike_count"].shape == (3,)
+    assert [len(one) for one in features["AHP_depth"]] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ THRESHOLD = -20.0
 
 def test_segments_by_hand():
     v = np.array([[-70.0, -72.0, 10.0, 30.0, 30.0, -60.0, -75.0, -70.0, -70.0], [-70.0] * 9])
-    found = segments_of(v, THRESHOLD)
-    assert found.row.tolist() == [0, 0, 0, 1] and found.kind.tolist() == [FIRST, UP, DOWN, FIRST]
-    assert found.begin.tolist() == [0, 2, 5, 0]
-    assert found.top.tolist() == [0, 3, 5, 0]  # the first one if several are equal
-    assert found.top_v.tolist() == [-70.0, 30.0, -60.0, -70.0]
-    assert found.after.tolist() == [1, 3, 6, 0] and found.after_v[2] == -75.0
-    assert [one.tolist() for one in found.peaks()[0]] == [[3], []]
-    samples, voltages = found.minima(9)
+    parts = segments_of(v, THRESHOLD)
+    assert parts.row.tolist() == [0, 0, 0, 1] and parts.kind.tolist() == [FIRST, UP, DOWN, FIRST]
+    assert parts.begin.tolist() == [0, 2, 5, 0]
+    assert parts.top.tolist() == [0, 3, 5, 0]  # the first one if several are equal
+    assert parts.top_v.tolist() == [-70.0, 30.0, -60.0, -70.0]
+    assert parts.after.tolist() == [1, 3, 6, 0] and parts.after_v[2] == -75.0
+    assert [one.tolist() for one in parts.peaks()[0]] == [[3], []]
+    samples, voltages = parts.minima(9)
     assert [one.tolist() for one in samples] == [[6], []]
     assert [one.tolist() for one in voltages] == [[-75.0], []]
 
@@ -39,8 +39,8 @@ def peaks_and_minima(v):
 @pytest.mark.parametrize("seed", range(3))
 def test_peaks_and_minima_are_those_of_the_traces(seed):
     t, v, _ = made_traces(60, 0.25, seed)
-    found = segments_of(v, THRESHOLD)
-    (peaks, voltages), (minima, _) = found.peaks(), found.minima(len(t))
+    segments = segments_of(v, THRESHOLD)
+    (peaks, voltages), (minima, _) = segments.peaks(), segments.minima(len(t))
     assert len(peaks.values) > 50
     for k in range(60):
         assert (peaks[k].tolist(), minima[k].tolist()) == peaks_and_minima(v[k])
@@ -51,8 +51,8 @@ def test_peaks_and_minima_are_those_of_the_traces(seed):
 def test_packed_segments_come_back():
     """Unpacking returns the segments of a run in one chunk."""
     _, v, _ = made_traces(20, 0.5)
-    found = segments_of(v, THRESHOLD)
-    again = joined([packed(found)])
+    segments = segments_of(v, THRESHOLD)
+    again = joined([packed(segments)])
     for name in ("row", "kind", "begin", "top", "before", "after", "rest", "top_v", "rest_v"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name), name)
+        np.testing.assert_array_equal(getattr(again, name), getattr(segments, name), name)
     assert again.count == 20

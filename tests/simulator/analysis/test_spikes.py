@@ -17,9 +17,9 @@ def test_lists():
     with pytest.raises(IndexError):
         lists[3]
     for some in (slice(None, 2), slice(3), slice(1, None), slice(None, None, -2), slice(5, 9)):
-        found = lists[some]
-        assert isinstance(found, RaggedArray)
-        assert [one.tolist() for one in found] == [[1.0, 2.0], [], [5.0]][some]
+        part = lists[some]
+        assert isinstance(part, RaggedArray)
+        assert [one.tolist() for one in part] == [[1.0, 2.0], [], [5.0]][some]
     for wrong in ("a", 1.0, True, [0, 1]):
         with pytest.raises(InputError, match="expected the number of a trace, or a slice"):
             lists[wrong]

@@ -120,8 +120,8 @@ def test_file_depth_first_from_the_soma(name, tmp_path):
     """A file rewritten depth-first from the soma, with a soma that NEURON reads alike, agrees."""
     morphology = read_swc(FOLDER / "good" / name)
     outline = DIFFERENT.get(name) == "outline"
-    given = without_outline(morphology) if outline else morphology
-    _, alike, area, resistance = compare(morphology, rewritten(given, tmp_path / name))
+    source = without_outline(morphology) if outline else morphology
+    _, alike, area, resistance = compare(morphology, rewritten(source, tmp_path / name))
     assert alike
     assert abs(area) < AGREED
     assert abs(resistance) < AGREED

@@ -116,7 +116,7 @@ def test_equal_values_per_section_change_no_bit():
 
 def test_values_per_section_that_cannot_be():
     n = sections_of(by_hand()).num_sections
-    for given, text in (
+    for parameters, text in (
         ({"Ra": np.ones(n + 1)}, rf"Ra has shape \({n + 1},\); expected a number or \({n},\)"),
         ({"cm": np.arange(n)}, "cm of section 0 is 0, expected a positive number"),
         ({"cm": [np.nan] * n}, r"cm\[0\] is nan"),
@@ -124,7 +124,7 @@ def test_values_per_section_that_cannot_be():
         ({"Ra": "low"}, "Ra is 'low', expected a positive number"),
     ):
         with pytest.raises(InputError, match=text):
-            discretise(by_hand(), **given)
+            discretise(by_hand(), **parameters)
 
 
 def compare_with_neuron(morphology):

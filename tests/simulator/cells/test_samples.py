@@ -37,9 +37,9 @@ def test_ends_in_a_cone_and_begins_off_the_soma(tmp_path):
     rows += [(4, 3, 14, 0, 0, 0, 3), (5, 3, 18, 0, 0, 0, 4)]
     path = written(tmp_path, *rows)
     assert radii(path) == [9, 1, 1, 1 - 2 / 6, 0]
-    with pytest.warns(RepairWarning) as told:
+    with pytest.warns(RepairWarning) as caught:
         cell = read_swc(path, repair="zero-radius")
-    assert [str(w.message) for w in told] == [
+    assert [str(w.message) for w in caught] == [
         f"{path}:2: sample 2 has radius 0, repaired to 1 µm",
         f"{path}:4: sample 4 has radius 0, repaired to 0.666667 µm",
     ]

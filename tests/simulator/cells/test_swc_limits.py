@@ -48,9 +48,9 @@ def test_a_file_without_end_is_refused():
 def test_large_files_are_judged_before_they_are_taken_apart(tmp_path, text, said):
     path = tmp_path / "large.swc"
     path.write_bytes(text)
-    found = run_limited(READ, path)
-    assert found.startswith(f"{path}{said}")
-    assert found.count("\n") == 1
+    result = run_limited(READ, path)
+    assert result.startswith(f"{path}{said}")
+    assert result.count("\n") == 1
 
 
 CUT = """
@@ -72,10 +72,10 @@ except ClhinesError as error:
 def test_huge_cells_are_judged_before_they_are_cut(tmp_path, x, radius, length):
     path = tmp_path / "huge.swc"
     path.write_text(f"1 1 0 0 0 {radius} -1\n2 3 -{x} 0 0 1 1\n3 3 {x} 0 0 {radius} 2\n")
-    found = run_limited(CUT, path, length)
-    assert found == "" or (found.startswith(str(path)) and found.count("\n") == 1)
+    result = run_limited(CUT, path, length)
+    assert result == "" or (result.startswith(str(path)) and result.count("\n") == 1)
     if length in (1e-300, 1, 20):
-        assert "segments in a cell, of which" in found or "too long for single precision" in found
+        assert "segments in a cell, of which" in result or "too long for single precision" in result
 
 
 @pytest.mark.parametrize("path", [None, 3])

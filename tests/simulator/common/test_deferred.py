@@ -27,7 +27,7 @@ def test_copies_lie_block_by_block(counts):
     bounds = offsets(counts)
     blocks = [b + c * n + j for b, n in zip(3 * bounds[:-1], counts) for c in range(3)
               for j in range(n)]  # fmt: skip
-    found = arrays.in_blocks(counts, 3)
-    assert sorted(found.reshape(-1)) == list(range(3 * bounds[-1])) == sorted(blocks)
-    assert np.concatenate([r[a:b] for a, b in zip(bounds[:-1], bounds[1:]) for r in found]).tolist(
+    result = arrays.in_blocks(counts, 3)
+    assert sorted(result.reshape(-1)) == list(range(3 * bounds[-1])) == sorted(blocks)
+    assert np.concatenate([r[a:b] for a, b in zip(bounds[:-1], bounds[1:]) for r in result]).tolist(
     ) == blocks  # fmt: skip

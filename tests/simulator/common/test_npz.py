@@ -29,9 +29,9 @@ def test_round_trip(tmp_path):
     with Npz(path, WHAT) as file:
         assert sorted(file.names) == ["a", "n", "none", "s"]
         assert file.header("a") == ((2, 3), FLOAT)
-        found = file.read("a", Member((2, 3), FLOAT))
-        np.testing.assert_array_equal(found, a)
-        assert found.flags.writeable
+        array = file.read("a", Member((2, 3), FLOAT))
+        np.testing.assert_array_equal(array, a)
+        assert array.flags.writeable
         assert file.read("n", Member((), np.dtype(np.int64), 7, 7)) == 7
         assert str(file.read("s", Member((), np.dtype("U4")))) == "word"
         assert file.read("none", Member((4, 0), FLOAT)).shape == (4, 0)
@@ -129,9 +129,9 @@ def test_damaged_files(tmp_path, seed):
         expected = Member(value.shape, value.dtype)
         try:
             with Npz(path, WHAT) as file:
-                found = file.read(name, expected)
+                array = file.read(name, expected)
         except InputError as error:
             assert str(path) in str(error)
             assert len(str(error).splitlines()) == 1
         else:
-            np.testing.assert_array_equal(found, value)  # the checksum is right
+            np.testing.assert_array_equal(array, value)  # the checksum is right

@@ -51,9 +51,9 @@ def test_every_name_is_pints():
     """Compare every prefix with a base unit with pint (min, Pa, cd are no products)."""
     names = units.all_names()
     assert len(names) > 500
-    for name, found in names.items():
+    for name, unit in names.items():
         if name != "degC":  # with an offset
-            assert found == from_pint(name), name
+            assert unit == from_pint(name), name
 
 
 def test_neurons_units_are_pints():
@@ -230,9 +230,9 @@ def test_refused(text, message):
 
 
 def test_only_texts_are_units():
-    for given in (None, 1, ["mV"], b"mV"):
+    for value in (None, 1, ["mV"], b"mV"):
         with pytest.raises(InputError, match="expected a text"):
-            parse(given)
+            parse(value)
 
 
 def test_random_texts_are_read_or_refused():

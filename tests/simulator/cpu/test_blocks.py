@@ -40,17 +40,17 @@ def by_cell(monkeypatch):
 
 
 def taken(sim, groups):
-    found = [sim.record("v", np.arange(CELLS * NODES)), sim.record("fired", groups["ext_fire"])]
-    found += [sim.record("g", groups["ext_nmda"]), sim.record("cai", [0, NODES])]
-    return found, sim.run(STOP)
+    numbers = [sim.record("v", np.arange(CELLS * NODES)), sim.record("fired", groups["ext_fire"])]
+    numbers += [sim.record("g", groups["ext_nmda"]), sim.record("cai", [0, NODES])]
+    return numbers, sim.run(STOP)
 
 
 def test_as_the_reference(cpu, by_cell, tmp_path):
-    given = {"queue": cpu, "chunk": 130, "secondorder": 2}
+    options = {"queue": cpu, "chunk": 130, "secondorder": 2}
     net, groups = with_fire()
     slow = Simulation(net, DT, engine="reference", secondorder=2)
     numbers, expected = taken(slow, groups)
-    sim = Simulation(net, DT, **given)
+    sim = Simulation(net, DT, **options)
     assert isinstance(sim.runner.kernels, CellBlocks) and sim.engine == "epochs-cpu"
     (blocks,) = by_cell
     assert blocks.count == CELLS and blocks.crossing.sum() > 2 and 1 < blocks.epoch < STOP / DT
@@ -64,7 +64,7 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
     np.testing.assert_allclose(result.spike_time, expected.spike_time, 0, 1e-12 * STOP)
     sim.save(tmp_path / "state.npz")
     later = sim.run(3.35)
-    other = Simulation(net, DT, **given)
+    other = Simulation(net, DT, **options)
     taken(other, groups)
     other.restore(tmp_path / "state.npz")
     again = other.run(3.35)
@@ -104,15 +104,15 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
     net.add(mod_files.ours("ext_clamp"), at=twice, amp=rng.uniform(0.005, 0.02, 36))
     both = net.add(mod_files.ours("ext_nmda"), at=twice)
     net.connect(net.spike_source([[1.0, 2.0, 5.0]]), both, np.arange(36), [[0.0005, 1.0]] * 36, 0.1)
-    found = []
-    for given in ({"engine": "reference"}, {"queue": cpu, "dtype": dtype, "engine": engine}):
-        sim = Simulation(net, DT, **given)
+    results = []
+    for options in ({"engine": "reference"}, {"queue": cpu, "dtype": dtype, "engine": engine}):
+        sim = Simulation(net, DT, **options)
         recorded = [sim.record("v", np.arange(n)), sim.record("cai", rows), sim.record("n", table)]
         recorded.append(sim.record("g", both))
         result = sim.run(8.0)
-        found.append([result[r] for r in recorded])
+        results.append([result[r] for r in recorded])
     assert (sim.engine == "epochs-cpu") == (engine == "auto")
-    for expected, result in zip(*found, strict=True):
+    for expected, result in zip(*results, strict=True):
         scale = np.abs(expected).max()
         eps = EPS * np.finfo(dtype).eps / np.finfo(np.float64).eps
         np.testing.assert_allclose(result, expected, 0, eps * scale)
@@ -160,17 +160,17 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
     net.insert(mod_files.ours("ext_ca"), net.soma[::2])
     net.insert(Mechanism.from_nmodl(DECAYS), net.soma + 2)  # advances without v
     synapses = drive(net)
-    found = []
-    for given in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
-        sim = Simulation(net, DT, secondorder=secondorder, **given)
+    results = []
+    for options in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
+        sim = Simulation(net, DT, secondorder=secondorder, **options)
         wanted = sim.record("v", net.soma), sim.record("g", synapses), sim.record("ina", net.soma)
         wanted += (sim.record(soma.mechanism.program.states[0].name, soma),)
         result = sim.run(6.0)
-        found.append([result[r] for r in wanted] + [sim.voltages(), result.spike_time])
+        results.append([result[r] for r in wanted] + [sim.voltages(), result.spike_time])
     if together > 1:
         assert (sim.runner.kernels.layout.tiles.roots > 1).any()
-    assert {1, 2} <= set(sim.runner.kernels.layout.tiles.widths) and len(found[0][-1]) > 10
-    for expected, got in zip(*found, strict=True):
+    assert {1, 2} <= set(sim.runner.kernels.layout.tiles.widths) and len(results[0][-1]) > 10
+    for expected, got in zip(*results, strict=True):
         np.testing.assert_allclose(got, expected, 0, EPS * np.abs(expected).max())
 
 
@@ -184,16 +184,16 @@ def test_nodes_with_constant_pivots_are_eliminated_once(cpu, monkeypatch, togeth
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=2e-4, e=-60.0)
     drive(net)
-    found = []
-    for given in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
-        sim = Simulation(net, DT, secondorder=secondorder, **given)
+    results = []
+    for options in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
+        sim = Simulation(net, DT, secondorder=secondorder, **options)
         v = sim.record("v", np.arange(net.forest.num_nodes))
         result = sim.run(6.0)
-        found.append([result[v], result.spike_time])
+        results.append([result[v], result.spike_time])
     tiles = sim.runner.kernels.layout.tiles
     assert (tiles.constant > 0).all() and (tiles.constant < tiles.slots - tiles.roots).all()
-    assert {1, 2} <= set(tiles.widths) and len(found[0][-1]) > 10
-    for expected, got in zip(*found, strict=True):
+    assert {1, 2} <= set(tiles.widths) and len(results[0][-1]) > 10
+    for expected, got in zip(*results, strict=True):
         np.testing.assert_allclose(got, expected, 0, EPS * np.abs(expected).max())
 
 
@@ -212,10 +212,10 @@ def test_what_is_recorded_may_need_more_than_a_vector(cpu):
     added = net.add(Mechanism.from_nmodl(SEES), at=np.arange(n), g=np.linspace(1e-3, 2e-3, n))
     net.set_pointer(added, "other", to=np.arange(n)[::-1])
     net.add("iclamp", at=[0], delay=0.0, dur=9.0, amp=0.2)
-    found = []
-    for given in ({"engine": "reference"}, {"queue": cpu}):
-        sim = Simulation(net, DT, **given)
+    results = []
+    for options in ({"engine": "reference"}, {"queue": cpu}):
+        sim = Simulation(net, DT, **options)
         seen = sim.record("seen", added)
-        found.append(sim.run(2.0)[seen])
-    assert np.ptp(found[0][-1]) > 0.1
-    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+        results.append(sim.run(2.0)[seen])
+    assert np.ptp(results[0][-1]) > 0.1
+    np.testing.assert_allclose(results[1], results[0], 0, EPS * np.abs(results[0]).max())

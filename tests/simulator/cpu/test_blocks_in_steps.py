@@ -56,16 +56,16 @@ def test_groups_of_instances_that_lie_anywhere(cpu, needs, dtype):
     reference = Simulation(net, DT, engine="reference")
     expected = reference.run(4.0)
     assert len(expected.spike_time)
-    found = []
+    results = []
     for _ in range(2):
         sim = Simulation(net, DT, dtype, queue=cpu, engine="epochs-cpu")
         result = sim.run(4.0)
         np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
-        found.append(sim.voltages())
-    np.testing.assert_array_equal(*found)
+        results.append(sim.voltages())
+    np.testing.assert_array_equal(*results)
     # A few roundings per step, in voltages up to 70 mV, which add up.
     bound = 4 * round(4.0 / DT) * np.finfo(dtype).eps * 70
-    np.testing.assert_allclose(found[0], reference.voltages(), rtol=0, atol=bound)
+    np.testing.assert_allclose(results[0], reference.voltages(), rtol=0, atol=bound)
 
 
 def test_groups_of_two_registers_change_no_bit(cpu, needs, monkeypatch):
@@ -74,15 +74,15 @@ def test_groups_of_two_registers_change_no_bit(cpu, needs, monkeypatch):
     most = limits(cpu.device).vector_bytes // 8
     if 2 * most * 8 > limits(cpu.device).trusted_bytes:
         pytest.skip("the compiler is not trusted with vectors of two registers")
-    found, widths = [], []
+    results, widths = [], []
     for of_many in (8 * most, 0):
         monkeypatch.setattr(groups, "_OF_MANY", of_many)
         sim = Simulation(crowded_lanes(), DT, "float64", queue=cpu, engine="epochs-cpu")
         widths.append({g.width for g in sim.runner.kernels.layout.groups.values()})
         sim.run(0.5)
-        found.append(sim.voltages())
+        results.append(sim.voltages())
     assert max(widths[0]) == 2 * max(widths[1])
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("secondorder", [0, 2])
@@ -92,7 +92,7 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
 ):
     """Interleave the nodes of a block's cells; each cell's own nodes keep their order."""
     needs(cpu, dtype)
-    found = []
+    results = []
     for count in (5, 1):
         in_blocks(count, alone=False)
         net = crowded_lanes()
@@ -100,9 +100,9 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
         sim = Simulation(net, DT, dtype, **options)
         assert sim.runner.kernels.blocks.count == count
         result = sim.run(3.0)
-        found.append((sim.voltages(), result.spike_cell, result.spike_time))
-    assert len(found[0][1])
-    for a, b in zip(*found, strict=True):
+        results.append((sim.voltages(), result.spike_cell, result.spike_time))
+    assert len(results[0][1])
+    for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -154,7 +154,7 @@ def test_points_with_kinds_on_some(cpu, needs, in_blocks, alone, dtype):
 
 @pytest.mark.parametrize("engine", ["auto", "reference", "steps"])
 def test_weights_of_zero_may_be_set_later(double_queue, engine):
-    found = {}
+    results = {}
     for first in (0.0, 0.03):
         net = Network.from_arrays([-1] * 2, [0, 1, 2], [1000.0] * 2, [0.0] * 2, [0.01] * 2)
         net.insert("hh")
@@ -165,10 +165,10 @@ def test_weights_of_zero_may_be_set_later(double_queue, engine):
         for weight in (first, 0.03, 0.0):
             sim.set(weight=[0.0, weight])
             sim.reset()
-            found[first, weight] = sim.run(10.0)[v]
-    np.testing.assert_array_equal(found[0.0, 0.03], found[0.03, 0.03])
-    np.testing.assert_array_equal(found[0.0, 0.0], found[0.03, 0.0])
-    assert np.abs(found[0.0, 0.03] - found[0.0, 0.0]).max() > 1.0
+            results[first, weight] = sim.run(10.0)[v]
+    np.testing.assert_array_equal(results[0.0, 0.03], results[0.03, 0.03])
+    np.testing.assert_array_equal(results[0.0, 0.0], results[0.03, 0.0])
+    assert np.abs(results[0.0, 0.03] - results[0.0, 0.0]).max() > 1.0
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -176,7 +176,7 @@ def test_weights_of_zero_may_be_set_later(double_queue, engine):
 def test_one_core_alone_changes_no_bit(cpu, needs, in_blocks, make, dtype):
     """One core delivers spikes in launches of many steps, with the bits of launches per epoch."""
     needs(cpu, dtype)
-    found, dt = [], DT if make is crowded_lanes else 0.1
+    runs, dt = [], DT if make is crowded_lanes else 0.1
     for count, alone in ((1, False), (1, True), (3, False)):
         in_blocks(count, alone)
         net = make()
@@ -192,10 +192,10 @@ def test_one_core_alone_changes_no_bit(cpu, needs, in_blocks, make, dtype):
         sim.runner.load(sim.runner.save())
         results.append(sim.run(150 * dt))
         each = [(r.spike_time, r.spike_cell, r[v]) for r in results]
-        found.append([sim.voltages(), *each[0], *each[1], *sim.runner.save().values()])
-    assert len(found[0][1]) > (1 if make is crowded_lanes else 50)
-    for others in found[1:]:
-        for a, b in zip(found[0], others, strict=True):
+        runs.append([sim.voltages(), *each[0], *each[1], *sim.runner.save().values()])
+    assert len(runs[0][1]) > (1 if make is crowded_lanes else 50)
+    for others in runs[1:]:
+        for a, b in zip(runs[0], others, strict=True):
             np.testing.assert_array_equal(a, b)
 
 

@@ -27,8 +27,8 @@ def test_which_networks(cpu):
     wires, work = wires_of(model), work_of(model)
     assert plan_blocks(model, wires, 2).count == 1  # too little work for two
     assert blocks_of(model, wires, work, CELLS, np.inf) is None  # an artificial cell sends to two
-    found = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
-    assert found.epoch == int(model.netcons.delay[found.crossing].min() / DT + 1e-9)
+    result = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
+    assert result.epoch == int(model.netcons.delay[result.crossing].min() / DT + 1e-9)
     net, _ = network()
     net.set_pointer(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
     model = compile(net, DT)

@@ -17,11 +17,11 @@ PLAYED = [
 
 def methods(protocol):
     """Return the public methods of a protocol and of its bases."""
-    found = {}
+    functions = {}
     for base in protocol.__mro__:
         if getattr(base, "_is_protocol", False):
-            found |= {k: f for k, f in vars(base).items() if inspect.isfunction(f)}
-    return {k: f for k, f in found.items() if not k.startswith("_")}
+            functions |= {k: f for k, f in vars(base).items() if inspect.isfunction(f)}
+    return {k: f for k, f in functions.items() if not k.startswith("_")}
 
 
 @pytest.mark.parametrize(("protocol", "cls"), PLAYED)
@@ -29,8 +29,8 @@ def test_methods_are_those_of_the_protocol(protocol, cls):
     expected = methods(protocol)
     assert len(expected) >= 4
     for name, method in expected.items():
-        found = inspect.signature(getattr(cls, name)).parameters
-        assert [*found] == [*inspect.signature(method).parameters], name
+        parameters = inspect.signature(getattr(cls, name)).parameters
+        assert [*parameters] == [*inspect.signature(method).parameters], name
     assert any("device" in {**vars(c), **vars(c).get("__annotations__", {})} for c in cls.__mro__)
 
 

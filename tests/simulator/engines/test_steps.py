@@ -20,10 +20,10 @@ def test_steps_where_a_device_has_no_float64(fast_queue, monkeypatch):
     monkeypatch.setattr(devices, "has_fp64", lambda device: False)
     sim = Simulation(mixed_network()[0], STEP, "float32", queue=fast_queue, engine="steps", seed=7)
     assert "double" not in render(sim.runner.kernels._built[1])
-    found = sim.run(20.0)
-    assert len(found.spike_time) > 3
-    np.testing.assert_array_equal(found.spike_cell, expected.spike_cell)
-    np.testing.assert_array_equal(found.spike_time, expected.spike_time)
+    result = sim.run(20.0)
+    assert len(result.spike_time) > 3
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+    np.testing.assert_array_equal(result.spike_time, expected.spike_time)
     # each of 400 steps rounds about ten numbers up to 100 mV, by 2**-24
     np.testing.assert_allclose(sim.voltages(), truth.voltages(), atol=400 * 10 * 100 * 2.0**-24)
     with pytest.raises(InputError, match="has no float64, in which exact times of events are kept"):
@@ -52,9 +52,9 @@ def test_a_step_is_three_launches(monkeypatch):
     sim.run(DT)
     launched, enqueue = [], cl.enqueue_nd_range_kernel
 
-    def counted(*args, **given):
+    def counted(*args, **options):
         launched.append(args[1].function_name)
-        return enqueue(*args, **given)
+        return enqueue(*args, **options)
 
     monkeypatch.setattr(cl, "enqueue_nd_range_kernel", counted)
     sim.run(20 * DT)

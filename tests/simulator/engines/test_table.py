@@ -20,9 +20,9 @@ def test_what_an_engine_lacks_is_refused_in_words(word, engine):
     if engine.supports(needs):
         assert engines_for(needs, engine.name, device) == [engine]
         return
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         engines_for(needs, engine.name, device)
-    text = str(found.value)
+    text = str(error.value)
     lacks = needs & engine.lacks
     assert text.startswith(f"engine={engine.name!r} takes no ") and "\n" not in text
     assert all(NEEDS[w] in text for w in lacks if w != "exact_times" or not lacks & EXACT - {w})
@@ -68,7 +68,7 @@ def test_descriptions():
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_cell_above_its_threshold_at_the_start_sends_an_event(double_queue, engine):
     """As in NEURON, it sends an event at t = 0, in whole steps and at exact times."""
-    found = []
+    results = []
     for build in (with_synapse, changed(lambda net: None)):
         net = build()
         net.threshold = -70.0
@@ -76,11 +76,11 @@ def test_a_cell_above_its_threshold_at_the_start_sends_an_event(double_queue, en
         number = sim.record("v", [0])
         result = sim.run(2.0)
         assert result.spike_time[0] == 0.0 and result.spike_cell[0] == 0
-        found.append(result[number])
+        results.append(result[number])
     quiet = with_synapse()
     quiet.threshold = 100.0
     sim = Simulation(quiet, DT, queue=double_queue, engine=engine)
     number = sim.record("v", [0])
     values = sim.run(2.0)[number]
-    np.testing.assert_array_equal(values[:20], found[0][:20])  # the delay is 1 ms
-    assert np.abs(values[-1] - found[0][-1]) > 1e-3
+    np.testing.assert_array_equal(values[:20], results[0][:20])  # the delay is 1 ms
+    assert np.abs(values[-1] - results[0][-1]) > 1e-3

@@ -18,9 +18,9 @@ def counted(patch, apart):
     """Return a list of flags, whether later copies block; `apart`: as if memory were separate."""
     core, blocking = arrays.cl._cl, []
 
-    def call(own, *given, **named):
+    def call(own, *arguments, **named):
         blocking.append(bool(named["is_blocking"]))
-        return own(*given, **named)
+        return own(*arguments, **named)
 
     for name in ("_enqueue_read_buffer", "_enqueue_write_buffer"):
         patch.setattr(core, name, partial(call, getattr(core, name)))
@@ -44,11 +44,11 @@ def test_new_events_come_with_one_wait(double_queue, monkeypatch, apart):
     for more, waits in ((0, 1), (63, 2), (64, 1), (65, 2), (128, 1), (80, 1)):  # 128 from 65 on
         arrays.set_soon(count, 0, np.array([begin + more], np.int32), double_queue)
         blocking.clear()
-        *found, (values,) = events.new([(count, 0, 1)])
+        *result, (values,) = events.new([(count, 0, 1)])
         assert values == [begin + more]
         assert sum(blocking) == (waits if apart else 0)
-        for own, every in zip(found, (source, t), strict=True):
-            np.testing.assert_array_equal(own, every[begin : begin + more])
+        for part, every in zip(result, (source, t), strict=True):
+            np.testing.assert_array_equal(part, every[begin : begin + more])
         begin += more
     assert begin == events.capacity
 
@@ -83,10 +83,10 @@ def test_events_of_other_ranks_take_one_copy(double_queue, monkeypatch):
             rings[regions["ring_first"][s] + counts[s] % sizes[s]] = t
             counts[s] += 1
             stale[fans[s]] = 1
-        found = dict(zip(regions, np.split(ints.get(double_queue), ends[:-1]), strict=True))
+        result = dict(zip(regions, np.split(ints.get(double_queue), ends[:-1]), strict=True))
         np.testing.assert_array_equal(clock.get(double_queue), rings)
         for name, values in (("event_count", counts), ("event_live", counts), ("stale", stale)):
-            np.testing.assert_array_equal(found[name], values)
+            np.testing.assert_array_equal(result[name], values)
 
 
 @pytest.mark.core

@@ -152,8 +152,8 @@ def our_network(truth, ours=mod_files.ours):
     net.celsius, nodes = CELSIUS, np.arange(12)
     groups = {"hh": net.insert("hh", nodes, celsius=CELSIUS)}
     for name in ("ext_cad", "ext_ca", "ext_kca", "ext_table"):
-        given = {"gbar": np.repeat([3e-4, 6e-4], 6)} if name == "ext_ca" else {}
-        groups[name] = net.insert(ours(name), nodes, **given)
+        parameters = {"gbar": np.repeat([3e-4, 6e-4], 6)} if name == "ext_ca" else {}
+        groups[name] = net.insert(ours(name), nodes, **parameters)
     at = {"ext_nmda": 9, "ext_watch": 6, "ext_sum": [2, 2], "ext_gap": [5, 11], "ext_clamp": 6}
     groups |= {name: net.add(ours(name), at=where) for name, where in at.items()}
     groups["ext_fire"] = fire = net.add_artificial(ours("ext_fire"), 2)
@@ -182,12 +182,12 @@ def our_network(truth, ours=mod_files.ours):
 def recorded(sim, groups):
     """Record the variables that `InNeuron.run` returns; return the numbers by name."""
     nodes = np.arange(12)
-    found = {name: sim.record(name, nodes) for name in ("v", *IONS)}
+    numbers = {name: sim.record(name, nodes) for name in ("v", *IONS)}
     if not sim.model.secondorder:
-        found["i_membrane_"] = sim.record("i_membrane", nodes)
+        numbers["i_membrane_"] = sim.record("i_membrane", nodes)
     for mechanism, names in STATES.items():
-        found |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
-    return found
+        numbers |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
+    return numbers
 
 
 @oracle
@@ -215,13 +215,13 @@ def test_everything_at_once(truth, double_queue, engine, dt, secondorder):
 
 def test_float32(truth, fast_queue):
     net = our_network(truth)[0]
-    found = []
+    results = []
     for dtype in ("float32", "float64"):
         sim = Simulation(net, 0.05, queue=fast_queue, dtype=dtype)
         sim.record("v", np.arange(12))
-        found.append(sim.run(20.0))
-    assert (found[0].spike_cell == found[1].spike_cell).all()
-    np.testing.assert_allclose(found[0][0], found[1][0], 0, 0.05)
+        results.append(sim.run(20.0))
+    assert (results[0].spike_cell == results[1].spike_cell).all()
+    np.testing.assert_allclose(results[0][0], results[1][0], 0, 0.05)
 
 
 def test_saved_in_the_middle(truth, double_queue, tmp_path):
@@ -249,13 +249,13 @@ def test_saved_in_the_middle(truth, double_queue, tmp_path):
 
 def test_repeated_runs_have_the_same_bits(truth, fast_queue):
     net, groups, _ = our_network(truth)
-    found = []
+    results = []
     for _ in range(2):
         sim = Simulation(net, 0.1, queue=fast_queue)
         numbers = recorded(sim, groups)
         result = sim.run(30.0)
-        found.append([result[k] for k in numbers.values()] + [result.spike_time])
-    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+        results.append([result[k] for k in numbers.values()] + [result.spike_time])
+    assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
 
 
 def test_kernels_on_every_device(truth, every_queue, needs):
@@ -263,15 +263,15 @@ def test_kernels_on_every_device(truth, every_queue, needs):
     net, groups, _ = our_network(truth)
     trains = net.spike_source([[0.05, 0.16], [0.11]])
     net.connect(trains, groups["ext_fire"], weight=1.3, delay=0.02)
-    found = {}
+    results = {}
     for path in ("reference", "steps"):
         sim = Simulation(net, 0.1, queue=every_queue, engine=path)
         number = sim.record("v", np.arange(12)), sim.record("m", groups["ext_fire"])
         result = sim.run(0.6)
-        found[path] = [result[k] for k in number], result.spike_time
-    assert len(found["steps"][1]) > 1
-    np.testing.assert_allclose(found["steps"][1], found["reference"][1], 0, 1e-12)
-    for a, b in zip(found["steps"][0], found["reference"][0], strict=True):
+        results[path] = [result[k] for k in number], result.spike_time
+    assert len(results["steps"][1]) > 1
+    np.testing.assert_allclose(results["steps"][1], results["reference"][1], 0, 1e-12)
+    for a, b in zip(results["steps"][0], results["reference"][0], strict=True):
         np.testing.assert_allclose(a, b, 0, 1e-10)
 
 
@@ -297,16 +297,16 @@ def test_wrong_networks_are_rejected(truth, change, message):
 
 
 def test_iterations_end_in_float32(double_queue):
-    found = []
+    results = []
     for dtype in ("float64", "float32"):
         net = Network.from_arrays([-1], [0, 1], [500.0], [0.0], [0.005])
         kind = net.insert(mod_files.ours("nmodl/nmimplicit"), [0])
         sim = Simulation(net, 0.025, dtype, queue=double_queue, engine="steps")
         states = [sim.record(name, kind) for name in ("a", "b")]
         result = sim.run(2.5)
-        found.append(np.concatenate([result[k][:, 0] for k in states]))
+        results.append(np.concatenate([result[k][:, 0] for k in states]))
     # each of 100 steps ends within 1e-5 of a state, and states forget errors within a few ms
-    assert np.abs(found[1] / found[0] - 1).max() < 1e-3
+    assert np.abs(results[1] / results[0] - 1).max() < 1e-3
 
 
 def test_a_circle_without_delay_is_rejected():
@@ -415,14 +415,14 @@ def test_events_sent_ahead_are_in_order_whatever_the_chunks(fast_queue):
         "NET_RECEIVE(w) { FROM k = 0 TO 3 { net_event(t + d*k) } }"
     )
 
-    def run(**given):
+    def run(**options):
         net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
         net.insert("pas")
         cells, synapse = net.add_artificial(made, 2, d=[0.7, 0.25]), net.add("expsyn", at=[0])
         net.connect(net.spike_source([[1.0]]), cells, weight=1.0, delay=0.3)
         net.connect(cells, synapse, weight=0.001, delay=0.3)
-        found = Simulation(net, 0.05, engine="steps", queue=fast_queue, **given).run(6)
-        return found.spike_time, found.spike_cell
+        result = Simulation(net, 0.05, engine="steps", queue=fast_queue, **options).run(6)
+        return result.spike_time, result.spike_cell
 
     (time, cell), (later, other) = run(), run(chunk=8)
     assert len(time) == 8 and (np.diff(time) >= 0).all()

@@ -131,8 +131,8 @@ def test_every_algorithm_gives_the_bits_of_numpy(queue, algorithm):
             targets = max(1, connections.num_targets) + 3
             delivery = Delivery(queue, connections, targets, slots, 200, algorithm, **options)
             held = Lists(queue, 200, slots, targets)
-            for found, first, steps in lists:
-                held.append(found, delivery)
+            for spikes, first, steps in lists:
+                held.append(spikes, delivery)
                 delivery.enqueue(*held.arrays, first, steps)
             held.assert_delivered()
             delivery.check()
@@ -143,13 +143,13 @@ def test_every_algorithm_gives_the_bits_of_numpy(queue, algorithm):
 def test_weights_in_any_order_in_memory(queue, algorithm):
     if algorithm != "pull" and not has_atomics(queue.device):
         pytest.skip("no 64-bit atomics")
-    connections, slots, [(found, first, steps)] = CASES["more steps than a word has bits"]
+    connections, slots, [(spikes, first, steps)] = CASES["more steps than a word has bits"]
     for k, place in enumerate(orders_of(connections)):
         options = options_of(algorithm)[0]
         delivery = Delivery(queue, connections, 53, slots, 200, algorithm, place=place, **options)
         assert delivery.spec.indexed == (algorithm != "pull" or k != 0)
         held = Lists(queue, 200, slots, 53)
-        held.append(found, delivery)
+        held.append(spikes, delivery)
         delivery.enqueue(*held.arrays, first, steps)
         held.assert_delivered()
 

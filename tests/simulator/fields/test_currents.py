@@ -187,9 +187,9 @@ def test_currents_through_membranes_count_the_field(double_queue):
 )
 def test_refusals(given, said):
     options = {"potential": np.zeros(12), "waveform": ([0.0], [1.0]), **given}
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         chain().field(**options)
-    assert said in str(found.value) and "\n" not in str(found.value)
+    assert said in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.core

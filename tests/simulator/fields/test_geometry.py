@@ -31,8 +31,8 @@ def test_cells_are_turned_and_shifted():
     turns, shifts = np.stack([np.eye(3), quarter, quarter]), np.arange(9.0).reshape(3, 3)
     at, sizes = net.geometry(shifts, turns), net.forest.cell_offsets
     for c in range(3):
-        of_cell, own = slice(sizes[c], sizes[c + 1]), Geometry.of_cable(cables[c % 2])
-        np.testing.assert_allclose(at.end[of_cell], own.end @ turns[c].T + shifts[c], 0, 1e-12)
+        of_cell, geometry = slice(sizes[c], sizes[c + 1]), Geometry.of_cable(cables[c % 2])
+        np.testing.assert_allclose(at.end[of_cell], geometry.end @ turns[c].T + shifts[c], 0, 1e-12)
     one = Network(cables[0], 2).geometry()
     np.testing.assert_array_equal(one.begin, np.tile(Geometry.of_cable(cables[0]).begin, (2, 1)))
 
@@ -57,6 +57,6 @@ def test_cells_are_turned_and_shifted():
 )
 def test_refusals(call, said):
     net = Network(discretise(sample_cells()[0], max_length=90), 3)
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         call(net)
-    assert said in str(found.value) and "\n" not in str(found.value)
+    assert said in str(error.value) and "\n" not in str(error.value)

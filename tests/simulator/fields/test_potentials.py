@@ -32,11 +32,11 @@ def lines(count=40, seed=1):
 def quadrature(at, electrodes, medium, points=4000):
     """Return mean potentials of segments from point sources at the middles of equal parts."""
     share = (np.arange(points) + 0.5) / points
-    found = np.empty((len(electrodes), len(at)))
+    means = np.empty((len(electrodes), len(at)))
     for j in range(len(at)):
         places = at.begin[j] + share[:, None] * (at.end[j] - at.begin[j])
-        found[:, j] = point_matrix(places, electrodes, medium).mean(axis=1)
-    return found
+        means[:, j] = point_matrix(places, electrodes, medium).mean(axis=1)
+    return means
 
 
 @pytest.mark.parametrize("medium", MEDIA)
@@ -101,9 +101,9 @@ def test_disks_have_one_potential_and_look_like_points_from_afar(medium):
     centre, radius = np.array([5.0, 6.0, 7.0]), 40.0
     on = centre + radius * np.array([[0, 0, 0], [0.5, 0, 0], [0, -0.99, 0], [0.6, 0.6, 0]])
     v = disk_potential(on, centre, radius, medium=medium)
-    own = 1e3 / (8 * radius * np.sqrt(medium.sigma[0] * medium.sigma[2]))
+    potential = 1e3 / (8 * radius * np.sqrt(medium.sigma[0] * medium.sigma[2]))
     if medium.surface is None:
-        np.testing.assert_allclose(v, own, 1e-9)
+        np.testing.assert_allclose(v, potential, 1e-9)
     far = centre + np.array([[3e4, 0, 0], [0, 0, -3e4], [1e4, 2e4, -2e4]])
     point = point_potential(far, centre, medium)
     np.testing.assert_allclose(disk_potential(far, centre, radius, medium=medium), point, 1e-5)
@@ -178,6 +178,6 @@ INSIDE = (AT.begin[3] + AT.end[3]) / 2 + 0.1
     ],
 )
 def test_refusals(call, said):
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         call()
-    assert said in str(found.value) and "\n" not in str(found.value)
+    assert said in str(error.value) and "\n" not in str(error.value)

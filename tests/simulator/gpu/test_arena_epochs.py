@@ -44,23 +44,23 @@ STATES = {"ext_nmda": ("g", "open"), "ext_table": ("n", "steps", "middles", "see
 
 def recorded(sim, groups):
     nodes = np.arange(NODES * CELLS)
-    found = {"v": sim.record("v", nodes)}
-    found |= {name: sim.record(name, nodes[nodes % NODES != 4]) for name in ("cai", "ica", "eca")}
+    numbers = {"v": sim.record("v", nodes)}
+    numbers |= {name: sim.record(name, nodes[nodes % NODES != 4]) for name in ("cai", "ica", "eca")}
     for mechanism, names in STATES.items():
-        found |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
-    return found
+        numbers |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
+    return numbers
 
 
 def test_as_the_reference(double_queue):
     """Compare voltages, concentrations, states, outputs, spikes; a second run has the same bits."""
-    found = []
+    results = []
     for engine in ("reference", ENGINE, ENGINE):
         net, groups = network()
         sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=130)
         assert sim.engine == engine
         numbers = recorded(sim, groups)
-        found.append((sim.run(STOP), sim.voltages(), sim.weights()))
-    (expected, *_), (first, v, weights), (second, *again) = found
+        results.append((sim.run(STOP), sim.voltages(), sim.weights()))
+    (expected, *_), (first, v, weights), (second, *again) = results
     assert len(expected.spike_cell) > 6
     assert max(expected[numbers["v"]].max(), -expected[numbers["ica"]].min()) > 0
     for name, number in numbers.items():
@@ -97,20 +97,20 @@ def test_cells_of_several_work_groups(double_queue, monkeypatch):
         return sim.run(STOP)[number]
 
     with ThreadPoolExecutor(2) as pool:
-        for found in pool.map(run, range(4)):
-            assert np.array_equal(found, runs[1][numbers["v"]])
+        for result in pool.map(run, range(4)):
+            assert np.array_equal(result, runs[1][numbers["v"]])
 
 
 def test_equal_cells_and_float32(fast_queue):
-    found = {}
+    results = {}
     for engine, dtype in ((ENGINE, "float32"), ("steps", "float32"), ("reference", "float64")):
-        given = {"queue": fast_queue, "engine": engine, "secondorder": 1}
-        sim = Simulation(network(like=True)[0], DT, dtype, **given)
+        options = {"queue": fast_queue, "engine": engine, "secondorder": 1}
+        sim = Simulation(network(like=True)[0], DT, dtype, **options)
         number = sim.record("v", np.arange(NODES * CELLS))
         result = sim.run(20.0)
-        found[engine] = result[number], result.spike_cell
-    far = {k: np.abs(v[0] - found["reference"][0]).max() for k, v in found.items()}
-    assert np.array_equal(found[ENGINE][1], found["reference"][1])
+        results[engine] = result[number], result.spike_cell
+    far = {k: np.abs(v[0] - results["reference"][0]).max() for k, v in results.items()}
+    assert np.array_equal(results[ENGINE][1], results["reference"][1])
     assert far[ENGINE] < max(0.05, 2 * far["steps"])
 
 
@@ -144,13 +144,13 @@ CASES = {
 @pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
 @pytest.mark.parametrize("case", CASES)
 def test_artificial_cells_go_ahead(double_queue, case, binned):
-    runs, (build, given) = [], CASES[case]
+    runs, (build, options) = [], CASES[case]
     of_cpus = ["epochs-cpu"] if devices.is_cpu(double_queue.device) else []
     for engine in ("reference", ENGINE, ENGINE, *of_cpus):
         net, groups = build()
         if binned:
             inside(net).added.bins = True
-        sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=130, **given)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=130, **options)
         numbers = recorded(sim, groups)
         if len(runs) != 2:  # the third records neither states of instances nor artificial cells
             numbers |= {x: sim.record(x, groups["several"]) for x in ("g", "open")}
@@ -159,15 +159,15 @@ def test_artificial_cells_go_ahead(double_queue, case, binned):
     (expected, arrays, numbers), *others = runs
     assert expected[numbers["fired"]].max() > 0 and expected[numbers["open"]].max() > 0
     assert len(set(expected.spike_cell)) > 6
-    for found, own, asked in others:
-        for name, number in asked.items():
+    for result, state, records in others:
+        for name, number in records.items():
             scale = max(np.abs(expected[numbers[name]]).max(), 1e-6)
-            difference = np.abs(found[number] - expected[numbers[name]]).max()
+            difference = np.abs(result[number] - expected[numbers[name]]).max()
             assert difference <= EPS * scale, name
-        assert np.array_equal(found.spike_cell, expected.spike_cell)
-        np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+        assert np.array_equal(result.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(result.spike_time, expected.spike_time, 0, 1e-12 * STOP)
         for name in ("count", "cursor", "held"):
-            assert np.array_equal(own[name], arrays[name])
+            assert np.array_equal(state[name], arrays[name])
 
 
 def test_rings_of_artificial_cells_are_those_of_steps_when_saved(double_queue, tmp_path):
@@ -180,15 +180,15 @@ def test_rings_of_artificial_cells_are_those_of_steps_when_saved(double_queue, t
             sim = Simulation(net, DT, queue=double_queue, engine=engine)
             if path.exists():
                 sim.restore(path)
-            found = sim.run(10.0)
+            result = sim.run(10.0)
             sim.save(path)
-        runs.append((found, sim.voltages()))
+        runs.append((result, sim.voltages()))
     (expected, v), *others = runs
     assert len(expected.spike_cell) > 6
-    for found, own in others:
-        assert np.array_equal(found.spike_cell, expected.spike_cell)
-        np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
-        np.testing.assert_allclose(own, v, 0, EPS * np.abs(v).max())
+    for result, end in others:
+        assert np.array_equal(result.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(result.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+        np.testing.assert_allclose(end, v, 0, EPS * np.abs(v).max())
 
 
 SENDS = """
@@ -228,19 +228,19 @@ def voltages(net, engine, dt, queue):
 @pytest.mark.parametrize("dt", [0.1, 0.025, 0.07])
 def test_events_at_the_middle_of_a_step(double_queue, dt, steps):
     """An instance sends in the middle of each step; an event due there to rounding is not late."""
-    found = []
+    results = []
     for engine in ("reference", ENGINE):
         net, takes = small()
         sends = net.add(Mechanism.from_nmodl(SENDS), [0], first=dt / 2, every=dt)
         net.connect(sends, takes, [0], 1e-5, steps * dt)
-        found.append(voltages(net, engine, dt, double_queue)[1])
-    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
-    assert np.ptp(found[0]) > 1
+        results.append(voltages(net, engine, dt, double_queue)[1])
+    np.testing.assert_allclose(results[1], results[0], 0, EPS * np.abs(results[0]).max())
+    assert np.ptp(results[0]) > 1
 
 
 def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(double_queue):
     """Events without delay arrive in their step: one work-group holds all cells that send them."""
-    found = []
+    results = []
     for engine in ("reference", ENGINE):
         net, takes = small()
         fire = net.add_artificial(mod_files.ours("ext_fire"), 70)
@@ -248,15 +248,15 @@ def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(double_q
         net.connect(fire, takes, [0], 3e-3, 0.0, source_index=[69])
         net.connect(net.add_detector([0], -20.0), fire, [5], 1.2, DT)
         sim, v = voltages(net, engine, DT, double_queue)
-        found.append(v)
+        results.append(v)
     assert epoch_of(sim.model) == (1, True)
-    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+    np.testing.assert_allclose(results[1], results[0], 0, EPS * np.abs(results[0]).max())
 
 
 @pytest.mark.optimised
 def test_currents_of_electrodes_in_two_layers(double_queue):
     """A clamp injects into the inner layer, and the field into the outer one."""
-    found, twice = [], np.arange(6) % 3
+    results, twice = [], np.arange(6) % 3
     for engine in ("reference", ENGINE):
         net = Network.from_arrays(
             [-1, 0, 0, -1, 3, 3], [0, 3, 6], np.where(twice, 0.0, 500.0), [0.0] * 6, [5e-3] * 6,
@@ -267,14 +267,14 @@ def test_currents_of_electrodes_in_two_layers(double_queue):
         net.field(np.linspace(-50, 50, 6), ([0.0, 0.5], [1.0, 1.0]))
         sim = Simulation(net, DT, queue=double_queue, engine=engine)
         sim.run(0.4)
-        found.append(sim.voltages())
-    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
-    assert np.ptp(found[0]) > 1
+        results.append(sim.voltages())
+    np.testing.assert_allclose(results[1], results[0], 0, EPS * np.abs(results[0]).max())
+    assert np.ptp(results[0]) > 1
 
 
 def test_gap_junctions_and_currents_that_are_read(double_queue):
     """A gap junction reads other cells' v at the begin of a step, also after odd step numbers."""
-    found, total = [], NODES * CELLS
+    runs, total = [], NODES * CELLS
     for engine, pieces in (("reference", [1]), (ENGINE, [1]), (ENGINE, [0.35, 0.65])):
         net, groups = network()
         net.insert(Mechanism.from_nmodl(READS), np.arange(total))
@@ -283,64 +283,64 @@ def test_gap_junctions_and_currents_that_are_read(double_queue):
         sim = Simulation(net, DT, queue=double_queue, engine=engine)
         numbers = recorded(sim, groups)
         results = [sim.run(STOP * piece) for piece in pieces]
-        found.append([np.concatenate([r[n] for r in results])[-99:] for n in numbers.values()])
-    for expected, *others in zip(*found, strict=True):
-        for own in others:
-            np.testing.assert_allclose(own, expected, 0, EPS * np.abs(expected).max())
+        runs.append([np.concatenate([r[n] for r in results])[-99:] for n in numbers.values()])
+    for expected, *others in zip(*runs, strict=True):
+        for rows in others:
+            np.testing.assert_allclose(rows, expected, 0, EPS * np.abs(expected).max())
     alone, _ = network()
     sim = Simulation(alone, DT, queue=double_queue, engine=ENGINE)
     sim.run(STOP)
-    assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # the mechanisms have an effect
+    assert np.abs(sim.voltages() - runs[1][0][-1]).max() > 1e-3  # the mechanisms have an effect
 
 
 @pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
 def test_events_within_a_step_within_a_cell(double_queue, binned):
     """Each layer receives earlier layers' events within the step; launches have several steps."""
-    found = []
+    results = []
     for engine, chunk in (("reference", 130), (ENGINE, 130), (ENGINE, 7)):
         net, groups = with_relays()
         inside(net).added.bins = binned
         sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=chunk, secondorder=2)
         numbers = recorded(sim, groups) | {x: sim.record(x, groups["relay"]) for x in ("n", "last")}
-        found.append((sim.run(STOP), numbers))
+        results.append((sim.run(STOP), numbers))
     kernels = sim.runner.kernels
     assert kernels.epoch > 4 and kernels.launches[0].spec.layers == 5
-    (expected, numbers), *others = found
+    (expected, numbers), *others = results
     assert (expected[numbers["last"]][-1] > 1).all()
-    for own, asked in others:
-        for name, number in asked.items():
+    for result, records in others:
+        for name, number in records.items():
             eps = EPS * np.abs(expected[numbers[name]]).max()
-            np.testing.assert_allclose(own[number], expected[numbers[name]], 0, eps, str(name))
-        assert np.array_equal(own.spike_cell, expected.spike_cell)
-        np.testing.assert_allclose(own.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+            np.testing.assert_allclose(result[number], expected[numbers[name]], 0, eps, str(name))
+        assert np.array_equal(result.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(result.spike_time, expected.spike_time, 0, 1e-12 * STOP)
 
 
 def test_a_variable_that_is_named_as_the_current_of_an_ion(double_queue):
     """A variable named ica need not be an ion's; compare a state that reads it."""
-    found = []
+    results = []
     for engine in ("reference", ENGINE):
         net = Network.from_arrays([-1, 0, 1], [0, 3], [500.0] * 3, [0.0, 0.1, 0.1], [0.005] * 3)
         for mechanism in (mod_files.ours("ext_ca"), Mechanism.from_nmodl(OWN)):
             group = net.insert(mechanism, [0, 1, 2])
         sim = Simulation(net, DT, queue=double_queue, engine=engine)
         number = sim.record("c", group)
-        found.append(sim.run(STOP)[number])
-    assert np.ptp(found[0]) > 1e-3
-    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+        results.append(sim.run(STOP)[number])
+    assert np.ptp(results[0]) > 1e-3
+    np.testing.assert_allclose(results[1], results[0], 0, EPS * np.abs(results[0]).max())
 
 
 def test_kernels_have_no_numbers_of_before_the_start(double_queue):
     """Values of states before INITIAL, which an earlier run left, compile no other kernels."""
-    every, found, built = np.arange(4), [], []
+    every, results, built = np.arange(4), [], []
     for inf in (0.0, 0.25, np.linspace(0.1, 0.9, 4), np.repeat([0.1, 0.2], 2)):
         net = Network.from_arrays([-1, 0, -1, 2], [0, 2, 4], [500.0] * 4, [0, 0.1] * 2, [0.005] * 4)
         net.insert(Mechanism.from_nmodl(GIVEN), every, inf=inf)
         sim = Simulation(net, DT, queue=double_queue, engine=ENGINE)
         number = sim.record("v", every)
-        found.append(sim.run(1.0)[number])
+        results.append(sim.run(1.0)[number])
         built.append(len(program.build_seconds))
     assert built == built[:1] * 4
-    assert all(np.array_equal(v, found[0]) for v in found)
+    assert all(np.array_equal(v, results[0]) for v in results)
 
 
 def test_what_epochs_do_not_take(fast_queue):
@@ -381,9 +381,9 @@ def test_goes_on_by_steps_where_epochs_cannot_be_launched(double_queue, monkeypa
             sim.set_arrays(4, {**sim.arrays(), "v": sim.voltages() + 2})
         if engine == "auto":
             assert sim.engine == ENGINE
-            with pytest.warns(UserWarning, match=warned) as found:
+            with pytest.warns(UserWarning, match=warned) as caught:
                 runs.append(sim.run(4.0))
-            assert len(found) == 1 and "\n" not in str(found[0].message)
+            assert len(caught) == 1 and "\n" not in str(caught[0].message)
         else:
             runs.append(sim.run(4.0))
         assert sim.engine == "steps"
@@ -395,9 +395,9 @@ def test_goes_on_by_steps_where_epochs_cannot_be_launched(double_queue, monkeypa
 def test_epochs_that_were_asked_for_and_cannot_be_launched(double_queue, monkeypatch):
     failing(monkeypatch, BuildError("kernel of a spec\n1  source"))
     sim = Simulation(network()[0], DT, queue=double_queue, engine=ENGINE)
-    with pytest.raises(DeviceError, match="does not build; expected engine='steps'$") as found:
+    with pytest.raises(DeviceError, match="does not build; expected engine='steps'$") as error:
         sim.run(1.0)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 NOISY = """
@@ -413,7 +413,7 @@ current i = g*m*(v + 60) + size*noise [nA]
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_noise(typed_queue, dtype):
     """`inoise` and a text with noise share one set of functions for normal numbers."""
-    found = []
+    results = []
     for engine in ("reference", "steps", ENGINE):
         net, _ = network()
         somas = np.arange(CELLS) * NODES
@@ -421,8 +421,8 @@ def test_noise(typed_queue, dtype):
         net.add(NOISY, at=somas)
         sim = Simulation(net, DT, dtype, queue=typed_queue, engine=engine)
         sim.record("v", somas)
-        found.append(sim.run(2.0)[0])
+        results.append(sim.run(2.0)[0])
     eps = 100 * (2.0 / DT) * np.finfo(dtype).eps
-    for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], 0, eps * np.abs(found[0]).max())
-    assert np.abs(np.diff(found[0], axis=0)).min() > 0  # the noise has an effect
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], 0, eps * np.abs(results[0]).max())
+    assert np.abs(np.diff(results[0], axis=0)).min() > 0  # the noise has an effect

@@ -123,14 +123,14 @@ def test_cells_beyond_local_memory_take_lists(double_queue):
 def test_cells_of_a_group_change_no_bit(double_queue, build, segment):
     """Several cells per work-group give the bits of one; the reference agrees to 1e-7 mV."""
     _, v = truth(build, duration=3.0)
-    found = []
+    results = []
     for units in (1, 3):
         sim = block_simulation(build, double_queue, segment=segment, units=units)
         assert sim.runner.kernels.launches[0].spec.units == units
         sim.run(3.0)
-        found.append(sim.voltages())
-    assert np.array_equal(*found)
-    np.testing.assert_allclose(found[0], v, atol=1e-7)
+        results.append(sim.voltages())
+    assert np.array_equal(*results)
+    np.testing.assert_allclose(results[0], v, atol=1e-7)
 
 
 @pytest.mark.parametrize("hh", ["soma", "all"])

@@ -33,8 +33,8 @@ def test_terms_are_enough(real):
         for k in range(11):
             x = -Fraction(most) * k / 10
             exact = sum(x**n / factorial(n + 1) for n in range(25))
-            found = sum(Fraction(c[f"exp_{n}"]) * x**n for n in range(number))
-            assert abs(found / exact - 1) < EPS[real] / 2
+            result = sum(Fraction(c[f"exp_{n}"]) * x**n for n in range(number))
+            assert abs(result / exact - 1) < EPS[real] / 2
 
 
 def cells(names):
@@ -56,30 +56,30 @@ def cells(names):
 
 
 def test_channels_with_tables_as_the_reference(double_queue, monkeypatch):
-    found, spikes, specs, with_lists = {}, {}, [], epochs.with_lists
+    results, spikes, specs, with_lists = {}, {}, [], epochs.with_lists
 
-    def kept(*given):
-        specs.append(with_lists(*given)[0])
-        return with_lists(*given)
+    def kept(*arguments):
+        specs.append(with_lists(*arguments)[0])
+        return with_lists(*arguments)
 
     monkeypatch.setattr(epochs, "with_lists", kept)
     monkeypatch.setattr(functions, "_FEW_LISTS", 0)
     for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
         net, groups = cells(("nata", "skv", "ih"))
         sim = Simulation(net, 0.05, queue=double_queue, engine=engine)
-        asked = [sim.record("v", np.arange(8))]
+        numbers = [sim.record("v", np.arange(8))]
         if more:
-            asked += [sim.record("m", groups["nata"]), sim.record("ina", [0, 1, 5])]
+            numbers += [sim.record("m", groups["nata"]), sim.record("ina", [0, 1, 5])]
         result = sim.run(6.0)
-        found[engine, more] = [result[k] for k in asked]
+        results[engine, more] = [result[k] for k in numbers]
         spikes[engine, more] = result.spike_time
     assert specs[0].classes and specs[0].selects and specs[0].loop.sums_apart and specs[0].terms
     assert all(k.held for k in specs[0].blocks if k.kind == "density")
-    expected = found["reference", True]
+    expected = results["reference", True]
     assert np.ptp(expected[0]) > 20 and np.ptp(expected[1]) > 0.1
-    for values, exact in zip(found[ENGINE, True], expected, strict=True):
+    for values, exact in zip(results[ENGINE, True], expected, strict=True):
         np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
-    assert np.array_equal(found[ENGINE, True][0], found[ENGINE, False][0])
+    assert np.array_equal(results[ENGINE, True][0], results[ENGINE, False][0])
     assert len(spikes["reference", True]) > 1
     for values in spikes.values():
         np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)
@@ -95,15 +95,15 @@ def test_few_lists_have_no_statements_for_classes():
 
 def test_a_table_of_which_one_variable_is_looked_up(double_queue):
     """Compare a TABLE from which functions read one column with `reference`."""
-    file, found = Path(__file__).parents[2] / "mod" / "na.mod", []
+    file, results = Path(__file__).parents[2] / "mod" / "na.mod", []
     for engine in ("reference", ENGINE):
         net, _ = cells(())
         net.insert(Mechanism.from_nmodl(file, use_tables=True))
         sim = Simulation(net, 0.05, queue=double_queue, engine=engine)
         number = sim.record("v", np.arange(8))
-        found.append(sim.run(4.0)[number])
-    assert np.ptp(found[0]) > 1
-    np.testing.assert_allclose(found[1], found[0], 0, 1e-10 * np.abs(found[0]).max())
+        results.append(sim.run(4.0)[number])
+    assert np.ptp(results[0]) > 1
+    np.testing.assert_allclose(results[1], results[0], 0, 1e-10 * np.abs(results[0]).max())
 
 
 WARM = """
@@ -125,11 +125,11 @@ PROCEDURE rates() { LOCAL qt
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_is_the_same_at_all_nodes(typed_queue, monkeypatch, dtype):
     """Compute such values once a launch, and again after `set` changes their parameters."""
-    found, specs, with_lists = [], [], epochs.with_lists
+    results, specs, with_lists = [], [], epochs.with_lists
 
-    def kept(*given):
-        specs.append(with_lists(*given)[0])
-        return with_lists(*given)
+    def kept(*arguments):
+        specs.append(with_lists(*arguments)[0])
+        return with_lists(*arguments)
 
     monkeypatch.setattr(epochs, "with_lists", kept)
     for engine in ("reference", ENGINE):
@@ -139,14 +139,14 @@ def test_what_is_the_same_at_all_nodes(typed_queue, monkeypatch, dtype):
         number = sim.record("v", np.arange(8))
         first = sim.run(3.0)[number]
         sim.set(group, q10=2.0, slope=5.0)
-        found.append((first, sim.run(3.0)[number]))
+        results.append((first, sim.run(3.0)[number]))
     assert any("warm_constants(" in text for text in specs[0].once)
     constants, advance = specs[0].arena.kinds[-1].functions.split("void warm_advance(")
     assert "pow(q10" in constants and "pow(q10" not in advance
     eps = {"float64": 1e-11, "float32": 2e-4}[dtype]  # relative to the largest voltage
-    for values, exact in zip(found[1], found[0], strict=True):
+    for values, exact in zip(results[1], results[0], strict=True):
         np.testing.assert_allclose(values, exact, 0, eps * np.abs(exact).max())
-    assert np.abs(found[1][1][-1] - found[1][0][-1]).max() > 1e-3
+    assert np.abs(results[1][1][-1] - results[1][0][-1]).max() > 1e-3
 
 
 GATED = """
@@ -188,28 +188,28 @@ def test_lists_of_several_classes(double_queue, monkeypatch, more):
     count = 2 * double_queue.device.max_compute_units + 1
     specs, with_lists = [], epochs.with_lists
 
-    def kept(*given):
-        specs.append(with_lists(*given)[0])
-        return with_lists(*given)
+    def kept(*arguments):
+        specs.append(with_lists(*arguments)[0])
+        return with_lists(*arguments)
 
     monkeypatch.setattr(epochs, "with_lists", kept)
-    found = {}
+    results = {}
     for engine in ("reference", ENGINE):
         net, groups = gated_cells(count)
         sim = Simulation(net, 0.05, queue=double_queue, engine=engine)
-        asked = [sim.record("v", np.arange(count * SIZE))]
+        numbers = [sim.record("v", np.arange(count * SIZE))]
         if more:
-            asked += [
+            numbers += [
                 sim.record(x, groups[k]) for k in ("one", "three") for x in ("m", "minf", "alpha")
             ]
         result = [sim.run(1.5), sim.run(2.0)]
         left = sim.arrays()
         states = [left[f"state{k}_{x}"] for k in range(3) for x in ("m", "minf", "mtau")]
-        found[engine] = [np.concatenate([r[k] for r in result]) for k in asked] + states
+        results[engine] = [np.concatenate([r[k] for r in result]) for k in numbers] + states
     assert all(k.unread == ("minf", "mtau") for k in specs[0].blocks if k.name in groups)
     assert all(spec.mixed for spec in specs) and all(s.units > 1 for s in specs if s.ptx)
-    assert np.ptp(found["reference"][0]) > 5
-    for values, exact in zip(found[ENGINE], found["reference"], strict=True):
+    assert np.ptp(results["reference"][0]) > 5
+    for values, exact in zip(results[ENGINE], results["reference"], strict=True):
         np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
 
 

@@ -85,8 +85,8 @@ def test_a_cell_has_the_same_bits_in_any_part(typed_queue, build, executor, dtyp
     for bounds in ((0, 1), (1, cells)) if several else ((2, cells),):
         part = partition.Share(whole, *bounds).model()
         low, high = whole.forest.cell_offsets[list(bounds)]
-        found = voltages(part, typed_queue, dtype, executor, Decisions.of(whole, split=True))
-        np.testing.assert_array_equal(found, expected[low:high])
+        result = voltages(part, typed_queue, dtype, executor, Decisions.of(whole, split=True))
+        np.testing.assert_array_equal(result, expected[low:high])
 
 
 def voltages(model, queue, dtype, executor, decisions=None):

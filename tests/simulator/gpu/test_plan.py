@@ -96,8 +96,8 @@ def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_
     kind = next(k for k in spec.sites if k.name == "hh")
     assert spec.takes_series
     assert kind.constants  # the temperature factor
-    given = re.search(r"static void hh_constants\([^{]*\{(.*?)\n\}", kind.functions, re.DOTALL)
-    assert given and "celsius" in given[1]
+    match = re.search(r"static void hh_constants\([^{]*\{(.*?)\n\}", kind.functions, re.DOTALL)
+    assert match and "celsius" in match[1]
     function = r"static void hh_(?:current|advance)\([^{]*\{(.*?)\n\}"
     bodies = re.findall(function, kind.functions, re.DOTALL)
     assert len(bodies) == 2

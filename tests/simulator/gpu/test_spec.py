@@ -19,8 +19,8 @@ def test_polynomial_of_the_exponential(real):
         x = Fraction(k) * Fraction(34657, 4000000)
         exact = sum(x**n / factorial(n + 1) for n in range(25))
         powers = [int(n[4:]) for n in c if n.startswith("exp_")]
-        found = sum(Fraction(c[f"exp_{n}"]) * x**n for n in powers)
-        assert abs(found / exact - 1) < EPS[real] / 8
+        result = sum(Fraction(c[f"exp_{n}"]) * x**n for n in powers)
+        assert abs(result / exact - 1) < EPS[real] / 8
 
 
 def test_arguments_are_what_no_instruction_holds():

@@ -48,8 +48,8 @@ def tree(copies, tabled, seed=4):
     return net, [*groups, (clamp, "amp"), "v_init", "cm"]
 
 
-def gradient_of(net, of, duration, mode="auto", **given):
-    with Simulation(net, 0.025, **given) as sim:
+def gradient_of(net, of, duration, mode="auto", **options):
+    with Simulation(net, 0.025, **options) as sim:
         sim.record("v", net.soma)
         sim.record("v", net.soma + 2, every=0.05, matrix=np.ones((1, net.num_cells)))
         rows, _ = central_differences.rows_of(sim, duration, 2)
@@ -71,8 +71,8 @@ def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, second
     """Compare gradients with `reference`; six copies fill no whole number of vectors."""
     net, of = tree(copies, tabled)
     expected = gradient_of(net, of, 2.0, engine="reference", secondorder=secondorder)
-    found = gradient_of(net, of, 2.0, queue=fast_queue, secondorder=secondorder)
-    assert_close(found, expected, of)
+    result = gradient_of(net, of, 2.0, queue=fast_queue, secondorder=secondorder)
+    assert_close(result, expected, of)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -88,13 +88,13 @@ def test_functions_for_lanes_of_a_gpu(fast_queue, monkeypatch, tabled, dtype):
         run = sim.vjp(1.0, of)
         run.forward()
         assert run._run._steps.spec.lanes is not None
-    found = gradient_of(net, of, 2.0, queue=fast_queue, dtype=dtype)
+    result = gradient_of(net, of, 2.0, queue=fast_queue, dtype=dtype)
     if dtype == "float64":
-        assert_close(found, expected, of)
+        assert_close(result, expected, of)
         return
     for one in of:
         size = np.abs(expected[one]).max()
-        np.testing.assert_allclose(found[one], expected[one], atol=1e-3 * size)
+        np.testing.assert_allclose(result[one], expected[one], atol=1e-3 * size)
 
 
 QUOTIENT = "exp((v + 90)/k)/(1 + exp((v + 90)/k))"
@@ -116,22 +116,22 @@ def test_exponentials_that_overflow(fast_queue, monkeypatch, dtype, mode):
     by k is below exp(-2000): the quotient's rounding error remains, times (v + 90)/k^2.
     """
 
-    def derivatives(names, quotient, mode, **given):
+    def derivatives(names, quotient, mode, **options):
         net = Network.from_arrays([-1, -1], [0, 1, 2], [400.0] * 2, [0.0] * 2, [0.004] * 2)
         group = net.insert(STEEP % quotient, [0, 1], k=0.01, most=1.0)
-        with Simulation(net, 0.05, v_init=[-64.0, -65.0], **given) as sim:
+        with Simulation(net, 0.05, v_init=[-64.0, -65.0], **options) as sim:
             sim.record("v", [0, 1])
             run = sim.gradient(1.0, lambda v: (0.0, np.ones_like(v)),
                                [(group, name) for name in names], mode=mode)  # fmt: skip
             return [float(slope) for slope in run.slopes]
 
-    given = ["most", "k"], QUOTIENT, mode
+    options = ["most", "k"], QUOTIENT, mode
     if devices.is_cpu(fast_queue.device):
         with pytest.raises(InputError, match="not finite"):
-            derivatives(*given, queue=fast_queue, dtype=dtype)
+            derivatives(*options, queue=fast_queue, dtype=dtype)
         others = {**vars(devices), "is_cpu": lambda _: False}
         monkeypatch.setattr(by_device, "devices", SimpleNamespace(**others))
-    by_most, by_k = derivatives(*given, queue=fast_queue, dtype=dtype)
+    by_most, by_k = derivatives(*options, queue=fast_queue, dtype=dtype)
     [expected] = derivatives(["most"], "1", "reverse", engine="reference")
     assert by_most == pytest.approx(expected, rel=1e-9 if dtype == "float64" else 1e-4)
     assert abs(by_k) <= 4 * np.finfo(dtype).eps * 30 / 0.01**2 * abs(by_most)
@@ -144,18 +144,18 @@ def test_axial_resistivity(fast_queue):
     hh = net.insert("hh", net.soma, gnabar=[0.1, 0.2])
     of = ["Ra", "cm", (hh, "gnabar")]
     expected = gradient_of(net, of, 0.5, engine="reference")
-    found = gradient_of(net, of, 0.5, queue=fast_queue)
+    result = gradient_of(net, of, 0.5, queue=fast_queue)
     for one in of:
         size = np.abs(expected[one]).max()
-        np.testing.assert_allclose(found[one], expected[one], rtol=1e-8, atol=1e-9 * size)
+        np.testing.assert_allclose(result[one], expected[one], rtol=1e-8, atol=1e-9 * size)
 
 
 @pytest.mark.parametrize("kept", [20, 6])
 def test_a_run_goes_back_as_often_as_wanted(fast_queue, monkeypatch, kept):
     monkeypatch.setattr(by_device.DeviceGradient, "keep_every", lambda _: kept)
     net, of = tree(2, False)
-    for given in ({"engine": "reference"}, {"queue": fast_queue}):
-        with Simulation(net, 0.025, **given) as sim:
+    for options in ({"engine": "reference"}, {"queue": fast_queue}):
+        with Simulation(net, 0.025, **options) as sim:
             sim.record("v", net.soma)
             run = sim.vjp(0.5, of)
             rows = run.forward()
@@ -170,17 +170,17 @@ def test_runs_at_once_have_memory_of_their_own(fast_queue):
     net, of = tree(2, False)
     with Simulation(net, 0.025, queue=fast_queue) as sim:
         sim.record("v", net.soma)
-        found = []
+        results = []
         for _ in range(2):
             runs = [sim.vjp(duration, of) for duration in (0.5, 0.3)]
             rows = [run.forward() for run in runs]
-            found.append([run.backward(of_run) for run, of_run in zip(runs, rows, strict=True)])
+            results.append([run.backward(of_run) for run, of_run in zip(runs, rows, strict=True)])
         del runs
-        for duration, slopes in zip((0.5, 0.3), found[1], strict=True):
+        for duration, slopes in zip((0.5, 0.3), results[1], strict=True):
             run = sim.vjp(duration, of)
             for a, b in zip(run.backward(run.forward()), slopes, strict=True):
                 np.testing.assert_array_equal(a, b)
-    for a, b in zip(*found, strict=True):
+    for a, b in zip(*results, strict=True):
         for one, other in zip(a, b, strict=True):
             np.testing.assert_array_equal(one, other)
 
@@ -188,10 +188,10 @@ def test_runs_at_once_have_memory_of_their_own(fast_queue):
 def test_single_precision(fast_queue):
     net, of = tree(6, False)
     expected = gradient_of(net, of, 2.0, engine="reference")
-    found = gradient_of(net, of, 2.0, queue=fast_queue, dtype="float32")
+    result = gradient_of(net, of, 2.0, queue=fast_queue, dtype="float32")
     for one in of:
         size = np.abs(expected[one]).max()
-        np.testing.assert_allclose(found[one], expected[one], atol=1e-3 * size)
+        np.testing.assert_allclose(result[one], expected[one], atol=1e-3 * size)
 
 
 def test_a_little_memory_keeps_fewer_states(fast_queue, monkeypatch):
@@ -207,8 +207,8 @@ def test_a_little_memory_keeps_fewer_states(fast_queue, monkeypatch):
     monkeypatch.setattr(by_device.DeviceGradient, "keep_every", keep_every)
     for memory, every in ((1e9, 40), (10000.0, 7)):
         monkeypatch.setattr(by_device, "MEMORY", memory)
-        found = gradient_of(net, of, 1.0, queue=fast_queue)
-        np.testing.assert_allclose(found["v_init"], expected["v_init"], rtol=1e-8, atol=1e-12)
+        result = gradient_of(net, of, 1.0, queue=fast_queue)
+        np.testing.assert_allclose(result["v_init"], expected["v_init"], rtol=1e-8, atol=1e-12)
         assert kept[-1] == every
     monkeypatch.setattr(by_device, "MEMORY", 1000.0)
     with pytest.raises(InputError, match="expected fewer copies at once"):
@@ -240,11 +240,11 @@ def test_tangents_are_those_of_the_reference(fast_queue, copies, tabled, secondo
     net, of = tree(copies, tabled)
     numbers = ("gbar", "shift") if tabled else ("gnabar", "el")
     of = [(net.groups[1], name) for name in numbers] + [(net.groups[2], "amp")]
-    given = {"secondorder": secondorder}
-    expected = gradient_of(net, of, 2.0, engine="reference", **given)
-    found = gradient_of(net, of, 2.0, "forward", queue=fast_queue, **given)
-    assert found.how == "forward, on the device"
-    assert_close(found, expected, of)
+    parameters = {"secondorder": secondorder}
+    expected = gradient_of(net, of, 2.0, engine="reference", **parameters)
+    result = gradient_of(net, of, 2.0, "forward", queue=fast_queue, **parameters)
+    assert result.how == "forward, on the device"
+    assert_close(result, expected, of)
 
 
 def test_one_number_goes_forward(fast_queue):

@@ -121,8 +121,8 @@ NETWORKS = [ring, same_cells, spiking_points, exact, calcium, lambda s: calcium(
 NAMES = "ring copies points exact calcium calcium_copies outside".split()
 
 
-def simulation(net, records, **given):
-    sim = Simulation(net, DT, **given)
+def simulation(net, records, **options):
+    sim = Simulation(net, DT, **options)
     for name, where in records:
         sim.record(name, where, every=DT if name != "ica" else 2 * DT)
     return sim
@@ -139,13 +139,13 @@ def test_gradients_are_those_of_the_reference(fast_queue, build, seed, monkeypat
     sims = [simulation(net, records, **g) for g in ({"engine": "reference"}, {"queue": fast_queue})]
     rows, _ = central_differences.rows_of(sims[0], 8.0, len(records))
     loss = central_differences.weighted_squares(rows, seed)
-    expected, found = (sim.gradient(8.0, loss, of) for sim in sims)
-    assert found.how == "reverse, on the device"
-    assert found.value == pytest.approx(expected.value, rel=1e-12)
+    expected, result = (sim.gradient(8.0, loss, of) for sim in sims)
+    assert result.how == "reverse, on the device"
+    assert result.value == pytest.approx(expected.value, rel=1e-12)
     for one in of:
         size = np.abs(expected[one]).max()
         assert size > 0, one
-        np.testing.assert_allclose(found[one], expected[one], atol=1e-11 * size)
+        np.testing.assert_allclose(result[one], expected[one], atol=1e-11 * size)
 
 
 @pytest.mark.parametrize("build", NETWORKS, ids=NAMES)
@@ -182,26 +182,26 @@ def test_slopes_of_spikes_are_those_of_the_reference(fast_queue, build):
     loss = central_differences.weighted_squares(
         central_differences.rows_of(sims[0], 8.0, len(records))[0]
     )
-    expected, found = (sim.gradient(8.0, loss, of, surrogate=2.0) for sim in sims)
+    expected, result = (sim.gradient(8.0, loss, of, surrogate=2.0) for sim in sims)
     plain = sims[1].gradient(8.0, loss, of)
     for one in of:
         size = np.abs(expected[one]).max()
-        np.testing.assert_allclose(found[one], expected[one], atol=1e-11 * size)
-    assert np.abs(plain["weight"] - found["weight"]).max() > 1e-3 * np.abs(found["weight"]).max()
+        np.testing.assert_allclose(result[one], expected[one], atol=1e-11 * size)
+    assert np.abs(plain["weight"] - result["weight"]).max() > 1e-3 * np.abs(result["weight"]).max()
 
 
 @pytest.mark.parametrize("build", [same_cells, calcium])
 def test_single_precision(fast_queue, build):
     net, of, records = build()
-    given = {"engine": "reference"}, {"queue": fast_queue, "dtype": "float32"}
-    sims = [simulation(net, records, **g) for g in given]
+    options = {"engine": "reference"}, {"queue": fast_queue, "dtype": "float32"}
+    sims = [simulation(net, records, **g) for g in options]
     loss = central_differences.weighted_squares(
         central_differences.rows_of(sims[0], 2.0, len(records))[0]
     )
-    expected, found = (sim.gradient(2.0, loss, of) for sim in sims)
+    expected, result = (sim.gradient(2.0, loss, of) for sim in sims)
     for one in of:
         size = np.abs(expected[one]).max()
-        np.testing.assert_allclose(found[one], expected[one], atol=1e-3 * size)
+        np.testing.assert_allclose(result[one], expected[one], atol=1e-3 * size)
 
 
 @pytest.mark.parametrize(("delay", "steps"), [(1.0, 1), (3.0, 3), (3.26, 3), (3.6, 4)])

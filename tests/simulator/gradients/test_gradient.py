@@ -15,8 +15,8 @@ SEEDS = (1, 2)
 KINKED = 1e-6  # step of differences for networks with tables, which are piecewise linear
 
 
-def reference(net, dt=small_networks.DT, **given):
-    return Simulation(net, dt, engine="reference", **given)
+def reference(net, dt=small_networks.DT, **options):
+    return Simulation(net, dt, engine="reference", **options)
 
 
 def zero(*rows):
@@ -25,7 +25,7 @@ def zero(*rows):
 
 def with_derivatives(sim):
     """Return all parameters of groups that can be set and have a derivative."""
-    found = []
+    parameters = []
     for group in sim.network.groups:
         for name, value in dict(group.parameters).items():
             try:
@@ -33,8 +33,8 @@ def with_derivatives(sim):
                 sim.gradient(sim.model.dt, zero, [(group, name)])
             except InputError:
                 continue
-            found.append((group, name))
-    return [pair for pair in found if pair[1] not in ("diam", "area")]
+            parameters.append((group, name))
+    return [pair for pair in parameters if pair[1] not in ("diam", "area")]
 
 
 @pytest.mark.parametrize("word", sorted(small_networks.NETWORKS.keys() - NEEDS))

@@ -14,11 +14,11 @@ PARAMETERS = {"na": ("hh", "gnabar"), "g": ("pas", "g", [1, 2]), "e": ("pas", "e
 SETS = np.array([[0.12, 1e-4, -65.0], [0.1, 2e-4, -60.0], [0.15, 3e-4, -70.0]])
 
 
-def population(**given):
+def population(**options):
     net = Network.from_arrays([-1, 0, 1], [0, 3], [500.0] * 3, [0.0, 0.1, 0.1], [0.005] * 3)
     net.insert("hh", [0])
     net.insert("pas", [0, 1, 2], g=1e-4, e=-65.0)
-    return Population(net, PARAMETERS, PROTOCOLS, **given)
+    return Population(net, PARAMETERS, PROTOCOLS, **options)
 
 
 def loss(v):
@@ -35,19 +35,19 @@ def test_derivatives_of_each_set(fast_queue, batch):
     for k in range(len(PARAMETERS)):
         h = 1e-4 * np.abs(SETS[:, k]).max()
         steps = ((-2, 1), (-1, -8), (1, 8), (2, -1))
-        found = 0.0
+        total = 0.0
         for step, share in steps:
             sets = SETS.copy()
             sets[:, k] += step * h
-            found = found + share * loss(cells.evaluate(sets).v)[0]
-        np.testing.assert_allclose(slopes[:, k], found / (12 * h), rtol=1e-6)
+            total = total + share * loss(cells.evaluate(sets).v)[0]
+        np.testing.assert_allclose(slopes[:, k], total / (12 * h), rtol=1e-6)
 
 
 def test_what_is_refused(fast_queue):
     cells = population(queue=fast_queue)
     with pytest.raises(InputError, match="loss returned values of shape"):
         cells.gradient(SETS, lambda v: (v.mean(), v))
-    for given in ({"features": ["spike_count"]}, {"stop_early": True}):
+    for options in ({"features": ["spike_count"]}, {"stop_early": True}):
         with pytest.raises(InputError, match="for voltages on one device"):
-            population(queue=fast_queue, **given).gradient(SETS, loss)
+            population(queue=fast_queue, **options).gradient(SETS, loss)
     assert clhines.Population is Population

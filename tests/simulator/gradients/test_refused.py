@@ -13,15 +13,15 @@ def zero(*rows):
     return 0.0, [np.zeros_like(r) for r in rows]
 
 
-def refused(sim, of, **given):
+def refused(sim, of, **options):
     with pytest.raises(InputError) as error:
-        sim.gradient(1.0, zero, of, **given)
+        sim.gradient(1.0, zero, of, **options)
     assert "\n" not in str(error.value) and sim.step == 0
     return id_of(error.value.args[0])
 
 
-def recorded(net, at=(0,), **given):
-    sim = Simulation(net, 0.05, engine="reference", **given)
+def recorded(net, at=(0,), **options):
+    sim = Simulation(net, 0.05, engine="reference", **options)
     sim.record("v", [*at])
     return sim
 
@@ -139,7 +139,7 @@ current i = 1e-3*m
 @pytest.mark.parametrize("mode", ["host", "forward", "reverse"])
 def test_derivatives_that_are_not_finite(fast_queue, mode):
     """A square root has no slope at 0; a run that overflows has no gradient."""
-    given = {"engine": "reference"} if mode == "host" else {"queue": fast_queue}
+    options = {"engine": "reference"} if mode == "host" else {"queue": fast_queue}
     mode = "reverse" if mode == "host" else mode
     for text, name, id_ in (
         (ROOT, "p", "gradient.not-finite"),
@@ -148,7 +148,7 @@ def test_derivatives_that_are_not_finite(fast_queue, mode):
         net = Network.from_arrays([-1, -1], [0, 1, 2], [400.0] * 2, [0.0] * 2, [0.004] * 2)
         net.insert("pas", [0, 1], g=1e-4, e=-65.0)
         group = net.insert(text, [0, 1])
-        with Simulation(net, 0.05, v_init=[-64.0, -65.0], **given) as sim:
+        with Simulation(net, 0.05, v_init=[-64.0, -65.0], **options) as sim:
             sim.record("v", [0, 1])
             with pytest.raises(InputError) as error:
                 sim.gradient(1.0, lambda v: (0.0, np.ones_like(v)), [(group, name)], mode=mode)

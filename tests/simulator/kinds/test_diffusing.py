@@ -18,8 +18,8 @@ def test_rows_of_the_tree_that_is_drawn():
     one = diffusion([-1, 0, 1, 2, 3, 2, 5])
     rows = DiffusingRows([one], [np.zeros(7, int)], 1)
     ends = rows.first.tolist()
-    found = [rows.entry[a:b].tolist() for a, b in zip(ends, ends[1:])]
-    assert found == [[4, 6], [1, 3], [5], [2], [0]]
+    result = [rows.entry[a:b].tolist() for a, b in zip(ends, ends[1:])]
+    assert result == [[4, 6], [1, 3], [5], [2], [0]]
     assert rows.up.tolist() == [14, 16, 11, 13, 15, 12, 10]
     children = [rows.child[a:b].tolist() for a, b in zip(rows.first_child, rows.first_child[1:])]
     assert [sorted(rows.entry[c].tolist()) for c in children] == [

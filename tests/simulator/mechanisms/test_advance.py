@@ -78,9 +78,9 @@ def test_a_current_in_a_rate_is_a_number_whatever_states_are_in_it(current, meth
         .replace("density own", "density own\n    parameter before = 0")
     )
     old, v, dt = {"x": 0.4, "y": 0.3}, -30.0, 0.1
-    known = {**old, "v__before": -50.0}
-    before = float(m.current(-50.0, 1.0, None, known)[0])
-    after = m.advance(v, 1.0, dt, None, known)
+    states = {**old, "v__before": -50.0}
+    before = float(m.current(-50.0, 1.0, None, states)[0])
+    after = m.advance(v, 1.0, dt, None, states)
     expected = given.advance(v, 1.0, dt, {"before": before}, old)
     for name in old:
         assert after[name] == pytest.approx(float(expected[name]), rel=1e-13)
@@ -245,7 +245,7 @@ def test_events_that_do_more_than_add_act_one_by_one(queue, needs):
     needs(queue, "float64")
     text = "point few\nstate n = 0\nstate g = 1\ncurrent i = 0*v*n*g\n"
     text += "on event: n += 1; g += weight*(3 - g)"
-    found = []
+    results = []
     for times in ([1.0, 1.0], [1.0, 2.0]):
         net = Network.from_arrays([-1], [0, 1], [1e3], [0.0], [0.01])
         group = net.add(text, net.soma)
@@ -253,8 +253,8 @@ def test_events_that_do_more_than_add_act_one_by_one(queue, needs):
         sim = Simulation(net, 0.1, queue=queue)
         numbers = sim.record("n", group), sim.record("g", group)
         result = sim.run(3.0)
-        found.append([result[k][-1, 0] for k in numbers])
-    assert found[0] == found[1] == [2.0, 2.25]
+        results.append([result[k][-1, 0] for k in numbers])
+    assert results[0] == results[1] == [2.0, 2.25]
 
 
 @pytest.mark.parametrize("given", [False, True])

@@ -76,9 +76,9 @@ def theirs(cells):
     h.finitialize(V_INIT)
     for _ in range(round(UNTIL / DT)):
         h.fadvance()
-    found = {key: np.array(row) for key, row in rows.items()}
+    result = {key: np.array(row) for key, row in rows.items()}
     del handler
-    return area, found
+    return area, result
 
 
 def ours(cells, area, engine, queue):
@@ -101,8 +101,8 @@ def ours(cells, area, engine, queue):
         if name == "ou_conductance":
             net.random(groups[name], "noise", [[1, 2, 3]])
     clamped = [k for k, names in enumerate(cells) if names[0] not in POINTS]
-    given = {f"{w}{j + 1}": x for j, of in enumerate(STAGES) for w, x in zip(("dur", "amp"), of)}
-    net.add("vclamp", net.soma[clamped], rs=20.0, **given)
+    options = {f"{w}{j + 1}": x for j, of in enumerate(STAGES) for w, x in zip(("dur", "amp"), of)}
+    net.add("vclamp", net.soma[clamped], rs=20.0, **options)
     sim = clhines.Simulation(net, dt=DT, v_init=V_INIT, queue=queue, engine=engine)
     records = {(k, "v"): (sim.record("v", net.soma[k]), 0) for k in range(n)}
     for name, group in groups.items():
@@ -135,13 +135,13 @@ def tolerance(names, v, rows, area):
 @pytest.mark.parametrize("cells", [tuple(GRID), tuple(EXACT)], ids=["grid", "exact"])
 def test_each_is_its_file_in_neuron(double_queue, cells, engine):
     area, expected = theirs(cells)
-    found = ours(cells, area, engine, double_queue)
-    assert found.keys() == expected.keys()
+    result = ours(cells, area, engine, double_queue)
+    assert result.keys() == expected.keys()
     for key, rows in expected.items():
         names = cells[key[0]]
         assert np.ptp(rows) > 0, (names, key)
         within = tolerance(names, expected[key[0], "v"], rows, area)
-        assert np.abs(found[key] - rows).max() <= within, (names, key)
+        assert np.abs(result[key] - rows).max() <= within, (names, key)
 
 
 def test_each_has_a_file():
@@ -154,12 +154,12 @@ def test_each_has_a_file():
 
 @pytest.mark.parametrize("name", dir(library))
 def test_a_text_says_what_it_is_and_whose(name):
-    found = getattr(library, name)
-    assert found.name == name and found is not None
-    head = [line for line in str(found).splitlines()[1:] if line.startswith("#")]
+    text = getattr(library, name)
+    assert text.name == name and text is not None
+    head = [line for line in str(text).splitlines()[1:] if line.startswith("#")]
     assert len(head) >= 2
-    assert max(len(line) for line in str(found).splitlines()) <= 100
-    assert found.kind == ("point" if name in POINTS else "density")
+    assert max(len(line) for line in str(text).splitlines()) <= 100
+    assert text.kind == ("point" if name in POINTS else "density")
 
 
 def test_names_are_those_of_insert_and_add():

@@ -26,14 +26,14 @@ def test_what_a_mechanism_says_of_itself():
     assert hh.units["gnabar"] == "S/cm2"
     assert hh.states == ("m", "h", "n")
     density = {"hh", "pas"}
-    known = {  # others may also be built in
+    properties = {  # others may also be built in
         "kind": {n: "density" if n in density else "point" for n in BUILT_IN_HERE},
         "constant": {n: n == "pas" for n in BUILT_IN_HERE},
         "takes_events": {n: n in ("expsyn", "exp2syn") for n in BUILT_IN_HERE},
         "uses_noise": {n: n == "inoise" for n in BUILT_IN_HERE},
     }
     assert set(BUILT_IN_HERE) <= set(BUILT_IN)
-    for what, expected in known.items():
+    for what, expected in properties.items():
         assert {n: getattr(mechanism(n), what) for n in BUILT_IN_HERE} == expected, what
     assert syn == Mechanism("\n\n" + syn.text) == pickle.loads(pickle.dumps(syn))
     assert len({syn, mechanism(syn), mechanism("expsyn"), hh}) == 2

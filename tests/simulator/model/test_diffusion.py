@@ -47,8 +47,8 @@ def built(cells=2, mechanism=SEEP, at="all"):
     net = Network([CABLE], num_cells=cells)
     nodes = net.nodes(at=at)
     random = np.random.default_rng(1)
-    given = {"D": random.uniform(1, 50, len(nodes)), "w": random.uniform(0.5, 3, len(nodes))}
-    group = net.insert(Mechanism.from_nmodl(mechanism), nodes, **given)
+    parameters = {"D": random.uniform(1, 50, len(nodes)), "w": random.uniform(0.5, 3, len(nodes))}
+    group = net.insert(Mechanism.from_nmodl(mechanism), nodes, **parameters)
     group.parameters["start"] = random.uniform(0.1, 2, len(nodes))
     return net, group
 
@@ -84,23 +84,23 @@ def expected(net, group, steps):
     """Return (3, count): c and q after steps of reaction, then diffusion."""
     w, flow, start = (group.parameters[name] for name in ("w", "w", "start"))
     flow = group.parameters["D"] * w
-    found = np.stack([start, start, 2 * start])
+    rows = np.stack([start, start, 2 * start])
     systems = [dense(net, group, *of) for of in ((2 * w, flow), (w, 2 * flow), (2 * w, flow))]
-    amounts = [(amount @ x) for (_, amount), x in zip(systems, found, strict=True)]
+    amounts = [(amount @ x) for (_, amount), x in zip(systems, rows, strict=True)]
     for _ in range(steps):
-        found[1:] = MIXED @ found[1:]
-        found = np.stack([np.linalg.solve(a, x) for (a, _), x in zip(systems, found, strict=True)])
-    np.testing.assert_allclose(systems[0][1] @ found[0], amounts[0], 1e-12)  # conserved
-    return found
+        rows[1:] = MIXED @ rows[1:]
+        rows = np.stack([np.linalg.solve(a, x) for (a, _), x in zip(systems, rows, strict=True)])
+    np.testing.assert_allclose(systems[0][1] @ rows[0], amounts[0], 1e-12)  # conserved
+    return rows
 
 
 def states(sim):
-    found = sim.arrays()
-    return np.stack([found[f"state0_{name}"] for name in ("c", "q__0", "q__1")])
+    result = sim.arrays()
+    return np.stack([result[f"state0_{name}"] for name in ("c", "q__0", "q__1")])
 
 
-def simulated(engine, queue, dtype="float64", steps=5, **given):
-    net, group = built(**given)
+def simulated(engine, queue, dtype="float64", steps=5, **options):
+    net, group = built(**options)
     sim = Simulation(net, dt=DT, engine=engine, dtype=dtype, queue=queue)
     sim.run(steps * DT)
     return sim, expected(net, group, steps)
@@ -194,14 +194,14 @@ def test_beside_pointers_and_variables_set_in_turn(double_queue, engine, secondo
     others = np.concatenate([k * n + np.roll(np.arange(n), 7) for k in range(3)])
     net.set_pointer(sees, "there", (group, "c", others))
     turns = net.insert(mod_files.ours("nmodl/nmlast"), nodes)
-    found = []
-    for given in ({"engine": "reference"}, {"engine": engine, "queue": double_queue}):
-        sim = Simulation(net, DT, secondorder=secondorder, **given)
+    runs = []
+    for options in ({"engine": "reference"}, {"engine": engine, "queue": double_queue}):
+        sim = Simulation(net, DT, secondorder=secondorder, **options)
         numbers = sim.record("v", nodes), sim.record("x", sees), sim.record("m", turns)
         numbers += (sim.record("c", group),)
         results = [sim.run(t) for t in (0.7, 0.1, 4.2)]
-        found.append([np.concatenate([r[k] for r in results]) for k in numbers])
-    for values, want in zip(found[1], found[0], strict=True):
+        runs.append([np.concatenate([r[k] for r in results]) for k in numbers])
+    for values, want in zip(runs[1], runs[0], strict=True):
         assert np.ptp(want) > 1e-3
         np.testing.assert_allclose(values, want, 0, 50 * EPS["float64"] * np.abs(want).max())
 

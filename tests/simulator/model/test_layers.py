@@ -33,9 +33,9 @@ def exact_change(layers, d, b, v, dt):
     a, right = [[Fraction(0)] * n for _ in range(n)], [Fraction(0)] * n
 
     def potential(row, i):
-        own = Fraction(float(v[layers.node[row, i]]))
+        voltage = Fraction(float(v[layers.node[row, i]]))
         outer = layers.node[1, i] if row == 0 else -1
-        return own + (Fraction(float(v[outer])) if outer >= 0 else 0)
+        return voltage + (Fraction(float(v[outer])) if outer >= 0 else 0)
 
     def join(here, there, over, g):
         """Add conductances of the step and of now between two potentials, or one and the ground."""
@@ -80,8 +80,8 @@ def solved(a, right):
                 a[j] = [y - factor * x if x else y for x, y in zip(a[k], a[j], strict=True)]
                 right[j] -= factor * right[k]
     for k in reversed(range(n)):
-        known = sum(a[k][j] * right[j] for j in range(k + 1, n) if a[k][j])
-        right[k] = (right[k] - known) / a[k][k]
+        rest = sum(a[k][j] * right[j] for j in range(k + 1, n) if a[k][j])
+        right[k] = (right[k] - rest) / a[k][k]
     return right
 
 
@@ -111,7 +111,7 @@ def test_potentials_drive_currents_as_in_the_exact_step():
     v, b = rng.uniform(-80, 40, n), rng.uniform(-1, 1, n)
     d = model.capacitance_over_dt + model.constant_g
     ours, want = (f(d, b, v, DT) for f in (model.layers.change,
-                     lambda *given: exact_change(model.layers, *given)))  # fmt: skip
+                     lambda *arguments: exact_change(model.layers, *arguments)))  # fmt: skip
     assert np.abs(want).max() > 10
     # currents of both signs cancel: their sum is rounded, by the largest of 120 mV times 0.5 µS
     np.testing.assert_allclose(ours, want, 0, ROUNDINGS * EPS["float64"] * np.abs(want).max())
@@ -292,12 +292,12 @@ def test_engines_take_other_values_and_the_start(engine):
 
 def arrays(**changed):
     """Return the arrays of one cell with two nodes, each in two layers."""
-    found = {
+    arguments = {
         "parent": [-1, 0, 0, 2, 0, 4], "cell_offsets": [0, 6], "area": [100.0] * 2 + [0.0] * 4,
         "g_axial": [0, 0.1, 0, 0.01, 0, 0.01], "capacitance": [1e-3] * 2 + [0.0] * 4,
         "around": [2, 3, 4, 5, -1, -1], "g_around": [0, 0, 1e-3, 1e-3, 1e-3, 1e-3],
     }  # fmt: skip
-    return {**found, **changed}
+    return {**arguments, **changed}
 
 
 @pytest.mark.parametrize(
@@ -322,9 +322,9 @@ def arrays(**changed):
     ],
 )
 def test_nodes_around_others_are_checked(changed, said):
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         Network.from_arrays(**arrays(**changed))
-    assert said in str(found.value) and "\n" not in str(found.value)
+    assert said in str(error.value) and "\n" not in str(error.value)
 
 
 def test_cells_without_enclosing_nodes_are_plain_cells():
@@ -366,9 +366,9 @@ def test_what_is_at_nodes_around_others_is_checked(add, said):
     if not said:
         compile(net, DT)
         return
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         compile(net, DT)
-    assert said in str(found.value)
+    assert said in str(error.value)
 
 
 def test_the_second_order_is_refused():

@@ -23,14 +23,14 @@ DERIVATIVE states { minf = 1/(1 + exp(-(v + 40)/7)) m' = (minf - m)/5 }
 """
 
 
-def advanced(net, groups, pieces, **given):
+def advanced(net, groups, pieces, **options):
     """Return the simulation, records of all pieces side by side, and spike times."""
-    sim = Simulation(net, DT, **given)
+    sim = Simulation(net, DT, **options)
     numbers = [sim.record("v", np.arange(net.forest.num_nodes))]
     numbers += [sim.record("m", group) for group in groups.values() if len(group)]
     results = [sim.run(STOP * piece) for piece in pieces]
-    found = [np.concatenate([r[k] for r in results]) for k in numbers]
-    return sim, np.concatenate(found, axis=1), np.concatenate([r.spike_time for r in results])
+    rows = [np.concatenate([r[k] for r in results]) for k in numbers]
+    return sim, np.concatenate(rows, axis=1), np.concatenate([r.spike_time for r in results])
 
 
 @pytest.fixture
@@ -53,38 +53,38 @@ def engine_of(fast_queue, needs, monkeypatch):
 @pytest.mark.parametrize("of_cells", [((0, 1, 2, 3, 4), ()), ((0, 1), (2, 3, 4))])
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "3 blocks", "epochs-gpu"])
 def test_all_cells_read_the_last_values(engine_of, tmp_path, engine, of_cells):
-    given, (net, groups) = engine_of(engine), turning_network(of_cells)
+    options, (net, groups) = engine_of(engine), turning_network(of_cells)
     assert "last_instances" in compile(net, DT).needs
     _, expected, spikes = advanced(net, groups, [1], engine="reference")
     assert len(spikes) > 5
     for pieces in ([1], [0.1, 0.01, 0.89]):
-        _, found, times = advanced(net, groups, pieces, **given)
-        np.testing.assert_allclose(found, expected, 0, EPS * np.abs(expected).max())
+        _, result, times = advanced(net, groups, pieces, **options)
+        np.testing.assert_allclose(result, expected, 0, EPS * np.abs(expected).max())
         np.testing.assert_allclose(times, spikes, 0, 1e-9)
     sim, *_ = advanced(net, groups, [0.4], engine="reference")
     sim.save(tmp_path / "state.npz")
-    sim = Simulation(net, DT, **given)
+    sim = Simulation(net, DT, **options)
     sim.restore(tmp_path / "state.npz")
     number = sim.record("m", groups["nmlast"])
     rest = sim.run(0.6 * STOP)[number]
     n = net.forest.num_nodes
     values = expected[-len(rest) :, n : n + rest.shape[1]]
     np.testing.assert_allclose(rest, values, 0, EPS * np.abs(values).max())
-    _, single, _ = advanced(net, groups, [0.2], **given, dtype="float32")
+    _, single, _ = advanced(net, groups, [0.2], **options, dtype="float32")
     np.testing.assert_allclose(single, expected[: len(single)], 0, 0.05)
 
 
 @pytest.mark.parametrize("engine", ["epochs-cpu", "3 blocks", "epochs-gpu"])
 def test_last_values_of_cells_that_read_each_others(engine_of, engine):
     """Both cells share the first block on CPUs; epochs on GPUs refuse the network."""
-    given, (net, groups) = engine_of(engine), turning_network(((0, 1, 2), (1, 2, 3)))
+    options, (net, groups) = engine_of(engine), turning_network(((0, 1, 2), (1, 2, 3)))
     if engine == "epochs-gpu":
         with pytest.raises(InputError, match="nmother: minf, which is one for all, is set last in"):
-            Simulation(net, DT, **given)
+            Simulation(net, DT, **options)
         return
     _, expected, _ = advanced(net, groups, [1], engine="reference")
-    _, found, _ = advanced(net, groups, [1], **given)
-    np.testing.assert_allclose(found, expected, 0, EPS * np.abs(expected).max())
+    _, result, _ = advanced(net, groups, [1], **options)
+    np.testing.assert_allclose(result, expected, 0, EPS * np.abs(expected).max())
 
 
 def test_a_variable_that_is_set_before_it_is_read_is_private(engine_of):
@@ -93,5 +93,5 @@ def test_a_variable_that_is_set_before_it_is_read_is_private(engine_of):
     assert "last_instances" not in compile(net, DT).needs
     _, expected, _ = advanced(net, groups, [1], engine="reference")
     for engine in ("steps", "epochs", "epochs-gpu"):
-        _, found, _ = advanced(net, groups, [1], **engine_of(engine))
-        np.testing.assert_allclose(found, expected, 0, EPS * np.abs(expected).max())
+        _, result, _ = advanced(net, groups, [1], **engine_of(engine))
+        np.testing.assert_allclose(result, expected, 0, EPS * np.abs(expected).max())

@@ -82,7 +82,7 @@ def made(engine, queue, needs):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_as_neuron(fast_queue, needs, engine, truth):
-    given, (area, ri, expected) = made(engine, fast_queue, needs), truth
+    options, (area, ri, expected) = made(engine, fast_queue, needs), truth
     parent = np.array([-1, -1, 1, -1, 3, 4])
     g_axial = np.where(parent < 0, 0, 1 / ri)
     net = Network.from_arrays(parent, [0, 1, 3, 6], area, g_axial, 1e-5 * area)
@@ -92,13 +92,13 @@ def test_as_neuron(fast_queue, needs, engine, truth):
     net.add("iclamp", at=[0], delay=1.0, dur=3.0, amp=1.0)
     net.connect(net.add_detector([0, 1, 3], 0.0), synapses, [0, 1, 2], 0.2, 1.3)
     net.connect(synapses, synapses, [1, 2, 0], 0.1, 0.7, source_index=[0, 1, 2])
-    sim = Simulation(net, DT, **given)
+    sim = Simulation(net, DT, **options)
     numbers = [sim.record("v", np.arange(6)), *(sim.record(x, synapses) for x in ("s", "got"))]
     result = sim.run(STOP)
-    found = np.concatenate([result[n] for n in numbers], axis=1)
+    values = np.concatenate([result[n] for n in numbers], axis=1)
     assert (np.abs(expected[:, 9:]).max(axis=0) > 0).all()  # all three cells have received events
     largest = np.abs(expected).max(axis=0)
-    np.testing.assert_allclose(found / largest, expected / largest, 0, 1e-9)
+    np.testing.assert_allclose(values / largest, expected / largest, 0, 1e-9)
 
 
 def random_network(seed, cells):
@@ -106,8 +106,8 @@ def random_network(seed, cells):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 31, cells)
     bounds = np.append(0, np.cumsum(sizes))
-    own = [[-1, *(int(rng.integers(max(0, k - 4), k)) for k in range(1, n))] for n in sizes]
-    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])
+    parents = [[-1, *(int(rng.integers(max(0, k - 4), k)) for k in range(1, n))] for n in sizes]
+    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(parents, bounds)])
     n, soma = int(bounds[-1]), bounds[:-1]
     area = rng.uniform(200, 900, n)
     net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)
@@ -143,18 +143,18 @@ def with_relays(seed, cells):
     return net, groups | {"n": relays, "last": relays}
 
 
-def advanced(net, groups, pieces, copies=1, **given):
+def advanced(net, groups, pieces, copies=1, **options):
     """Return the simulation, records by name, and cells and times of spikes, run in pieces."""
-    sim = Simulation(net, DT, **given)
+    sim = Simulation(net, DT, **options)
     sim = sim.replicate(copies) if copies > 1 else sim
     nodes = np.arange(sim.model.forest.num_nodes)
     numbers = {"v": sim.record("v", nodes)}
     if copies == 1:
         numbers |= {name: sim.record(name, group) for name, group in groups.items()}
     results = [sim.run(STOP * piece) for piece in pieces]
-    found = {x: np.concatenate([r[k] for r in results]) for x, k in numbers.items()}
+    rows = {x: np.concatenate([r[k] for r in results]) for x, k in numbers.items()}
     cell, time = ([getattr(r, f"spike_{x}") for r in results] for x in ("cell", "time"))
-    return sim, found, (np.concatenate(cell), np.concatenate(time))
+    return sim, rows, (np.concatenate(cell), np.concatenate(time))
 
 
 CASES = {  # network, options; whether one work-group holds all cells and then takes several steps
@@ -175,11 +175,11 @@ def test_random_networks(fast_queue, needs, case):
         if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
             continue
         for pieces in ([1], [0.1, 0.0025, 0.8975]):
-            given = made(engine, fast_queue, needs) | options
-            sim, found, own = advanced(net, groups, pieces, **given)
+            settings = made(engine, fast_queue, needs) | options
+            sim, result, own = advanced(net, groups, pieces, **settings)
             for name, values in expected.items():
                 eps = EPS * np.abs(values).max()
-                np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
+                np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
             assert np.array_equal(own[0], spikes[0])
             np.testing.assert_allclose(own[1], spikes[1], 0, 1e-12 * STOP)
         if engine == "epochs-gpu":
@@ -193,10 +193,10 @@ def test_random_networks(fast_queue, needs, case):
 def test_copies_see_their_own_cells(fast_queue, needs):
     net, groups = random_network(3, 2)
     _, expected, spikes = advanced(net, groups, [1], engine="reference")
-    sim, found, own = advanced(net, groups, [1], 3, **made("epochs-gpu", fast_queue, needs))
+    sim, result, own = advanced(net, groups, [1], 3, **made("epochs-gpu", fast_queue, needs))
     assert sim.runner.kernels._others.later != sim.runner.limits.ptx
     v = np.tile(expected["v"], 3)
-    np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+    np.testing.assert_allclose(result["v"], v, 0, EPS * np.abs(v).max())
     assert len(own[0]) == 3 * len(spikes[0]) > 0
 
 
@@ -209,13 +209,13 @@ def test_written_variables(fast_queue, needs, tmp_path):
     for engine in ENGINES[1:]:
         if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
             continue
-        given = made(engine, fast_queue, needs)
+        options = made(engine, fast_queue, needs)
         for pieces in ([1], [0.1, 0.0025, 0.8975]):
-            sim, found, _ = advanced(net, groups, pieces, **given)
+            sim, result, _ = advanced(net, groups, pieces, **options)
             for name, values in expected.items():
                 eps = EPS * np.abs(values).max()
-                np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
-        sim = Simulation(again, DT, **given)
+                np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
+        sim = Simulation(again, DT, **options)
         sim.run(5.0)
         sim.save(tmp_path / "state.npz")
         sim.run(2.0)
@@ -232,9 +232,9 @@ def test_written_variables_of_copies(fast_queue, needs):
     for engine in ("steps", "epochs-cpu", "epochs-gpu"):
         if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
             continue
-        _, found, _ = advanced(net, groups, [1], 3, **made(engine, fast_queue, needs))
+        _, result, _ = advanced(net, groups, [1], 3, **made(engine, fast_queue, needs))
         v = np.tile(expected["v"], 3)
-        np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+        np.testing.assert_allclose(result["v"], v, 0, EPS * np.abs(v).max())
 
 
 def test_what_may_be_written():
@@ -284,35 +284,35 @@ def test_gates_of_other_mechanisms(fast_queue, needs, elsewhere, dtype):
     net, groups = gated_network(elsewhere)
     _, expected, _ = advanced(net, groups, [1], engine="reference")
     for engine in ENGINES[1:]:
-        given = made(engine, fast_queue, needs) | {"dtype": dtype}
+        options = made(engine, fast_queue, needs) | {"dtype": dtype}
         for pieces in ([1], [0.1, 0.0025, 0.8975]):
-            _, found, _ = advanced(net, groups, pieces, **given)
+            _, result, _ = advanced(net, groups, pieces, **options)
             for name, values in expected.items():
                 eps = EPS * np.abs(values).max() * (1 if dtype == "float64" else 2**29)
-                np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
+                np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
 
 
 @pytest.mark.parametrize("engine", ENGINES[1:])
 def test_variables_that_are_read(fast_queue, needs, tmp_path, engine):
     net, groups = reading_network()
     _, expected, _ = advanced(net, groups, [1], engine="reference")
-    given = made(engine, fast_queue, needs)
+    options = made(engine, fast_queue, needs)
     assert all(np.ptp(values, axis=0).min() > 0 for values in expected.values())
     net.save(tmp_path / "net.npz")
     stored = Network.load(tmp_path / "net.npz")
     again = {name: stored.groups[group.number] for name, group in groups.items()}
     for one, of, pieces in ((net, groups, [0.1, 0.0025, 0.8975]), (stored, again, [1])):
-        _, found, _ = advanced(one, of, pieces, **given)
+        _, result, _ = advanced(one, of, pieces, **options)
         for name, values in expected.items():
             eps = EPS * np.abs(values).max()
-            np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
-    _, found, _ = advanced(net, groups, [1], 3, **given)
+            np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
+    _, result, _ = advanced(net, groups, [1], 3, **options)
     v = np.tile(expected["v"], 3)
-    np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+    np.testing.assert_allclose(result["v"], v, 0, EPS * np.abs(v).max())
     sim = Simulation(net, DT, engine="reference")
     sim.run(5.0)
     sim.save(tmp_path / "state.npz")
-    sim = Simulation(net, DT, **given)
+    sim = Simulation(net, DT, **options)
     sim.restore(tmp_path / "state.npz")
     record = sim.record("x", groups["x"])
     rest, values = sim.run(STOP - 5.0)[record], expected["x"]
@@ -366,7 +366,7 @@ def test_what_is_set_at_once(fast_queue, needs, tmp_path, engine):
     """Compare a saved network and copies bit by bit, and `reference` within tolerance."""
     net, _, targets = assigned_network(1)
     net.save(tmp_path / "net.npz")
-    found = []
+    results = []
     for network, name in (
         (net, engine),
         (Network.load(tmp_path / "net.npz"), engine),
@@ -376,11 +376,11 @@ def test_what_is_set_at_once(fast_queue, needs, tmp_path, engine):
         sim = Simulation(network, DT, **made(name, fast_queue, needs))
         which = [sim.record(n, network.groups[targets.number]) for n in ("stim", "got", "g")]
         result = sim.run(5.0)
-        found.append(np.concatenate([result[k][:, :4] for k in which], axis=1))
-    assert np.ptp(found[0][:, 4:], axis=0).min() > 1e-4
-    for other in found[1:3]:
-        assert np.array_equal(found[0], other)
-    np.testing.assert_allclose(found[0], found[3], EPS, 1e-12)
+        results.append(np.concatenate([result[k][:, :4] for k in which], axis=1))
+    assert np.ptp(results[0][:, 4:], axis=0).min() > 1e-4
+    for other in results[1:3]:
+        assert np.array_equal(results[0], other)
+    np.testing.assert_allclose(results[0], results[3], EPS, 1e-12)
 
 
 def test_what_may_be_set_at_once():

@@ -27,12 +27,12 @@ def network():
 def test_arrays_are_made_when_asked_for_and_then_kept():
     once = network()
     net = copies_of(once, 3)
-    group, own = net.groups[0], once.groups[0]
-    assert len(group) == 3 * len(own) and "nodes" not in vars(group)
+    group, one = net.groups[0], once.groups[0]
+    assert len(group) == 3 * len(one) and "nodes" not in vars(group)
     n = once.forest.num_nodes
-    np.testing.assert_array_equal(group.nodes.reshape(3, -1), own.nodes + n * np.arange(3)[:, None])
+    np.testing.assert_array_equal(group.nodes.reshape(3, -1), one.nodes + n * np.arange(3)[:, None])
     assert group.nodes is group.nodes and not group.nodes.flags.writeable
-    np.testing.assert_array_equal(group.parameters["gnabar"], np.tile(own.parameters["gnabar"], 3))
+    np.testing.assert_array_equal(group.parameters["gnabar"], np.tile(one.parameters["gnabar"], 3))
     with pytest.raises(AttributeError, match="Group has no attribute 'weights'"):
         _ = group.weights
     again = pickle.loads(pickle.dumps(net.groups[1]))
@@ -49,9 +49,9 @@ def test_a_model_of_copies_that_are_alike():
     np.testing.assert_array_equal(whole.netcons.source, [6, 7, 8])
     np.testing.assert_array_equal(whole.netcons.instance, [1, 3, 5])
     np.testing.assert_array_equal(whole.capacitance, np.tile(model.capacitance, 3))
-    for kind, own in zip(whole.kinds, model.kinds, strict=True):
-        assert "node" not in vars(kind) and kind.count == 3 * own.count == len(kind.node)
-        np.testing.assert_array_equal(kind.factor, np.tile(own.factor, 3))
+    for kind, single in zip(whole.kinds, model.kinds, strict=True):
+        assert "node" not in vars(kind) and kind.count == 3 * single.count == len(kind.node)
+        np.testing.assert_array_equal(kind.factor, np.tile(single.factor, 3))
         assert replace(kind, first_instance=7).node is kind.node
 
 

@@ -69,14 +69,14 @@ def test_values_of_every_kind():
         "distance": (lambda d: 1e-4 * np.exp(d / 100), 1e-4 * np.exp(AXON.distance[within] / 100)),
         "a number": (lambda d: 2.0, 2.0),
     }
-    for name, (given, wanted) in expected.items():
+    for name, (values, wanted) in expected.items():
         net = Network(AXON, 3)
-        group = net.insert("pas", at="dendrites", g=given)
+        group = net.insert("pas", at="dendrites", g=values)
         np.testing.assert_array_equal(group.parameters["g"], wanted, err_msg=name)
         group.parameters["g"] = 0.0
-        group.parameters["g"] = given  # as values that are set later
+        group.parameters["g"] = values  # as values that are set later
         np.testing.assert_array_equal(group.parameters["g"], wanted, err_msg=name)
-        clamps = net.add("iclamp", at=nodes, amp=given)
+        clamps = net.add("iclamp", at=nodes, amp=values)
         np.testing.assert_array_equal(clamps.parameters["amp"], wanted, err_msg=name)
     again = pickle.loads(pickle.dumps(group.parameters))
     again["g"] = net.per_cell(per_cell)

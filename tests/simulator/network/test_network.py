@@ -178,9 +178,9 @@ def test_two_mechanisms_of_one_name_are_refused():
 )
 def test_refused_connections(changes, text):
     net, syn = full_network()
-    given = {"source": 0, "target": syn, "index": [0, 1], "weight": 0.1, "delay": 1.0}
+    parameters = {"source": 0, "target": syn, "index": [0, 1], "weight": 0.1, "delay": 1.0}
     with refused(text):
-        net.connect(**{**given, **changes})
+        net.connect(**{**parameters, **changes})
 
 
 def test_refused_targets_and_events():
@@ -307,12 +307,12 @@ def test_connect_returns_its_connections(tmp_path):
     net.save(tmp_path / "network.npz")
     for one in (net, Network.load(tmp_path / "network.npz")):
         sim = Simulation(one, 0.025, engine="reference")
-        for had, found in zip(every, one.connections, strict=True):
-            np.testing.assert_array_equal(found.sources, had.sources)
-            np.testing.assert_array_equal(found.targets, had.targets)
-            np.testing.assert_array_equal(found.delays, had.delays)
+        for had, connection in zip(every, one.connections, strict=True):
+            np.testing.assert_array_equal(connection.sources, had.sources)
+            np.testing.assert_array_equal(connection.targets, had.targets)
+            np.testing.assert_array_equal(connection.delays, had.delays)
             kept = 3 if had is rows else None  # INITIAL sets the last weight
-            weights = sim.weights()[found.where][:kept]
+            weights = sim.weights()[connection.where][:kept]
             np.testing.assert_array_equal(weights, had.weights.ravel()[:kept])
     sim.set(weight=np.arange(len(sim.weights())))
     assert sim.weights()[one.connections[4].where].tolist() == [14.0, 15.0]

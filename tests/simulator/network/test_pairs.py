@@ -83,10 +83,10 @@ def test_by_distance():
     source, target = made(pairs, 1000, 800)
     every = np.sqrt(((at[0][:, None] - at[1]) ** 2).sum(axis=2))
     bins = np.arange(0, 1500, 100)
-    found = np.histogram(every[source, target], bins)[0]
+    result = np.histogram(every[source, target], bins)[0]
     p = 0.3 * np.exp(-every / 200)
     mean, variance = (np.histogram(every, bins, weights=w)[0] for w in (p, p * (1 - p)))
-    assert (abs(found - mean) <= SIGMAS * np.sqrt(variance) + 1e-9).all()
+    assert (abs(result - mean) <= SIGMAS * np.sqrt(variance) + 1e-9).all()
     line = Pairs.by_distance(lambda d: d < 1.5, np.arange(20), np.arange(20), autapses=False)
     source, target = made(line, 20, 20, own=True)
     assert len(source) == 38 and (abs(source - target) == 1).all()
@@ -98,15 +98,15 @@ RANDOM = [Pairs.bernoulli(0.3, 7), Pairs.fixed_indegree(60, 7), Pairs.fixed_outd
 @pytest.mark.parametrize("pairs", RANDOM, ids=lambda pairs: pairs.rule)
 def test_blocks_are_made_alone(pairs, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 1000)
-    found = made(pairs)
+    result = made(pairs)
     monkeypatch.setattr(module.os, "cpu_count", lambda: 1)
-    assert all(map(np.array_equal, found, made(pairs)))
+    assert all(map(np.array_equal, result, made(pairs)))
     rows = module._PairRows(pairs, 0, np.arange(300), np.full(200, -1))
     parts, size = rows.made(), int(1000 / rows.expected)
     assert len(parts) == 19
     assert all(map(np.array_equal, rows._block(size, 7 * size), parts[7]))
     others = made(pairs, call=1), made(Pairs(pairs.rule, pairs.number, 8))
-    assert not any(np.array_equal(found[1], other[1]) for other in others)
+    assert not any(np.array_equal(result[1], other[1]) for other in others)
 
 
 @pytest.mark.core
@@ -146,15 +146,15 @@ def test_as_a_list_on_every_engine(engine, delay):
     other, same = network()
     for source, _, index, rows, delays, _ in inside(net).wiring.calls:
         order = np.random.default_rng(1).permutation(len(source))  # an order that no rule produces
-        given = (a[order] for a in (source, index, rows, delays))
-        inside(other).connect(next(given), same, *given, None)
+        columns = (a[order] for a in (source, index, rows, delays))
+        inside(other).connect(next(columns), same, *columns, None)
     v_init = np.random.default_rng(2).uniform(-60, -50, 60)
     options = {"dt": 0.1, "v_init": v_init, "dtype": "float64"}
-    found = clhines.Simulation(net, engine=engine, **options).run(60.0)
+    result = clhines.Simulation(net, engine=engine, **options).run(60.0)
     expected = clhines.Simulation(other, engine="reference", **options).run(60.0)
     assert len(expected.spike_time) > 100
-    assert np.array_equal(found.spike_time, expected.spike_time)
-    assert np.array_equal(found.spike_cell, expected.spike_cell)
+    assert np.array_equal(result.spike_time, expected.spike_time)
+    assert np.array_equal(result.spike_cell, expected.spike_cell)
 
 
 def test_saved_and_kept_once(tmp_path):
@@ -162,10 +162,10 @@ def test_saved_and_kept_once(tmp_path):
     net.connect(np.arange(60), synapses, Pairs.bernoulli(0.2), 0.01, 0.5)
     net.save(tmp_path / "net.npz")
     again = compile(clhines.Network.load(tmp_path / "net.npz"), dt=0.1).connections
-    found = compile(net, dt=0.1).connections
-    assert found.is_sorted and found.weight.strides == found.delay.strides == (0,)
+    result = compile(net, dt=0.1).connections
+    assert result.is_sorted and result.weight.strides == result.delay.strides == (0,)
     for name in ("source", "target", "weight", "delay", "order"):
-        assert np.array_equal(getattr(found, name), getattr(again, name))
+        assert np.array_equal(getattr(result, name), getattr(again, name))
 
 
 @pytest.mark.parametrize("delays", [1, 40, 70_000])

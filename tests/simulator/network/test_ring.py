@@ -87,15 +87,15 @@ def test_what_it_is_made_of(hh):
     cables = ring_cables(3, **SMALL)
     network = ring_network(cables, 7, hh=hh, weight=0.02, delay=2.0)
     membrane = int(np.count_nonzero(network.area))
-    found = {group.mechanism.name: len(group) for group in network.groups}
+    result = {group.mechanism.name: len(group) for group in network.groups}
     passive = {"pas": membrane - 7} if hh == "soma" else {}
-    assert found == {"hh": 7 if hh == "soma" else membrane, **passive, "expsyn": 7}
-    known = compile(network).connections
-    order = np.argsort(known.source)
-    np.testing.assert_array_equal(known.source[order], np.arange(7))
-    np.testing.assert_array_equal(known.target[order], (np.arange(7) + 1) % 7)
-    np.testing.assert_array_equal(known.weight, 0.02)
-    np.testing.assert_array_equal(known.delay, 80)
+    assert result == {"hh": 7 if hh == "soma" else membrane, **passive, "expsyn": 7}
+    connections = compile(network).connections
+    order = np.argsort(connections.source)
+    np.testing.assert_array_equal(connections.source[order], np.arange(7))
+    np.testing.assert_array_equal(connections.target[order], (np.arange(7) + 1) % 7)
+    np.testing.assert_array_equal(connections.weight, 0.02)
+    np.testing.assert_array_equal(connections.delay, 80)
 
 
 def test_bad_network():
@@ -119,8 +119,8 @@ def test_the_event_goes_round(hh):
 def test_picture(tmp_path, spikes):
     pytest.importorskip("matplotlib")
     when, cell = np.linspace(1.0, 9.0, spikes), np.arange(spikes)
-    path, found = tmp_path / "ring.svg", results.drawn(4, (when, cell), np.zeros((5, 2)))
-    raster, below = draw.plot_result(found, title="a ring", path=path).axes
+    path, result = tmp_path / "ring.svg", results.drawn(4, (when, cell), np.zeros((5, 2)))
+    raster, below = draw.plot_result(result, title="a ring", path=path).axes
     points = raster.collections[0].get_offsets()
     np.testing.assert_allclose(points, np.stack((when, cell), 1))
     assert [text.get_text() for text in raster.texts] == ([] if spikes else ["no spikes"])
@@ -128,4 +128,4 @@ def test_picture(tmp_path, spikes):
     assert "</svg>" in path.read_text("utf-8")
     for plot in (draw.plot_result, draw.plot_raster, draw.plot_traces):
         with pytest.raises(InputError, match=r"ring\.txt cannot be drawn"):
-            plot(found, path=tmp_path / "ring.txt")
+            plot(result, path=tmp_path / "ring.txt")

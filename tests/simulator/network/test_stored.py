@@ -92,8 +92,8 @@ def test_settings_of_neuron_come_back_for_all_that_take_them(tmp_path):
     again = Network.load(tmp_path / "network.npz")
     assert again.settings == net.settings
     protocol = {"step": {"stop": 1.0, "stimuli": [{"amp": 0.5, "delay": 0.1, "dur": 0.5}]}}
-    given = {"g": ("hh", "gnabar")}, protocol
-    v = [Population(n, *given, engine=ENGINE).evaluate({"g": [0.1]}).v for n in (net, again)]
+    arguments = {"g": ("hh", "gnabar")}, protocol
+    v = [Population(n, *arguments, engine=ENGINE).evaluate({"g": [0.1]}).v for n in (net, again)]
     assert np.array_equal(*v) and np.ptp(v[0]) > 1
 
 
@@ -106,9 +106,9 @@ def test_a_state_of_the_one_goes_on_in_the_other(tmp_path):
     expected = first.run(3.0)
     second = Simulation(Network.load(tmp_path / "network.npz"), DT, engine=ENGINE)
     second.restore(tmp_path / "state.npz")
-    found = second.run(3.0)
+    result = second.run(3.0)
     assert len(expected.spike_time) > 2
-    assert np.array_equal(found.spike_time, expected.spike_time)
+    assert np.array_equal(result.spike_time, expected.spike_time)
     assert np.array_equal(first.voltages(), second.voltages())
 
 
@@ -139,9 +139,9 @@ def members(path):
 
 def text_of(arrays, **changes):
     """Return members with changed entries in their text."""
-    told = json.loads(arrays["network"].tobytes())
-    told.update(changes)
-    return arrays | {"network": np.frombuffer(json.dumps(told).encode(), np.uint8)}
+    entries = json.loads(arrays["network"].tobytes())
+    entries.update(changes)
+    return arrays | {"network": np.frombuffer(json.dumps(entries).encode(), np.uint8)}
 
 
 def endless(arrays):
@@ -181,9 +181,9 @@ def test_what_is_damaged_is_refused(tmp_path, change, match):
         np.savez(path, allow_pickle=True, **arrays)
     else:
         write_npz(path, arrays)
-    with pytest.raises(InputError, match=match) as found:
+    with pytest.raises(InputError, match=match) as error:
         Network.load(path)
-    assert "other.npz" in str(found.value) and "\n" not in str(found.value)
+    assert "other.npz" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_other_files_are_refused(tmp_path):
@@ -218,11 +218,11 @@ def test_a_member_larger_than_the_file_is_refused(tmp_path):
 
 
 def _zip(files):
-    found = io.BytesIO()
-    with zipfile.ZipFile(found, "w") as file:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
         for name, data in files.items():
             file.writestr(name, data)
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 def test_random_damage(tmp_path):
@@ -269,17 +269,17 @@ def test_parameters_may_have_the_names_of_arguments(kind, tmp_path):
     group = put(made, net.soma, count=5.0)
     group.parameters.update(at=6.0, mechanism=4.0)
     net.save(tmp_path / "net.npz")
-    given = [Network.load(tmp_path / "net.npz"), net]
-    found = []
-    for one in given:
+    networks = [Network.load(tmp_path / "net.npz"), net]
+    results = []
+    for one in networks:
         for copies in (1, 2):
             sim = Simulation(one, 0.1, engine="reference")
             sim = sim.replicate(copies) if copies > 1 else sim
             v = sim.record("v", [0])
-            found.append(sim.run(1.0)[v][-1, 0])
+            results.append(sim.run(1.0)[v][-1, 0])
             (own,) = sim.network.groups
             assert {k: np.ravel(own.parameters[k])[0] for k in ("at", "count", "mechanism")} == {
                 "at": 6.0, "count": 5.0, "mechanism": 4.0,
             }  # fmt: skip
-    assert len(set(found)) == 1
-    assert found[0] != -65.0
+    assert len(set(results)) == 1
+    assert results[0] != -65.0

@@ -30,11 +30,11 @@ def grid(first, dt):
 
 
 def section():
-    found = h.Section(name="soma")
-    found.L = found.diam = 20.0
-    found.insert("pas")
-    found(0.5).pas.g, found(0.5).pas.e = 1e-4, -65.0
-    return found
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20.0
+    soma.insert("pas")
+    soma(0.5).pas.g, soma(0.5).pas.e = 1e-4, -65.0
+    return soma
 
 
 def started(dt):
@@ -98,8 +98,8 @@ def test_delays_take_the_steps_of_neuron(dt):
 def test_all_engines_take_them(double_queue, engine):
     for dt in STEPS:
         delays = grid(dt, dt)
-        found = our_delays(dt, delays, engine, double_queue)
-        np.testing.assert_array_equal(found, neuron_delays(dt, delays))
+        result = our_delays(dt, delays, engine, double_queue)
+        np.testing.assert_array_equal(result, neuron_delays(dt, delays))
 
 
 def neuron_events(dt, times, stim):

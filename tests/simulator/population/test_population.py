@@ -50,12 +50,12 @@ def model(na=0.12, leak=3e-4, passive=1e-4):
 def alone(number, name):
     net, protocol = model(*SETS[number]), PROTOCOLS[name]
     for one in protocol.get("stimuli", []):
-        given = {"dur": 1e9, "delay": 0.0, **one}
-        net.add("iclamp", given.pop("at", net.soma[0]), **given)
+        parameters = {"dur": 1e9, "delay": 0.0, **one}
+        net.add("iclamp", parameters.pop("at", net.soma[0]), **parameters)
     sim = Simulation(net, DT, engine="reference")
     record = sim.record("v", net.soma)
-    found = sim.run(protocol["stop"])
-    return found[record][:, 0], found.spike_time
+    result = sim.run(protocol["stop"])
+    return result[record][:, 0], result.spike_time
 
 
 @pytest.mark.core
@@ -67,20 +67,20 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
     first = many.evaluate(SETS[::-1])
     built = len(program.build_seconds)
     with caplog.at_level(logging.INFO, "clhines"):
-        found = many.evaluate({name: SETS[:, k] for k, name in enumerate(PARAMETERS)})
+        rows = many.evaluate({name: SETS[:, k] for k, name in enumerate(PARAMETERS)})
     assert len(program.build_seconds) == built
     if engine != "reference":
         assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
-    assert found.v.shape == (5, 3, 201)
+    assert rows.v.shape == (5, 3, 201)
     tolerance = 1e5 * 100 * np.finfo(float).eps  # as in `test_changes`; mV
     for n in (1, 4):  # one set per batch
         for p, name in enumerate(PROTOCOLS):
             v, spikes = alone(n, name)
-            assert np.abs(found.v[n, p, : len(v)] - v).max() < tolerance
-            assert np.isnan(found.v[n, p, len(v) :]).all()
-            assert found.spikes(n, p).tolist() == found.spikes(n, name).tolist() == spikes.tolist()
-            assert found.num_spikes[n, p] == len(spikes)
-    assert np.array_equal(first.v[::-1], found.v, equal_nan=True)
+            assert np.abs(rows.v[n, p, : len(v)] - v).max() < tolerance
+            assert np.isnan(rows.v[n, p, len(v) :]).all()
+            assert rows.spikes(n, p).tolist() == rows.spikes(n, name).tolist() == spikes.tolist()
+            assert rows.num_spikes[n, p] == len(spikes)
+    assert np.array_equal(first.v[::-1], rows.v, equal_nan=True)
     for number, protocol, message in (
         (5, 0, "number is 5; expected"),
         (-1, 0, "number is -1; expected"),
@@ -88,8 +88,8 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
         (0, "stepp", "protocol='stepp'; expected"),
     ):
         with pytest.raises(InputError, match=message):
-            found.spikes(number, protocol)
-    assert found.num_spikes[:, 0].min() > 0
+            rows.spikes(number, protocol)
+    assert rows.num_spikes[:, 0].min() > 0
 
 
 def test_features_refer_to_the_clamp_of_the_model():
@@ -106,16 +106,16 @@ def test_features_refer_to_the_clamp_of_the_model():
     names = ["spike_count", "voltage_base", "ohmic_input_resistance_vb_ssse", "minimum_voltage"]
     sets, alone = [[0.12], [0.01]], {"alone": {"stop": 6.0}}
     parameters, options = {"g": ("hh", "gnabar")}, {"engine": "reference"}
-    found = Population(model(), parameters, alone, features=names, **options).evaluate(sets)
+    result = Population(model(), parameters, alone, features=names, **options).evaluate(sets)
     traces = Population(model(), parameters, alone, **options).evaluate(sets)
-    given = {"stim_start": 1.0, "stim_end": 4.0, "stimulus_current": 0.7}
-    expected = extract(traces.v[:, 0], traces.t, names, **given)
+    window = {"stim_start": 1.0, "stim_end": 4.0, "stimulus_current": 0.7}
+    expected = extract(traces.v[:, 0], traces.t, names, **window)
     for name in names:  # rounded sums of some 50 samples of 65 mV
-        np.testing.assert_allclose(found.features[name][:, 0], expected[name], 1e-12, 1e-10)
-    assert np.isfinite(found.features["voltage_base"]).all()
+        np.testing.assert_allclose(result.features[name][:, 0], expected[name], 1e-12, 1e-10)
+    assert np.isfinite(result.features["voltage_base"]).all()
     other = {"step": {"stop": 6.0, "stimuli": [{"amp": 0.0, "delay": 1.0, "dur": 3.0}]}}
     again = Population(model(), parameters, other, features=names[:2], **options).evaluate(sets)
-    assert np.array_equal(again.features["voltage_base"], found.features["voltage_base"])
+    assert np.array_equal(again.features["voltage_base"], result.features["voltage_base"])
     for net, changed, words in (
         (model(0), parameters, "the model has no current clamp; expected 'stimuli'"),
         (model(2), parameters, "the model has 2 current clamps; expected 'stimuli'"),
@@ -132,13 +132,13 @@ def test_spikes_of_the_threshold_and_of_efel_have_two_names():
     net.insert("pas", g=1e-4, e=-65.0)
     step = {"stop": 40.0, "stimuli": [{"amp": 0.07, "delay": 2.0, "dur": 20.0}]}
     parameters = {"g": ("pas", "g")}
-    found = Population(net, parameters, {"step": step}, features=["spike_count"]).evaluate([[1e-4]])
+    rows = Population(net, parameters, {"step": step}, features=["spike_count"]).evaluate([[1e-4]])
     assert net.threshold == 10.0
-    assert found.num_spikes.tolist() == [[0]] and found.features["spike_count"].tolist() == [[1]]
+    assert rows.num_spikes.tolist() == [[0]] and rows.features["spike_count"].tolist() == [[1]]
     with pytest.raises(AttributeError, match="eFEL's feature.* expected num_spikes"):
-        _ = found.spike_count
+        _ = rows.spike_count
     with pytest.raises(AttributeError, match="no 'num_spike'; did you mean 'num_spikes'"):
-        _ = found.num_spike
+        _ = rows.num_spike
 
 
 CASES = [
@@ -204,10 +204,10 @@ def test_columns_by_name_and_voltages_at_the_start_by_node(fast_queue):
     many = Population(
         net, PARAMETERS, {"rest": {"stop": 1.0}}, dt=DT, queue=fast_queue, v_init=v_init, record=3
     )
-    found = many.evaluate(SETS)
+    result = many.evaluate(SETS)
     table = Table({name: SETS[:, k] for k, name in reversed([*enumerate(PARAMETERS)])})
-    np.testing.assert_array_equal(many.evaluate(table).v, found.v)
-    assert (found.v[:, 0, 0] == v_init[3]).all() and np.ptp(found.v[:, 0, -1]) > 1e-6
+    np.testing.assert_array_equal(many.evaluate(table).v, result.v)
+    assert (result.v[:, 0, 0] == v_init[3]).all() and np.ptp(result.v[:, 0, -1]) > 1e-6
     with pytest.raises(InputError, match="sets has 'gk'; expected na, leak, passive"):
         many.evaluate(Table({"gk": SETS[:, 0]}))
 
@@ -217,9 +217,9 @@ def test_parameters_of_artificial_cells_that_the_model_has_none_of():
     net.add_artificial(mod_files.ours("ext_fire"), 0)
     parameters = {"na": PARAMETERS["na"], "tau": ("ext_fire", "tau")}
     many = Population(net, parameters, {"rest": {"stop": 1.0}}, record=0, engine="reference")
-    found, alone = many.evaluate([[0.1, 2.0]]), Simulation(model(na=0.1), engine="reference")
+    result, alone = many.evaluate([[0.1, 2.0]]), Simulation(model(na=0.1), engine="reference")
     record = alone.record("v", [0])
-    np.testing.assert_array_equal(found.v[0, 0], alone.run(1.0)[record][:, 0])
+    np.testing.assert_array_equal(result.v[0, 0], alone.run(1.0)[record][:, 0])
 
 
 def test_models_that_cannot_be_copied_are_refused():
@@ -292,10 +292,10 @@ def test_models_with_exact_times(fast_queue, caplog):
     first = many.evaluate(sets)
     built = len(program.build_seconds)
     with caplog.at_level(logging.INFO, "clhines"):
-        found = many.evaluate(sets)
+        result = many.evaluate(sets)
     assert len(program.build_seconds) == built
     assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
-    assert np.array_equal(found.v, first.v, equal_nan=True)  # after the batch of other sets
+    assert np.array_equal(result.v, first.v, equal_nan=True)  # after the batch of other sets
     for n, p in ((0, 0), (1, 0), (2, 0), (1, 1)):
         net = exact_model(*sets[n])
         if not p:
@@ -303,24 +303,24 @@ def test_models_with_exact_times(fast_queue, caplog):
         sim = Simulation(net, 0.05, engine="reference")
         v = sim.record("v", [5])
         alone = sim.run([5.0, 3.0][p])
-        own = alone.spike_cell == 0
-        np.testing.assert_allclose(found.v[n, p, : len(alone.t)], alone[v][:, 0], atol=1e-8)
-        np.testing.assert_allclose(found.spikes(n, p), alone.spike_time[own], atol=1e-9)
-    assert found.v.shape == (3, 2, 101) and np.ptp(found.v[:, 0, -1]) > 1e-3
+        of_cell = alone.spike_cell == 0
+        np.testing.assert_allclose(result.v[n, p, : len(alone.t)], alone[v][:, 0], atol=1e-8)
+        np.testing.assert_allclose(result.spikes(n, p), alone.spike_time[of_cell], atol=1e-9)
+    assert result.v.shape == (3, 2, 101) and np.ptp(result.v[:, 0, -1]) > 1e-3
 
 
 def test_features_stops_and_devices(fast_queue):
     """Features without traces, by early stop or on two devices, equal `extract` of all traces."""
     names = ["spike_count", "peak_time", "voltage_base"]
     protocols = {name: PROTOCOLS[name] for name in ("step", "two")}
-    given = dict(parameters=PARAMETERS, protocols=protocols, dt=DT)
-    whole = Population(model(), **given, engine="reference").evaluate(SETS)
-    early = Population(model(), **given, engine="reference", batch=3, stop_early=True)
+    options = dict(parameters=PARAMETERS, protocols=protocols, dt=DT)
+    whole = Population(model(), **options, engine="reference").evaluate(SETS)
+    early = Population(model(), **options, engine="reference", batch=3, stop_early=True)
     devices = [fast_queue.device] * 2
-    several = Population(model(), **given, batch=2, devices=devices, features=names)
-    found, features = early.evaluate(SETS), several.evaluate(SETS)
-    np.testing.assert_allclose(found.v, whole.v, atol=1e-8)
-    for other in (found, features):
+    several = Population(model(), **options, batch=2, devices=devices, features=names)
+    result, features = early.evaluate(SETS), several.evaluate(SETS)
+    np.testing.assert_allclose(result.v, whole.v, atol=1e-8)
+    for other in (result, features):
         assert other.num_spikes.tolist() == whole.num_spikes.tolist()
         np.testing.assert_array_equal(other.spike_time, whole.spike_time)
     assert features.v.shape == (5, 2, 0)
@@ -340,8 +340,8 @@ def test_what_is_pickled_is_the_same_population():
     net = Network.from_arrays([-1, 0], [0, 2], [300.0, 300.0], [0.0, 1.0], [1e-3, 1e-3])
     net.insert(mod_files.ours("ext_ca"), [0, 1])
     net.insert(mod_files.ours("ext_cad"), [0, 1])
-    given = {"gca": ("ext_ca", "gbar", [1])}, {"step": {"stop": 1.0, "stimuli": [{"amp": 0.1}]}}
-    many = Population(net, *given, dt=0.05, record=1, v_init=-70.0)
+    arguments = {"gca": ("ext_ca", "gbar", [1])}, {"step": {"stop": 1.0, "stimuli": [{"amp": 0.1}]}}
+    many = Population(net, *arguments, dt=0.05, record=1, v_init=-70.0)
     sets = [[1e-4], [2e-4]]
     again = pickle.loads(pickle.dumps(many))
     np.testing.assert_array_equal(again.evaluate(sets).v, many.evaluate(sets).v)

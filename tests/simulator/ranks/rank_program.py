@@ -123,10 +123,10 @@ def simulation(build, comm=None, **options):
 
 
 def features_of(result):
-    found = result.features.get(2)
-    if found is None:
+    features = result.features.get(2)
+    if features is None:
         return ()
-    return found["peak_time"].offsets, found["peak_time"].values, found["voltage_base"]
+    return features["peak_time"].offsets, features["peak_time"].values, features["voltage_base"]
 
 
 def digests(result, sim):
@@ -142,25 +142,25 @@ def digests(result, sim):
 
 def run_cases(folder, before, comm=None):
     """Run and save each case; restore a state that `before` ranks saved, and run on."""
-    size, found = 1 if comm is None else comm.size, {}
+    size, results = 1 if comm is None else comm.size, {}
     for name, build, duration, options in CASES[:: 1 if size < 3 else 2]:  # to save time
         sim = simulation(build, comm, **options)
         features = Features(["peak_time", "voltage_base"], stim_start=1.0, stim_end=2.0)
         sim.record("v", sim.network.soma[[4, 1, 3]], reduce=features)
         if name == "rewarded":
             sim.reward(0.5)
-        found[name] = digests(sim.run(duration), sim)
+        results[name] = digests(sim.run(duration), sim)
         sim.save(folder / f"{name} {size}.npz")
         if name == "busy auto":  # pending events get other weights
             other = simulation(build, comm, **options)
             other.run(duration)
             other.set(weight=other.weights() * 0.75)
-            found[name + ", other weights"] = digests(other.run(duration), other)
+            results[name + ", other weights"] = digests(other.run(duration), other)
         later = simulation(build, comm, **options)
         later.restore(folder / f"{name} {before or size}.npz")
-        found[name + ", later"] = digests(later.run(duration), later)
-    found["population"] = population(comm)
-    return found
+        results[name + ", later"] = digests(later.run(duration), later)
+    results["population"] = population(comm)
+    return results
 
 
 def population(comm):
@@ -170,8 +170,8 @@ def population(comm):
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
     protocols = {"step": {"stop": 4.0, "stimuli": [{"amp": 0.8, "delay": 0.5}]}}
     many = Population(net, {"na": ("hh", "gnabar")}, protocols, batch=2, comm=comm)
-    found = many.evaluate(np.linspace(0.05, 0.2, 5)[:, None])
-    return digest(np.round(found.v, 6), found.spike_set, found.spike_time)
+    result = many.evaluate(np.linspace(0.05, 0.2, 5)[:, None])
+    return digest(np.round(result.v, 6), result.spike_set, result.spike_time)
 
 
 def not_finite(comm):
@@ -280,19 +280,19 @@ CALLS = {
 
 def pairs(comm, folder):
     """Return the messages of ranks that call two different methods, and spike times of a run."""
-    sim, found = simulation(busy_network, comm), {}
+    sim, results = simulation(busy_network, comm), {}
     path = str(folder / "kept.npz")
     sim.save(path)
     calls = {name: partial(call, sim, path) for name, call in CALLS.items()}
     calls["Simulation"] = partial(simulation, busy_network, comm)
     for names in permutations(calls, 2):
-        found[" ".join(names)] = _said(calls[names[comm.rank]])
+        results[" ".join(names)] = _said(calls[names[comm.rank]])
     another = simulation(busy_network, comm)
-    found["two objects"] = _said(partial((sim, another)[comm.rank].run, 0.5))
+    results["two objects"] = _said(partial((sim, another)[comm.rank].run, 0.5))
     if comm.rank:
         another.close()
-    found["closed"] = _said(partial(another.run, 0.5))
-    return found, sim.run(5.0).spike_time.tolist()
+    results["closed"] = _said(partial(another.run, 0.5))
+    return results, sim.run(5.0).spike_time.tolist()
 
 
 def _said(call):
@@ -326,17 +326,17 @@ def main():
     if scenario == "cases":
         if comm.size == 3:  # both ways of exchange, lists that grow
             simulation_module.OVERLAP, received._READ, received._LIST = True, 2, 2
-        found = run_cases(folder, int(sys.argv[3]), comm)
+        result = run_cases(folder, int(sys.argv[3]), comm)
         if comm.size == 2:
-            found["not finite"] = not_finite(comm)
-            found["interrupted"] = interrupted(comm)
-        every = comm.allgather(found)
-        assert all(other == found for other in every)
+            result["not finite"] = not_finite(comm)
+            result["interrupted"] = interrupted(comm)
+        every = comm.allgather(result)
+        assert all(other == result for other in every)
         if comm.size == 2:
-            found["overflow"] = comm.allgather(overflow(comm))
-            found["differing"] = comm.allgather(differing(comm))
+            result["overflow"] = comm.allgather(overflow(comm))
+            result["differing"] = comm.allgather(differing(comm))
         if comm.rank == 0:
-            (folder / f"found{comm.size}.json").write_text(json.dumps(found))
+            (folder / f"found{comm.size}.json").write_text(json.dumps(result))
         return
     if scenario == "pairs":
         every = comm.allgather(pairs(comm, folder))

@@ -42,10 +42,10 @@ def parts():
         detectors, synapses = filled(net, amps, k)
         train = net.spike_source([[]])
         net.connect(train, synapses, weight=0.03, delay=1.3 + k)
-        own = net.source_numbers(detectors, [0 if k == 0 else 2])
+        sources = net.source_numbers(detectors, [0 if k == 0 else 2])
         heard = net.source_numbers(train)
         nodes = (range(6), range(6, 15))[k]
-        ends.append(Ends(own, np.array([k]), heard, np.array([1 - k]), nodes, NONE))
+        ends.append(Ends(sources, np.array([k]), heard, np.array([1 - k]), nodes, NONE))
     return nets, ends
 
 

@@ -80,8 +80,8 @@ def exact(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exact")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLHINES_DEVICE", "cpu")  # one engine supports CPUs only
-        found = {engine: exact_ranks.found(folder, None, engine) for engine in exact_ranks.ENGINES}
-        yield folder, found
+        result = {engine: exact_ranks.found(folder, None, engine) for engine in exact_ranks.ENGINES}
+        yield folder, result
 
 
 def check_differing(texts):
@@ -110,20 +110,20 @@ def test_the_same_bits_on_any_number_of_ranks(one_process, ranks, count):
     folder, expected = one_process
     done = ranks(count)
     assert done.returncode == 0, done.stderr
-    found = json.loads((folder / f"found{count}.json").read_text())
+    data = json.loads((folder / f"found{count}.json").read_text())
     assert expected["busy auto"]["count"] > 40
     assert expected["busy auto, later"]["count"] > 40
     assert expected["busy auto"]["weights"] != expected["busy auto, later"]["weights"]
     assert expected["rewarded"]["weights"] != expected["rewarded, later"]["weights"]
-    names = [name for name in expected if name in found]
+    names = [name for name in expected if name in data]
     assert len(names) >= 4
     for name in names:
-        assert found[name] == expected[name], name
+        assert data[name] == expected[name], name
     if count == 2:
-        assert found["not finite"] == not_finite(None)
-        assert found["interrupted"] == interrupted(None)
-        check_overflow(found["overflow"])
-        check_differing(found["differing"])
+        assert data["not finite"] == not_finite(None)
+        assert data["interrupted"] == interrupted(None)
+        check_overflow(data["overflow"])
+        check_differing(data["differing"])
     assert not list(folder.glob("*.part"))
 
 
@@ -181,6 +181,6 @@ def test_errors_are_told_once():
     done, _ = mpiexec(2, "-m", "clhines.cli", "solve", "--bogus")
     assert done.returncode == 2
     assert done.stderr.count("unrecognized arguments: --bogus") == 1
-    own = done.stderr.partition("-----")[0]  # Open MPI's launcher adds a block
-    assert len(own.strip().splitlines()) == 1
+    message = done.stderr.partition("-----")[0]  # Open MPI's launcher adds a block
+    assert len(message.strip().splitlines()) == 1
     assert not done.stdout

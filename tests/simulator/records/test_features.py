@@ -22,10 +22,10 @@ def taken(features, t, v, cuts, device=None):
         chunks = [host.take(v[:, a:b].T) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
         return windows.values(chunks, t)
     queue, dtype = device
-    found, chunks = DeviceFeatures(windows, queue, dtype), []
+    device_features, chunks = DeviceFeatures(windows, queue, dtype), []
     for a, b in zip(cuts[:-1], cuts[1:], strict=True):
         rows = np.ascontiguousarray(np.vstack([np.full((1, b - a), 99.0), v[:, a:b]]).T)
-        chunks.append(found.take(cla.to_device(queue, rows.astype(dtype)), b - a, 1, a))
+        chunks.append(device_features.take(cla.to_device(queue, rows.astype(dtype)), b - a, 1, a))
     return windows.values(chunks, t)
 
 
@@ -34,8 +34,8 @@ def traces_and_stimuli(count, dt):
     t, v, current = made_traces(count, dt)
     rng = np.random.default_rng(5)
     v[: count // 4] = rng.choice([-21.0, -20.0, -20.0, -18.0], (count // 4, len(t)))
-    given = {"stim_start": START, "stim_end": END, "stimulus_current": current}
-    return t, v, given
+    window = {"stim_start": START, "stim_end": END, "stimulus_current": current}
+    return t, v, window
 
 
 def test_traces_of_all_kinds(double_queue):
@@ -45,9 +45,9 @@ def test_traces_of_all_kinds(double_queue):
     features = Features(FEATURES, **given)
     cuts = [0, 1, 2, 5, 700, 701, len(t)]
     for device in (None, (double_queue, np.float64)):
-        found = taken(features, t, v, cuts, device)
+        result = taken(features, t, v, cuts, device)
         for name in FEATURES:
-            for mine, theirs in zip(found[name], expected[name], strict=True):
+            for mine, theirs in zip(result[name], expected[name], strict=True):
                 matched(name, mine, np.atleast_1d(theirs))
         alone = taken(Features(["spike_count"], **given), t, v, cuts, device)  # without windows
         np.testing.assert_array_equal(alone["spike_count"], expected["spike_count"])
@@ -60,7 +60,7 @@ def test_they_are_efels(double_queue):
     efel = pytest.importorskip("efel")
     dt = 0.0625
     t, v, given = traces_and_stimuli(60, dt)
-    found = taken(Features(FEATURES, **given), t, v, [0, 1000, len(t)], (double_queue, np.float64))
+    result = taken(Features(FEATURES, **given), t, v, [0, 1000, len(t)], (double_queue, np.float64))
     efel.reset()
     efel.set_setting("interp_step", dt)
     traces = [
@@ -69,7 +69,7 @@ def test_they_are_efels(double_queue):
     ]
     for k, theirs in enumerate(efel.get_feature_values(traces, list(FEATURES))):
         for name in FEATURES:
-            matched(name, found[name][k], theirs[name])
+            matched(name, result[name][k], theirs[name])
     efel.reset()
 
 
@@ -95,12 +95,12 @@ def test_runs(typed_queue, driven, engine, dtype, chunk):
     features = sim.record("v", net.soma, reduce=Features(FEATURES, **given))
     result = sim.run(26.0)
     expected = extract(result[v].T, result.t, FEATURES, **given)
-    found = result.features[features]
+    values = result.features[features]
     tolerance = 1e-9 if dtype == "float64" else 1e-5  # sums of float32 voltages
     for name in FEATURES:
-        for mine, theirs in zip(found[name], expected[name], strict=True):
+        for mine, theirs in zip(values[name], expected[name], strict=True):
             np.testing.assert_allclose(mine, theirs, tolerance, 100 * tolerance, err_msg=name)
-    spikes = found["spike_count"].tolist()
+    spikes = values["spike_count"].tolist()
     assert spikes[0] == 0 and spikes[-1] > 1
     assert result[v].shape[0] == len(result.t) and len(result.features[some]["spike_count"]) == 0
     with pytest.raises(InputError, match=r"record 2 has features; expected result.features\[2\]"):

@@ -65,7 +65,7 @@ def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
     net.insert("hh", np.setdiff1d(net.nodes(), net.soma))
     net.add("iclamp", at=net.soma, delay=0.2, dur=2.0, amp=np.linspace(0.1, 0.2, len(net.soma)))
     matrix = np.random.default_rng(4).normal(size=(3, len(net.nodes())))
-    found = []
+    results = []
     for engine in ("reference", "epochs-gpu"):
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         seen = sim.record("i_membrane", "all", every=EVERY * DT, matrix=matrix)
@@ -74,8 +74,8 @@ def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
         if engine == "epochs-gpu":
             kernels = sim.runner.kernels
             assert int(sim.runner.rows.arguments["whole"]) == (not voltages) and kernels.whole_rows
-        found.append([np.concatenate([run[k] for run in runs]) for k in (seen, v)])
-    for expected, ours in zip(*found, strict=True):
+        results.append([np.concatenate([run[k] for run in runs]) for k in (seen, v)])
+    for expected, ours in zip(*results, strict=True):
         assert np.abs(expected).max() > 0
         np.testing.assert_allclose(ours, expected, atol=1e-9 * np.abs(expected).max())
 

@@ -27,7 +27,7 @@ def test_a_run_of_no_steps(double_queue, engine):
 def test_computed_records_follow_set(double_queue, engine, caplog):
     """After `set`, currents of electrodes and mechanisms follow the new values without planning."""
     caplog.set_level(logging.INFO, "clhines")
-    found = []
+    results = []
     for amps in ([0.3], [0.1, 0.3]):
         net, syn = networks.simple_network()
         clamp = net.add("iclamp", at=net.soma[:1], delay=0.2, dur=5.0, amp=[amps[0]])
@@ -38,10 +38,10 @@ def test_computed_records_follow_set(double_queue, engine, caplog):
             sim.set(clamp, amp=amp)
             sim.reset()
         result = sim.run(1.0)
-        found.append([result[k] for k in numbers])
+        results.append([result[k] for k in numbers])
     assert engine == "reference" or not [m for m in caplog.messages if "planned again" in m]
-    assert (found[0][1][20:] == -0.3).all()
-    for a, b in zip(*found, strict=True):
+    assert (results[0][1][20:] == -0.3).all()
+    for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, 0, 1e-11)
 
 
@@ -90,7 +90,7 @@ def test_a_result_has_the_records_made_before_its_run(fast_queue):
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_currents_of_texts_where_events_act_at_exact_times(double_queue, engine):
     """Compare currents of instances in shared and in separate vectors with `reference`."""
-    found = []
+    results = []
     for name in ("reference", engine):
         net = Network.from_arrays([-1] * 9, range(10), [1e3] * 9, [0.0] * 9, [0.01] * 9)
         net.insert("hh")
@@ -101,8 +101,8 @@ def test_currents_of_texts_where_events_act_at_exact_times(double_queue, engine)
         sim = Simulation(net, DT, queue=double_queue, engine=name)
         numbers = [sim.record("i", group) for group in (net.groups[0], slow, synapse)]
         result = sim.run(1.0)
-        found.append([result[k] for k in numbers])
-    for expected, rows in zip(*found, strict=True):
+        results.append([result[k] for k in numbers])
+    for expected, rows in zip(*results, strict=True):
         assert (np.ptp(expected[:, 0]) > 0) and np.isfinite(expected).all()
         np.testing.assert_allclose(rows, expected, 0, 1e-11 * np.abs(expected).max())
 

@@ -36,31 +36,31 @@ def test_kept_values_are_those_of_all_rows(typed_queue, monkeypatch, engine, dty
     result = sim.run(TIMES)
     assert np.array_equal(result[most], result[rows["g"]][1:].max(axis=0))
     for what, numbers in kept.items():
-        found = {name: result[number] for name, number in numbers.items()}
+        values = {name: result[number] for name, number in numbers.items()}
         every = result[rows[what]]
         exact = every.astype(np.float64)
         threshold = np.dtype(dtype).type(0.01 if what != "v" else THRESHOLD)
         crossed = (every[:-1] < threshold) & (threshold <= every[1:])
         eps = np.finfo(dtype).eps
-        assert np.array_equal(found["min"], every[1:].min(axis=0))
-        assert np.array_equal(found["max"], every[1:].max(axis=0))
+        assert np.array_equal(values["min"], every[1:].min(axis=0))
+        assert np.array_equal(values["max"], every[1:].max(axis=0))
         # one rounding each: the sum, its compensation, and the quotient or product
         bound = 4 * eps * np.abs(exact[1:]).sum(axis=0)
         total = np.array([math.fsum(column) for column in exact[1:].T])
-        assert (np.abs(found["mean"] * len(crossed) - total) <= bound).all()
-        assert (np.abs(found["integral"] / DT - total) <= bound).all()
+        assert (np.abs(values["mean"] * len(crossed) - total) <= bound).all()
+        assert (np.abs(values["integral"] / DT - total) <= bound).all()
         assert crossed.any()
-        assert np.array_equal(found["count"], crossed.sum(axis=0))
-        for k, times in enumerate(found["crossings"].T):
-            own = result.t[1:][crossed[:, k]]
-            assert np.array_equal(times[: len(own)], own) and np.isnan(times[len(own) :]).all()
-        assert np.array_equal(found["every"], every[::EVERY])
+        assert np.array_equal(values["count"], crossed.sum(axis=0))
+        for k, times in enumerate(values["crossings"].T):
+            at = result.t[1:][crossed[:, k]]
+            assert np.array_equal(times[: len(at)], at) and np.isnan(times[len(at) :]).all()
+        assert np.array_equal(values["every"], every[::EVERY])
         assert np.allclose(result.times[numbers["every"]], result.t[::EVERY], 0, 1e-12)
         # roundings of weights, products and the sum, and NumPy's roundings of sums
         weights, exact = matrix(len(nodes)), exact[::EVERY]
         roundings = 3 * eps + len(nodes) * np.finfo(float).eps
         bound = roundings * np.abs(exact) @ np.abs(weights.T)
-        assert (np.abs(found["matrix"] - exact @ weights.T) <= bound).all()
+        assert (np.abs(values["matrix"] - exact @ weights.T) <= bound).all()
     cut = Simulation(net, DT, dtype, queue=typed_queue, engine=engine, chunk=57)
     numbers = asked(cut, "i_membrane", nodes, 0.01)
     again = cut.run(TIMES)
@@ -144,9 +144,9 @@ TIMES, COMBINATIONS, THRESHOLD = 6.0, 3, -20.0
 
 def asked(sim, what, nodes, threshold):
     """Return the numbers of all reductions of a variable, by name."""
-    found = {r: sim.record(what, nodes, reduce=r) for r in ("min", "max", "mean", "integral")}
+    numbers = {r: sim.record(what, nodes, reduce=r) for r in ("min", "max", "mean", "integral")}
     for name in ("count", "crossings"):
-        found[name] = sim.record(what, nodes, reduce=name, threshold=threshold)
-    found["every"] = sim.record(what, nodes, every=EVERY * DT)
+        numbers[name] = sim.record(what, nodes, reduce=name, threshold=threshold)
+    numbers["every"] = sim.record(what, nodes, every=EVERY * DT)
     combined = {"matrix": matrix(len(nodes)), "every": EVERY * DT}
-    return {**found, "matrix": sim.record(what, nodes, **combined)}
+    return {**numbers, "matrix": sim.record(what, nodes, **combined)}

@@ -27,24 +27,24 @@ LEAK = """
 
 def passive_below(**changed):
     """Return active somas on passive dendrites (constant factors), and groups by name."""
-    given = {"gnabar": 0.12, "el": -54.3, "g": 1e-4, "e": -65.0, "amp": 0.3, "delay": 0.5}
-    given |= {"weight": 0.05, "tau": 2.0, **changed}
+    options = {"gnabar": 0.12, "el": -54.3, "g": 1e-4, "e": -65.0, "amp": 0.3, "delay": 0.5}
+    options |= {"weight": 0.05, "tau": 2.0, **changed}
     net = Network(CABLES, CELLS)
     groups = {
-        "hh": net.insert("hh", "soma", gnabar=given["gnabar"], el=given["el"]),
-        "pas": net.insert("pas", "dendrites", g=given["g"], e=given["e"]),
-        "syn": net.add("expsyn", at=net.soma, tau=given["tau"], e=0.0),
-        "iclamp": net.add("iclamp", net.soma, delay=given["delay"], dur=2.0, amp=given["amp"]),
+        "hh": net.insert("hh", "soma", gnabar=options["gnabar"], el=options["el"]),
+        "pas": net.insert("pas", "dendrites", g=options["g"], e=options["e"]),
+        "syn": net.add("expsyn", at=net.soma, tau=options["tau"], e=0.0),
+        "iclamp": net.add("iclamp", net.soma, delay=options["delay"], dur=2.0, amp=options["amp"]),
     }
     cells = np.arange(CELLS)
-    net.connect(cells, groups["syn"], (cells + 1) % CELLS, given["weight"], 0.5)
-    net.add_event(groups["syn"], 0, given.get("event", 0.2), 0.05)
+    net.connect(cells, groups["syn"], (cells + 1) % CELLS, options["weight"], 0.5)
+    net.add_event(groups["syn"], 0, options.get("event", 0.2), 0.05)
     return net, groups
 
 
 def active_everywhere(**changed):
     """Return cells with two groups of one mechanism in all membranes, and groups by name."""
-    given = {"gnabar": 0.12, "gl": 3e-4, "g": 1e-4, "shift": 0.0, "amp": 0.3, **changed}
+    parameters = {"gnabar": 0.12, "gl": 3e-4, "g": 1e-4, "shift": 0.0, "amp": 0.3, **changed}
     net = Network(CABLES, CELLS)
     text = """
         density shifted
@@ -55,19 +55,19 @@ def active_everywhere(**changed):
         current i = g*n^2*(v + 77) [mA/cm2]
     """
     groups = {
-        "hh": net.insert("hh", "soma", gnabar=given["gnabar"]),
-        "dend": net.insert("hh", "dendrites", gnabar=0.02, gl=given["gl"]),
-        "pas": net.insert("pas", "all", g=given["g"]),
-        "shifted": net.insert(text, "soma", shift=given["shift"]),
-        "iclamp": net.add("iclamp", net.soma, delay=0.5, dur=2.0, amp=given["amp"]),
+        "hh": net.insert("hh", "soma", gnabar=parameters["gnabar"]),
+        "dend": net.insert("hh", "dendrites", gnabar=0.02, gl=parameters["gl"]),
+        "pas": net.insert("pas", "all", g=parameters["g"]),
+        "shifted": net.insert(text, "soma", shift=parameters["shift"]),
+        "iclamp": net.add("iclamp", net.soma, delay=0.5, dur=2.0, amp=parameters["amp"]),
     }
     return net, groups
 
 
 def result_of(sim, net, duration=5.0):
     record = 0 if len(sim._recordings) else sim.record("v", net.soma)
-    found = sim.run(duration)
-    return found[record], found.spike_cell, found.spike_time
+    result = sim.run(duration)
+    return result[record], result.spike_cell, result.spike_time
 
 
 def tolerance(dtype):
@@ -89,8 +89,8 @@ def compare(sim, net, other, dtype="float64"):
 @functools.cache
 def made_with(build, generation):
     several = [FIRST[build], SECOND[build]][:generation]
-    given = {k: v for one in several for values in one.values() for k, v in values.items()}
-    net = build(**given)[0]
+    parameters = {k: v for one in several for values in one.values() for k, v in values.items()}
+    net = build(**parameters)[0]
     return result_of(Simulation(net, DT, engine="reference"), net)
 
 
@@ -196,10 +196,10 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
     sim.set(weight=0.03, events=[(groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
     arrays["incoming"] = sim.arrays()["incoming"]  # new weights act on pending events
     assert arrays["incoming"].any()
-    given = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
-    new, known = passive_below(weight=0.03, **given)
+    parameters = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
+    new, new_groups = passive_below(weight=0.03, **parameters)
     fresh = Simulation(new, DT, queue=fast_queue, engine=engine)
-    fresh.set(events=[(known["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    fresh.set(events=[(new_groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
     fresh.set_arrays(step, arrays)
     compare(sim, net, result_of(fresh, new))
     assert sim.weights().tolist() == fresh.weights().tolist()
@@ -218,10 +218,10 @@ def test_weights_events_and_voltages_at_the_start(engine, fast_queue):
     sim.set(v_init=v_init, weight=spread(0.02, 0.09))
     sim.reset()
     sim.set(events=events)
-    other, known = passive_below(amp=0.0, weight=spread(0.02, 0.09), event=0.1)
+    other, other_groups = passive_below(amp=0.0, weight=spread(0.02, 0.09), event=0.1)
     of_nodes = np.repeat(spread(-75, -60), other.forest.sizes)
     fresh = Simulation(other, DT, queue=fast_queue, engine=engine, v_init=of_nodes)
-    fresh.set(events=[(known["syn"], [0, 3], [0.1, 1.0], 0.06)])
+    fresh.set(events=[(other_groups["syn"], [0, 3], [0.1, 1.0], 0.06)])
     compare(sim, net, result_of(fresh, other))
     sim.set(v_init=-65.0, weight=0.05)
     sim.reset()
@@ -271,22 +271,22 @@ def test_parameters_that_change_where_they_lie_give_the_same_bits(
         net.connect(net.spike_source([[0.5, 1.0]]), syn, [1], 0.02, 0.0)
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         sim.record("v", net.soma)
-        found = []
+        results = []
         with caplog.at_level(logging.INFO, "clhines"):
             for turn in range(60):
                 caplog.clear()
-                v = found[-1] if found else np.full(CELLS, -65.0)
+                v = results[-1] if results else np.full(CELLS, -65.0)
                 sim.set(clamp, amp=0.01 * (-60.0 - v[0]) if turn % 2 else 0.01 * (-60.0 - v))
                 sim.set(hh, gl=3e-4 * (1 + turn % 3))
                 if turn == 30:
                     sim.record("i", clamp)  # needs other kernels
                 if turn == 40:
                     sim.set_arrays(sim.step, sim.arrays())
-                found.append(sim.run(DT)[0][-1])
+                results.append(sim.run(DT)[0][-1])
                 assert not (in_place and turn > 1 and any("again" in m for m in caplog.messages))
         rows = sim.run(1.0)
         sim.reset()
-        return np.array(found), rows[0], rows[1], sim.run(1.0)[0]
+        return np.array(results), rows[0], rows[1], sim.run(1.0)[0]
 
     for ours, expected in zip(turns(True), turns(False), strict=True):
         assert np.array_equal(ours, expected)
@@ -311,7 +311,7 @@ def test_generations_with_exact_times_take_their_values_in_one_plan(engine, fast
     first = spread(1e-4, 5e-4), -54.3, 1e-4, 2.0
     net, hh, syn = build(*first)
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
-    told = []
+    messages = []
     generations = [
         (spread(2e-4, 4e-4), spread(-50, -56), 1e-4, spread(1, 3)),
         (spread(5e-4, 1e-4), spread(-57, -51), 1e-4, spread(3, 2)),
@@ -324,12 +324,12 @@ def test_generations_with_exact_times_take_their_values_in_one_plan(engine, fast
             sim.set(syn, tau=tau)
             sim.reset()
             ours = run(sim, net)
-        told.append(any("planned again" in message for message in caplog.messages))
+        messages.append(any("planned again" in message for message in caplog.messages))
         other = build(gl, el, g, tau)[0]
         expected = run(Simulation(other, DT, engine="reference"), other)
         assert np.abs(ours[:, : expected.shape[1]] - expected).max() < tolerance("float64")
         assert np.ptp(ours[-1]) > 0.1 or gl is generations[2][0]
-    assert told[1:] == [False, False]
+    assert messages[1:] == [False, False]
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -349,22 +349,22 @@ def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         sim.record("v", net.soma)
         sim.record("hh.m", net.soma)
-        found, spikes = [], []
+        results, spikes = [], []
         for turn in range(200):
             sim.set(clamps[turn % 2], amp=0.4 * (turn // 2 % 60 > 20))
             result = sim.run(DT * (1 + 20 * (turn % 50 == 49)))  # rows of two sizes
-            found.append(np.concatenate([result[0][-1], result[1][-1]]))
+            results.append(np.concatenate([result[0][-1], result[1][-1]]))
             spikes += [result.spike_time, result.spike_cell]
         sim.record("v", net.soma[:2])
         sim.reset()
-        return np.array(found), np.concatenate(spikes), sim.run(1.0)[2]
+        return np.array(results), np.concatenate(spikes), sim.run(1.0)[2]
 
     shared = turns()
     assert len(shared[1]) > 4
     monkeypatch.setattr(copies, "fine_grained", lambda device: False)
     monkeypatch.setattr(arena_run, "shares_memory", lambda device: False)
-    for own, expected in zip(turns(), shared, strict=True):
-        assert np.array_equal(own, expected)
+    for values, expected in zip(turns(), shared, strict=True):
+        assert np.array_equal(values, expected)
 
 
 @pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu", "reference"])
@@ -392,8 +392,8 @@ def test_the_model_is_that_of_a_network_with_the_values(build):
         for name, values in generation[build].items():
             sim.set(groups[name], **values)
     sim.set(v_init=-60.0)
-    given = {k: v for one in (FIRST, SECOND) for vs in one[build].values() for k, v in vs.items()}
-    ours, other = sim.model, compile(build(**given)[0], DT, v_init=-60.0)
+    options = {k: v for one in (FIRST, SECOND) for vs in one[build].values() for k, v in vs.items()}
+    ours, other = sim.model, compile(build(**options)[0], DT, v_init=-60.0)
     for a, b in zip(ours.kinds, other.kinds, strict=True):
         assert a.mechanism == b.mechanism and np.array_equal(a.node, b.node)
         for name, values in b.arrays().items():
@@ -412,11 +412,11 @@ def test_a_branch_goes_on_as_the_simulation_does(engine, fast_queue):
     several = sim.replicate(3)
     assert several.t == sim.t
     v, record = sim.record("v", net.soma), several.record("v", several.network.soma)
-    own, copies = sim.run(4.0), several.run(4.0)
+    alone, copies = sim.run(4.0), several.run(4.0)
     of_copies = copies[record].reshape(-1, 3, CELLS)
-    assert np.abs(of_copies - own[v][:, None]).max() < tolerance("float64")
+    assert np.abs(of_copies - alone[v][:, None]).max() < tolerance("float64")
     assert np.bincount(copies.spike_cell % CELLS).tolist() == (
-        3 * np.bincount(own.spike_cell)).tolist()  # fmt: skip
+        3 * np.bincount(alone.spike_cell)).tolist()  # fmt: skip
     several.set(groups["iclamp"], amp=np.repeat([0.0, 0.3, 0.9], CELLS), dur=50.0)
     far = several.run(2.0)[record].reshape(-1, 3, CELLS)[-1]
     assert (np.diff(far, axis=0) > 0.1).all()  # mV: more current, higher voltages
@@ -452,7 +452,7 @@ def test_what_cannot_be_set_is_refused():
 
 def test_recorded_currents_are_those_of_the_parameters_as_set(fast_queue):
     net, groups = passive_below(amp=spread(0.1, 0.3))
-    other, known = passive_below(amp=spread(0.9, 0.4))
+    other, other_groups = passive_below(amp=spread(0.9, 0.4))
     sim = Simulation(net, DT, queue=fast_queue, engine="epochs")
     sim.record("i", groups["iclamp"])
     sim.run(1.0)
@@ -460,18 +460,18 @@ def test_recorded_currents_are_those_of_the_parameters_as_set(fast_queue):
     sim.record("i_membrane", net.soma)
     sim.reset()
     fresh = Simulation(other, DT, engine="reference")
-    fresh.record("i", known["iclamp"])
+    fresh.record("i", other_groups["iclamp"])
     fresh.record("i_membrane", other.soma)
-    found, expected = sim.run(1.0), fresh.run(1.0)
+    result, expected = sim.run(1.0), fresh.run(1.0)
     for k in range(2):
-        assert np.abs(found[k] - expected[k]).max() < tolerance("float64")  # nA
-    assert np.abs(found[0]).max() == 0.9
+        assert np.abs(result[k] - expected[k]).max() < tolerance("float64")  # nA
+    assert np.abs(result[0]).max() == 0.9
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
 def test_records_of_currents_follow_what_is_set(fast_queue, engine):
     """After `set` and `reset`, records equal a simulation made with the new conductances."""
-    found = []
+    results = []
     for g, gnabar in ((1e-4, 0.12), (3e-4, [0.1, 0.13])):
         net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=60), num_cells=2)
         channel = net.insert("hh", "soma", gnabar=gnabar)
@@ -481,15 +481,15 @@ def test_records_of_currents_follow_what_is_set(fast_queue, engine):
         numbers = [sim.record("i_membrane", np.arange(0, 40, 7)), sim.record("i", channel)]
         numbers += [sim.record("v", net.soma, reduce="max")]
         numbers += [sim.record("v", net.soma, reduce="crossings", threshold=-20.0)]
-        if not found:
+        if not results:
             sim.run(2.0)
             sim.set(leak, g=3e-4)
             sim.set(channel, gnabar=np.array([0.1, 0.13]))
             sim.reset()
         result = sim.run(5.0)
-        found.append([np.concatenate([*map(np.ravel, result[k])]) for k in numbers])
-    assert len(found[0][-1]) == 2  # one spike each
-    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+        results.append([np.concatenate([*map(np.ravel, result[k])]) for k in numbers])
+    assert len(results[0][-1]) == 2  # one spike each
+    assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("engine", ["steps", "reference"])
@@ -647,7 +647,7 @@ def test_weights_act_on_events_under_way_with_stdp(engine, fast_queue):
 @pytest.mark.parametrize("engine", ["steps", "reference"])
 def test_weights_are_the_same_at_exact_times(engine, fast_queue):
     """As in NEURON, an event at an exact time has the weight at its arrival."""
-    found = []
+    results = []
     for exact in (False, True):
         net = delayed(0.004)
         if exact:
@@ -657,8 +657,8 @@ def test_weights_are_the_same_at_exact_times(engine, fast_queue):
         number = sim.record("v", net.soma)
         first = sim.run(2.0)
         sim.set(weight=np.full(3 * CELLS, 0.05))
-        found.append(np.concatenate([first[number], sim.run(3.0)[number]]))
-    assert np.abs(found[0] - found[1]).max() < 1e-6
+        results.append(np.concatenate([first[number], sim.run(3.0)[number]]))
+    assert np.abs(results[0] - results[1]).max() < 1e-6
 
 
 @pytest.mark.parametrize("engine", ["epochs", "reference"])
@@ -810,16 +810,16 @@ def starting(values):
     net, groups = Network(CABLES, 4), {}
     for name in ("hh", "pas", *STARTS):
         mechanism = Mechanism.from_nmodl(STARTS[name]) if name in STARTS else name
-        given = {"g": 1e-4} if name == "pas" else {}
+        parameters = {"g": 1e-4} if name == "pas" else {}
         for key, value in values.get(name, {}).items():
-            given[key] = net.per_cell(value) if np.ndim(value) and name != "clock" else value
+            parameters[key] = net.per_cell(value) if np.ndim(value) and name != "clock" else value
         if name == "clock":
-            groups[name] = net.add_artificial(mechanism, 4, **given)
+            groups[name] = net.add_artificial(mechanism, 4, **parameters)
         elif name == "point":
-            groups[name] = net.add(mechanism, at=net.soma, **given)
+            groups[name] = net.add(mechanism, at=net.soma, **parameters)
         else:
             at = "dendrites" if name == "pas" else PLACES.get(name, "soma")
-            groups[name] = net.insert(mechanism, at, **given)
+            groups[name] = net.insert(mechanism, at, **parameters)
     net.connect(groups["clock"], groups["point"], weight=0.02, delay=0.1)
     detector = net.add_detector(net.soma, -20.0)
     net.connect(detector, groups["point"], [1, 2, 3, 0], 0.01, 1.0)
@@ -862,10 +862,10 @@ def test_a_reset_after_set_has_the_bits_of_a_new_simulation(engine, fast_queue):
         for group, named in sets.items():
             values.setdefault(group, {}).update(named)
         fresh = Simulation(starting(values)[0], DT, **options)
-        found, expected = (arrays_after(each, DT, 1.0) for each in (sim, fresh))
-        assert_same_bits(found, expected)  # without a read of the start
-        assert not np.array_equal(found[1]["v"], before)
-        before = found[1]["v"]
+        result, expected = (arrays_after(each, DT, 1.0) for each in (sim, fresh))
+        assert_same_bits(result, expected)  # without a read of the start
+        assert not np.array_equal(result[1]["v"], before)
+        before = result[1]["v"]
         for each in (sim, fresh):
             each.reset()
         assert_same_bits(arrays_after(sim, 0), arrays_after(fresh, 0))
@@ -894,8 +894,8 @@ def test_records_at_the_start_are_those_of_new_values(engine, fast_queue):
     for sets, values in ((first, first), (second, first | second), (third, first | second | third)):
         sim.reset()
         put(sim, groups, sets)
-        new, known = starting(values)
-        expected = rows(Simulation(new, DT, **options), new, known)
+        new, new_groups = starting(values)
+        expected = rows(Simulation(new, DT, **options), new, new_groups)
         for one, other in zip(rows(sim, net, groups), expected, strict=True):
             assert np.array_equal(one, other)
             assert np.abs(one[-1]).max() > 0
@@ -910,9 +910,9 @@ def test_a_reset_makes_nothing_again_where_the_start_stays(engine, fast_queue, m
     sim.reset()  # keeps the start
     run, starts = sim.runner, []
 
-    def counted(*given):
-        starts.append(given)
-        return Reference(*given)
+    def counted(*arguments):
+        starts.append(arguments)
+        return Reference(*arguments)
 
     monkeypatch.setattr(arena_run, "Reference", counted)
     for k in range(3):
@@ -947,9 +947,9 @@ def test_weights_beside_mod_files_change_in_place(engine, fast_queue, caplog):
     with caplog.at_level(logging.INFO, "clhines"):
         sim.set(weight=0.021)
         sim.reset()
-        found = arrays_after(sim, DT, 5.0)
+        result = arrays_after(sim, DT, 5.0)
     assert not [m for m in caplog.messages if "planned again" in m]
-    assert_same_bits(found, arrays_after(build(0.021), DT, 5.0))
+    assert_same_bits(result, arrays_after(build(0.021), DT, 5.0))
     low = build(0.02)
     low.run(5.0 + DT)
     assert not np.array_equal(low.voltages(), sim.voltages())

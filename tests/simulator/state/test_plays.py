@@ -18,8 +18,8 @@ def test_steps_hold_what_came_last():
     for t in (0.5, 1.0, 3.9, 4.0, 9.0):
         number = entries_until(played(False), t)
         assert number == sum(x <= t for x in T)
-        found = value_after(played(False), number, t)
-        assert np.isnan(found) if not number else found == Y[number - 1]
+        result = value_after(played(False), number, t)
+        assert np.isnan(result) if not number else result == Y[number - 1]
 
 
 def test_lines_between_entries_and_beyond():

@@ -41,8 +41,8 @@ def state(tmp_path_factory):
     assert len(sim.run(2.5).spike_time) == 3
     path = tmp_path_factory.mktemp("saved") / "state.npz"
     sim.save(path)
-    with np.load(path) as found:
-        return sim, path, dict(found)
+    with np.load(path) as file:
+        return sim, path, dict(file)
 
 
 def assert_refused(sim, path, *said):
@@ -105,8 +105,8 @@ def test_names_in_files_stay(which, tmp_path):
     sim.save(tmp_path / "state.npz")
     with np.load(tmp_path / "state.npz") as file:
         arrays = {name: file[name] for name in file.files if name not in ("network", "step")}
-    found = [f"{k}:{a.dtype}:{','.join(map(str, a.shape))}" for k, a in arrays.items()]
-    assert sorted(found) == sorted(expected.split())
+    result = [f"{k}:{a.dtype}:{','.join(map(str, a.shape))}" for k, a in arrays.items()]
+    assert sorted(result) == sorted(expected.split())
     assert list(arrays) == [field.key for field in sim.model.schema]
 
 
@@ -227,10 +227,10 @@ def test_fuzz(state, seed, tmp_path):
         assert len(str(error).splitlines()) == 1
     else:
         sim.save(bad)
-        with np.load(bad) as found:
-            for name in found:
-                if found[name].dtype != np.float64 or found[name].shape != arrays[name].shape:
-                    np.testing.assert_array_equal(found[name], arrays[name])
+        with np.load(bad) as file:
+            for name in file:
+                if file[name].dtype != np.float64 or file[name].shape != arrays[name].shape:
+                    np.testing.assert_array_equal(file[name], arrays[name])
     sim.restore(path)
     sim.run(DT)
     sim.restore(path)
@@ -291,8 +291,8 @@ def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, eng
     sim.run(2.5)
     sim.save(tmp_path / "state.npz")
     arrays, (step, before) = sim.arrays(), (sim.step, sim.voltages())
-    with np.load(tmp_path / "state.npz") as found:
-        held = dict(found)
+    with np.load(tmp_path / "state.npz") as file:
+        held = dict(file)
     for name, place, value, said in (
         ("queue0_time", (0, 1), -1e12, "expected no self event of Tick before 2.475 ms"),
         ("queue0_last", 0, 5, "queue0_last"),
@@ -327,19 +327,19 @@ def test_a_state_takes_the_place_of_the_last_one(engine, monkeypatch):
     compiled = []
     for owner in (CellBlocks, CellEpochs):
 
-        def compile_(self, *given, done=owner.compile):
+        def compile_(self, *arguments, done=owner.compile):
             compiled.append(engine)
-            return done(self, *given)
+            return done(self, *arguments)
 
         monkeypatch.setattr(owner, "compile", compile_)
     net, groups = exact_network()
     sim = Simulation(net, DT, engine=engine)
     sim.run(3.0)
-    known = sim.arrays()
-    other = {**known, "v": known["v"] + 3.0, "weight": 1.5 * known["weight"]}
+    start = sim.arrays()
+    other = {**start, "v": start["v"] + 3.0, "weight": 1.5 * start["weight"]}
     of_ion = int(engine == "epochs-gpu")
-    elsewhere = {**other, "ion_ek": known["ion_ek"] + 5.0}
-    for state, counts in ((other, 0), (elsewhere, of_ion), (known, of_ion)):
+    elsewhere = {**other, "ion_ek": start["ion_ek"] + 5.0}
+    for state, counts in ((other, 0), (elsewhere, of_ion), (start, of_ion)):
         compiled.clear()
         take_state(sim, 120, {name: a.copy() for name, a in state.items()}, 1.0)
         assert len(compiled) == counts
@@ -347,15 +347,15 @@ def test_a_state_takes_the_place_of_the_last_one(engine, monkeypatch):
         fresh = Simulation(net, DT, engine=engine)
         take_state(fresh, 120, {name: a.copy() for name, a in state.items()}, 1.0)
         fresh.run(4.0)
-        found, expected = sim.arrays(), fresh.arrays()
-        assert np.ptp(found["v"] - known["v"]) > 1
+        result, expected = sim.arrays(), fresh.arrays()
+        assert np.ptp(result["v"] - start["v"]) > 1
         for name, values in expected.items():
-            np.testing.assert_array_equal(found[name], values, err_msg=name)
+            np.testing.assert_array_equal(result[name], values, err_msg=name)
     host = Simulation(net, DT, engine="reference")
     for one in (sim, host):  # a parameter that was set stays
         one.set(groups["hh"], gnabar=0.2)
-        arrays = {name: a.copy() for name, a in known.items()}
-        take_state(one, 120, {**arrays, "ion_ek": known["ion_ek"] + 5.0}, 1.0)
+        arrays = {name: a.copy() for name, a in start.items()}
+        take_state(one, 120, {**arrays, "ion_ek": start["ion_ek"] + 5.0}, 1.0)
         one.run(4.0)
     np.testing.assert_allclose(sim.voltages(), host.voltages(), rtol=0, atol=1e-9)
 
@@ -366,7 +366,7 @@ def test_what_a_failed_build_leaves_is_built_again(engine, tmp_path, monkeypatch
     sim = Simulation(net, DT, engine=engine)
     sim.run(3.0)
     sim.save(tmp_path / "state.npz")
-    found = sim.record("i", groups["hh"])
+    numbers = sim.record("i", groups["hh"])
     owner = CellBlocks if engine == "epochs-cpu" else CellEpochs
     with monkeypatch.context() as patch:
 
@@ -377,7 +377,7 @@ def test_what_a_failed_build_leaves_is_built_again(engine, tmp_path, monkeypatch
         with pytest.raises(MemoryError):
             sim.run(1.0)
     sim.restore(tmp_path / "state.npz")
-    rows = sim.run(1.0)[found]
+    rows = sim.run(1.0)[numbers]
     fresh = Simulation(net, DT, engine=engine)
     fresh.run(3.0)
     expected = fresh.record("i", groups["hh"])
@@ -443,8 +443,8 @@ def test_the_first_row_after_a_state_of_the_start_is_right_or_nan(engine, tmp_pa
         np.testing.assert_array_equal(current[1:], expected.values[1][1:])
         np.testing.assert_array_equal(least, expected.values[2])
         assert engine.startswith("epochs") or np.isnan(current[0]).all()
-        known = ~np.isnan(current[0])
-        np.testing.assert_array_equal(current[0][known], expected.values[1][0][known])
+        finite = ~np.isnan(current[0])
+        np.testing.assert_array_equal(current[0][finite], expected.values[1][0][finite])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -19,7 +19,7 @@ from clhines.solver.device import devices
 @pytest.mark.parametrize("dt", [0.025, 0.1])
 def test_trains_act_in_the_steps_of_their_exact_times(double_queue, dt):
     """Events of trains, summed by step, act in the same steps as events at exact times."""
-    found = []
+    results = []
     for exact, engine in ((False, "auto"), (False, "reference"), (True, "reference")):
         rng = np.random.default_rng(7)
         net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=80))
@@ -34,13 +34,13 @@ def test_trains_act_in_the_steps_of_their_exact_times(double_queue, dt):
         sim = Simulation(net, dt, queue=double_queue, engine=engine)
         v = sim.record("v", [0, 5])
         result = sim.run(20.0)
-        found.append((result[v], result.spike_time))
+        results.append((result[v], result.spike_time))
         assert sim.model.exact == exact
         assert sim.weights().tolist() == [-0.001, 0.05, 0.03, 0.02]
-    *ours, (v, spikes) = found
+    *ours, (v, spikes) = results
     assert len(spikes)
-    for own, own_spikes in ours:
-        assert np.abs(own - v).max() < 1e-11  # another unknown of the solve
+    for rows, own_spikes in ours:
+        assert np.abs(rows - v).max() < 1e-11  # another unknown of the solve
         np.testing.assert_allclose(own_spikes, spikes, rtol=0, atol=1e-9)
 
 
@@ -58,16 +58,16 @@ def far(delay, exact=True):
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_delay_beyond_all_runs_takes_no_memory(double_queue, engine):
     """An event beyond all runs never comes (hnn-core's delays grow exponentially with distance)."""
-    given = {"queue": double_queue, "engine": engine}
-    found = []
+    options = {"queue": double_queue, "engine": engine}
+    results = []
     for delay in (6.6e7, 61.0):  # 2.6e9 steps; just after the end
-        sim = Simulation(far(delay), 0.025, **given)
+        sim = Simulation(far(delay), 0.025, **options)
         v = sim.record("v", [0, 2])
         assert wires_of(sim.model).ring.size < 3 * MOST_STEPS
         result = sim.run(60.0)
-        found.append((result[v], result.spike_time))
-    assert len(found[0][1]) > 1
-    for one, other in zip(*found, strict=True):
+        results.append((result[v], result.spike_time))
+    assert len(results[0][1]) > 1
+    for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -83,12 +83,12 @@ def test_a_delay_may_be_any_number():
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_more_events_than_a_ring_has_room_for_are_an_error(double_queue, engine, monkeypatch):
     """The error comes even if the last step sends the surplus event and no target reads it."""
-    given = {"queue": double_queue, "engine": engine}
-    times = Simulation(far(200.0), 0.025, **given).run(199.0).spike_time
+    options = {"queue": double_queue, "engine": engine}
+    times = Simulation(far(200.0), 0.025, **options).run(199.0).spike_time
     monkeypatch.setattr(sources, "MOST_STEPS", 0)
     room = int(sources.ring_sizes(compile(far(200.0), 0.025)).max())
     assert times[room] + 1.0 < 200.0  # before the first event comes
-    sim = Simulation(far(200.0), 0.025, **given)
+    sim = Simulation(far(200.0), 0.025, **options)
     assert len(sim.run(times[room - 1] + 0.1).spike_time) == room
     with pytest.raises(InputError, match="more events within its longest delay than there is"):
         sim.run(times[room] - sim.t)
@@ -149,9 +149,9 @@ def test_plastic_connections_beside_anything(double_queue, beside, engine):
         pytest.skip("that engine takes no artificial cells")
     v, spikes, weights, _ = by_the_reference(beside)
     assert len(spikes) >= 8
-    found, same, changed, _ = ran(beside, queue=double_queue, engine=engine)
+    result, same, changed, _ = ran(beside, queue=double_queue, engine=engine)
     np.testing.assert_allclose(same, spikes, rtol=0, atol=1e-9)
-    assert np.abs(found - v).max() < 1e-10  # after 800 steps
+    assert np.abs(result - v).max() < 1e-10  # after 800 steps
     assert np.abs(changed - weights).max() < 1e-15
     assert np.abs(weights[:6] - [0.01, 0.02, 0.03, 0.02, 0.015, 0.01]).max() > 1e-3
 
@@ -194,15 +194,15 @@ def with_all_sources(beside):
 
 @pytest.mark.parametrize("beside", ["nothing", "ions"])
 def test_weights_keep_their_order_and_can_be_set(double_queue, beside):
-    found = []
+    results = []
     for engine in ("reference", "steps", "auto"):
         sim = Simulation(with_all_sources(beside), queue=double_queue, engine=engine)
         v = sim.record("v", [0, 30])
         sim.run(5.0)
-        given = sim.weights()
-        assert given[:6].tolist() == [0.05, 0.04, 0.02, 0.03, 0.01, 0.015]
-        sim.set(weight=given * np.linspace(0.5, 1.5, len(given)))
-        np.testing.assert_array_equal(sim.weights(), given * np.linspace(0.5, 1.5, len(given)))
+        weights = sim.weights()
+        assert weights[:6].tolist() == [0.05, 0.04, 0.02, 0.03, 0.01, 0.015]
+        sim.set(weight=weights * np.linspace(0.5, 1.5, len(weights)))
+        np.testing.assert_array_equal(sim.weights(), weights * np.linspace(0.5, 1.5, len(weights)))
         first = sim.run(8.0)
         sim.set(events=[(sim.network.groups[1], 0, 20.0, 0.05)])
         second = sim.run(12.0)
@@ -211,11 +211,11 @@ def test_weights_keep_their_order_and_can_be_set(double_queue, beside):
         later, last = copies.run(3.0), sim.run(3.0)
         assert np.abs(later[record] - last[v]).max() < 1e-11
         spikes = np.concatenate([first.spike_time, second.spike_time])
-        found.append((np.concatenate([first[v], second[v], last[v]]), spikes))
+        results.append((np.concatenate([first[v], second[v], last[v]]), spikes))
     assert len(spikes) >= 5
-    for other, times in found[1:]:
-        assert np.abs(other - found[0][0]).max() < 1e-11
-        np.testing.assert_allclose(times, found[0][1], rtol=0, atol=1e-9)
+    for other, times in results[1:]:
+        assert np.abs(other - results[0][0]).max() < 1e-11
+        np.testing.assert_allclose(times, results[0][1], rtol=0, atol=1e-9)
 
 
 REFRACTORY = [0.0, 0.5, 0.5, 2.0, 0.1, 0.3]  # ms
@@ -228,10 +228,10 @@ def noisy_detectors(exact):
     at = [0, 0, net.soma[1], 30, 0, 0]
     net.add("inoise", at=[0, net.soma[1]], std=0.3)
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    found = net.add_detector(at, [-65.0, -65.0, -65.0, -65.0, -64.0, -100.0], REFRACTORY)
-    net.connect(found, synapses, [1, 0, 0, 1, 0, 1], 1e-4, 1.0)
+    detectors = net.add_detector(at, [-65.0, -65.0, -65.0, -65.0, -64.0, -100.0], REFRACTORY)
+    net.connect(detectors, synapses, [1, 0, 0, 1, 0, 1], 1e-4, 1.0)
     inside(net).added.exact = exact
-    return net, found, np.array(at)
+    return net, detectors, np.array(at)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -239,7 +239,7 @@ def test_a_detector_is_silent_in_its_refractory_time(double_queue, tmp_path, exa
     """Compare with detection in the recorded voltages, on all engines, and after a restore."""
     dt, steps, saved = 0.025, 800, 333
     net, detectors, at = noisy_detectors(exact)
-    sources, found = net.source_numbers(detectors), []
+    sources, results = net.source_numbers(detectors), []
     of_cpus = ["epochs-cpu"] if devices.is_cpu(double_queue.device) else []
     for engine in ("reference", "steps", *of_cpus, "epochs-gpu"):
         sim = Simulation(net, dt, queue=double_queue, engine=engine)
@@ -268,10 +268,10 @@ def test_a_detector_is_silent_in_its_refractory_time(double_queue, tmp_path, exa
             times = spikes[1][spikes[0] == source]
             np.testing.assert_array_equal(np.rint(times / dt), expected)
         assert (held[:4] > 1).any()
-        found.append((voltage, *spikes, held))
-    for own in found[1:]:
-        np.testing.assert_allclose(found[0][0], own[0], rtol=0, atol=1e-10)
-        for ours, theirs in zip(found[0][1:], own[1:], strict=True):
+        results.append((voltage, *spikes, held))
+    for own in results[1:]:
+        np.testing.assert_allclose(results[0][0], own[0], rtol=0, atol=1e-10)
+        for ours, theirs in zip(results[0][1:], own[1:], strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
-    counts = np.bincount(found[0][1])[sources]
+    counts = np.bincount(results[0][1])[sources]
     assert counts[0] > 1.5 * counts[1] > 3 * counts[3] > 3 and counts[5] == 1

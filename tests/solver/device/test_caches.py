@@ -13,10 +13,10 @@ from clhines.solver.device import pocl as workaround
 
 @pytest.fixture(scope="module")
 def pocl():
-    found = [d for _, d in devices.all_devices() if "Portable Computing" in d.platform.name]
-    if not found:
+    matches = [d for _, d in devices.all_devices() if "Portable Computing" in d.platform.name]
+    if not matches:
         pytest.skip("PoCL is not installed")
-    return found[0]
+    return matches[0]
 
 
 def test_a_folder_that_is_not_there_and_one_that_cannot_be_written(tmp_path):

@@ -79,13 +79,13 @@ def test_no_default_says_what_was_found_and_what_to_install(choose, found):
     ],
 )
 def test_device_by_index_or_name(choose, monkeypatch, spec, expected):
-    found = [SIMULATOR, OTHER_CPU, BIG_GPU]
-    assert choose(found, spec) is expected
+    fakes = [SIMULATOR, OTHER_CPU, BIG_GPU]
+    assert choose(fakes, spec) is expected
     monkeypatch.setenv("PYOPENCL_CTX", spec)
-    assert choose(found) is expected
+    assert choose(fakes) is expected
     monkeypatch.setenv("CLHINES_DEVICE", "1:0")
-    assert choose(found) is OTHER_CPU
-    assert choose(found, spec) is expected
+    assert choose(fakes) is OTHER_CPU
+    assert choose(fakes, spec) is expected
 
 
 @pytest.mark.core

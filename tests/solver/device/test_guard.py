@@ -56,13 +56,13 @@ def test_errors_leave_a_with_and_close(queue, needs, forest):
 def test_factors_are_pickled_as_their_matrix(queue, needs, forest, method, monkeypatch):
     needs(queue, np.float64)
     solver = clhines.Solver(forest, method, queue=queue)
-    for given in ({"u": U}, {"u": U, "l": L}):
-        factors = solver.factor(D, **given)
-        found = pickle.loads(pickle.dumps(factors))
-        assert np.allclose(found.solve(B), factors.solve(B), rtol=1e-14, atol=0)
-        assert found.symmetric == factors.symmetric
+    for matrix in ({"u": U}, {"u": U, "l": L}):
+        factors = solver.factor(D, **matrix)
+        unpickled = pickle.loads(pickle.dumps(factors))
+        assert np.allclose(unpickled.solve(B), factors.solve(B), rtol=1e-14, atol=0)
+        assert unpickled.symmetric == factors.symmetric
         expected = factors.solve(B, transpose=True)
-        assert np.allclose(found.solve(B, transpose=True), expected, rtol=1e-14, atol=0)
+        assert np.allclose(unpickled.solve(B, transpose=True), expected, rtol=1e-14, atol=0)
     device = solver.factor(*(cla.to_device(queue, a) for a in (D, U)))
-    found = pickle.loads(pickle.dumps(device))
-    assert np.allclose(found.solve(B), solver.solve(D, U, B), rtol=1e-14, atol=0)
+    unpickled = pickle.loads(pickle.dumps(device))
+    assert np.allclose(unpickled.solve(B), solver.solve(D, U, B), rtol=1e-14, atol=0)

@@ -35,11 +35,11 @@ def pocl_device(record, processor="generic", platform="Portable Computing Langua
 
 def test_generic_processor_gets_a_name():
     record = Record(triple=TRIPLE, name=b"generic")
-    given = pocl.name_processor(pocl_device(record))
-    assert given in ("x86-64-v4", "x86-64-v3", "x86-64")
-    assert record.name == given.encode()
-    assert pocl.name_processor(pocl_device(record)) == given  # the name is set
-    assert record.name == given.encode()
+    name = pocl.name_processor(pocl_device(record))
+    assert name in ("x86-64-v4", "x86-64-v3", "x86-64")
+    assert record.name == name.encode()
+    assert pocl.name_processor(pocl_device(record)) == name  # the name is set
+    assert record.name == name.encode()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_parts_of_a_cpu_compile_right_kernels(tmp_path):
     to compile goes to PoCL's cache.
     """
     environment = {"POCL_CACHE_DIR": str(tmp_path), "POCL_EXTRA_BUILD_FLAGS": ""}
-    found = json.loads(output_of("-c", ON_PARTS, **environment))
+    data = json.loads(output_of("-c", ON_PARTS, **environment))
     rows = [8 * (i % 3) for i in range(64)]
-    for sums in found.values():
+    for sums in data.values():
         assert sums == [[first + 10 * (first + 7) for first in rows]] * 3

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     pytest.importorskip("pocl_binary_distribution")
-    found = [d.version for _, d in devices.all_devices() if "PoCL" in d.version]
-    if not any("x86_64" in version for version in found) or sys.platform != "linux":
+    versions = [d.version for _, d in devices.all_devices() if "PoCL" in d.version]
+    if not any("x86_64" in version for version in versions) or sys.platform != "linux":
         pytest.skip("these are names of x86-64 processors, for the wheel of PoCL")
     return tmp_path_factory.mktemp("sources")
 

@@ -51,10 +51,10 @@ def test_another_system_gets_another_folder(environment, tmp_path):
 
 @pytest.mark.parametrize("case", ["told", "registered", "other loader", "not there", "no folder"])
 def test_what_is_left_alone(environment, tmp_path, monkeypatch, case):
-    told = ""
+    folder = ""
     if case == "told":
-        told = str(tmp_path)
-        monkeypatch.setenv("OCL_ICD_VENDORS", told)
+        folder = str(tmp_path)
+        monkeypatch.setenv("OCL_ICD_VENDORS", folder)
     elif case == "registered":
         (tmp_path / "system" / "intel.icd").write_text("/opt/intel/lib/libintelocl.so\n")
     elif case == "other loader":
@@ -64,7 +64,7 @@ def test_what_is_left_alone(environment, tmp_path, monkeypatch, case):
     else:
         (tmp_path / "cache").write_text("a file")
     runtimes.register()
-    assert os.environ["OCL_ICD_VENDORS"] == told
+    assert os.environ["OCL_ICD_VENDORS"] == folder
 
 
 def test_a_distribution_installs_into_local(environment, tmp_path, monkeypatch):

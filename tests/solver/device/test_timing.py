@@ -42,8 +42,8 @@ def test_median_of_wall_time_on_a_cpu(monkeypatch):
         log.append(k)
         clock[0] += SECONDS[k]
 
-    found = timing.median_seconds(fake_queue(cl.device_type.CPU, log), launch, repeats=5, warmup=2)
-    assert found == 4.0
+    times = timing.median_seconds(fake_queue(cl.device_type.CPU, log), launch, repeats=5, warmup=2)
+    assert times == 4.0
     assert [k for k in log if k != "finish"] == list(range(7))
     for k in range(7):  # earlier work has finished, and the timer waits for the end
         place = log.index(k)
@@ -85,17 +85,17 @@ def test_median_of_event_times_on_a_gpu(several):
             return fake_event(start, start + length)
         return [fake_event(start, start + 1), fake_event(start + 7, start + length)]
 
-    found = timing.median_seconds(fake_queue(cl.device_type.GPU), launch, repeats=5, warmup=2)
-    assert found == pytest.approx(4.0, rel=1e-12)
+    seconds = timing.median_seconds(fake_queue(cl.device_type.GPU), launch, repeats=5, warmup=2)
+    assert seconds == pytest.approx(4.0, rel=1e-12)
     assert runs == list(range(7))
 
 
 def test_an_even_number_of_runs_takes_the_mean_of_the_middle_two():
-    taken = [4, 2, 16, 8]
-    found = timing.median_seconds(
-        fake_queue(cl.device_type.GPU), lambda k: fake_event(0, taken[k] * 10**9), 4, warmup=0
+    durations = [4, 2, 16, 8]
+    seconds = timing.median_seconds(
+        fake_queue(cl.device_type.GPU), lambda k: fake_event(0, durations[k] * 10**9), 4, warmup=0
     )
-    assert found == pytest.approx(6.0, rel=1e-12)
+    assert seconds == pytest.approx(6.0, rel=1e-12)
 
 
 def test_defaults_run_eleven_times():
@@ -151,5 +151,5 @@ def test_floor_kernel_against_numpy(queue, width, n):
 @pytest.mark.parametrize(("given", "n"), [(3, 1), (3, 3), (3, 4), (3, 100), (5, 12), (1, 7)])
 def test_values_are_repeated_on_the_device(fast_queue, given, n):
     values = np.arange(1, given + 1, dtype=np.float32)
-    found = timing.repeated(fast_queue, values, n)
-    assert found.dtype == np.float32 and found.get().tolist() == np.resize(values, n).tolist()
+    array = timing.repeated(fast_queue, values, n)
+    assert array.dtype == np.float32 and array.get().tolist() == np.resize(values, n).tolist()

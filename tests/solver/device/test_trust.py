@@ -43,16 +43,16 @@ def at_the_first_width(bad):
 def test_narrower_vectors_after_a_fault(stub, fast_queue, monkeypatch, bad, said):
     needs_cpu(fast_queue)
     monkeypatch.setattr(trust, "SECONDS", 2.0 if bad == "sleep" else 60.0)
-    own = devices.limits(fast_queue.device)
-    monkeypatch.setattr(trust.devices, "limits", lambda _: trust.replace(own, vector_bytes=64))
+    real = devices.limits(fast_queue.device)
+    monkeypatch.setattr(trust.devices, "limits", lambda _: trust.replace(real, vector_bytes=64))
     started = stub(at_the_first_width(bad))
     with pytest.warns(UserWarning, match="from now on vectors have 32 bytes") as caught:
-        found = limits_of(fast_queue)
-    assert (found.vector_bytes, found.trusted_bytes) == (32, 32)
+        limits = limits_of(fast_queue)
+    assert (limits.vector_bytes, limits.trusted_bytes) == (32, 32)
     assert said in str(caught[0].message) and "\n" not in str(caught[0].message)
     assert [width for *_, width in started] == [64, 32]
     trust.forget()  # like another process, which reads the cache and starts no child
-    assert limits_of(fast_queue) == found and len(started) == 2
+    assert limits_of(fast_queue) == limits and len(started) == 2
     kept = trust.stored_outcome(fast_queue.device, "solve", np.float64)
     assert kept.widest == 32 and said in kept.said[0]
 
@@ -188,10 +188,10 @@ trust.limits(device, "solve", "float64")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks of files")
 def test_of_several_ranks_one_checks(fast_queue, tmp_path):
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
-    told = tmp_path / "told"
-    ranks = [subprocess.Popen([sys.executable, "-c", RANK, told, index]) for _ in range(3)]
+    marker = tmp_path / "told"
+    ranks = [subprocess.Popen([sys.executable, "-c", RANK, marker, index]) for _ in range(3)]
     assert [rank.wait(timeout=120) for rank in ranks] == [0, 0, 0]
-    assert told.read_text().splitlines() == ["started"]
+    assert marker.read_text().splitlines() == ["started"]
 
 
 def test_a_real_check_of_a_device(fast_queue):
@@ -210,8 +210,8 @@ def test_vectors_beyond_the_registers_are_found_out(fast_queue, monkeypatch):
     monkeypatch.setattr(trust, "PROCESSOR_SECONDS", 12)
     monkeypatch.setattr(trust, "widths", lambda *_: (width, registers, 16, 8))
     begin = time.monotonic()
-    found = trust.examine(fast_queue.device, "solve", np.float64)
-    assert found.widest == registers and len(found.said) == 1
-    assert f"vectors of {width} bytes: " in found.said[0]
-    assert "no answer" in found.said[0] or "crash" in found.said[0] or "off" in found.said[0]
+    result = trust.examine(fast_queue.device, "solve", np.float64)
+    assert result.widest == registers and len(result.said) == 1
+    assert f"vectors of {width} bytes: " in result.said[0]
+    assert "no answer" in result.said[0] or "crash" in result.said[0] or "off" in result.said[0]
     assert time.monotonic() - begin < trust.SECONDS

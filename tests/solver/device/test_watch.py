@@ -33,9 +33,9 @@ def watchers_end():
 def slow_compiler(monkeypatch, seconds):
     build = cl.Program.build
 
-    def slow(self, *given, **named):
+    def slow(self, *arguments, **named):
         time.sleep(seconds)
-        return build(self, *given, **named)
+        return build(self, *arguments, **named)
 
     monkeypatch.setattr(cl.Program, "build", slow)
 
@@ -103,8 +103,8 @@ def test_each_kernel_is_watched_once(fast_queue, monkeypatch):
     compiles_late = "Portable Computing" in fast_queue.device.platform.name
     assert len(names) == len(set(names)) and bool(names) == compiles_late
     assert all(n.startswith("the compilation of ") for n in names), names
-    own = f"{solver.plan.parts[0].spec.template}, kernel solve, for"
-    assert any(own in n for n in names) == compiles_late, names
+    name = f"{solver.plan.parts[0].spec.template}, kernel solve, for"
+    assert any(name in n for n in names) == compiles_late, names
     kernel = program.kernel_of(fast_queue.context, FloorSpec("float", 1), "floor_copy")
     arrays = [cla.zeros(fast_queue, 8, np.float32) for _ in range(4)]
     before = len(names)

@@ -26,6 +26,6 @@ def test_what_an_engine_has_by_its_plan():
 
 def test_arrays_come_to_the_host_as_copies(fast_queue):
     here, there = np.arange(3.0), cla.to_device(fast_queue, np.arange(4, dtype=np.float32))
-    found = on_host(fast_queue, {"d": here, "u": there})
-    assert found["d"] is not here and found["d"].tolist() == [0, 1, 2]
-    assert isinstance(found["u"], np.ndarray) and found["u"].tolist() == [0, 1, 2, 3]
+    result = on_host(fast_queue, {"d": here, "u": there})
+    assert result["d"] is not here and result["d"].tolist() == [0, 1, 2]
+    assert isinstance(result["u"], np.ndarray) and result["u"].tolist() == [0, 1, 2, 3]

@@ -58,17 +58,17 @@ def test_all_ways_give_the_bits_of_device_order(fast_queue, monkeypatch, config,
     forest = forest_of(config, dissimilar(9))
     solver = make_solver(fast_queue, forest, config, np.float32)
     for seed in (1, 2):  # the second call is prepared
-        given = make_system(forest, np.float32, symmetric, rows, seed).arrays
-        packed = {k: solver.to_device_order(a) for k, a in given.items() if a is not None}
-        expected = solver.to_device_order(given["b"])
+        arrays = make_system(forest, np.float32, symmetric, rows, seed).arrays
+        packed = {k: solver.to_device_order(a) for k, a in arrays.items() if a is not None}
+        expected = solver.to_device_order(arrays["b"])
         solver.enqueue(**packed, out=expected)
         expected = solver.from_device_order(expected).get()
-        assert np.array_equal(solver.solve(**given), expected)
+        assert np.array_equal(solver.solve(**arrays), expected)
         strided = np.zeros((*expected.shape[:-1], 2 * expected.shape[-1]), np.float32)[..., ::2]
-        assert np.array_equal(solver.solve(**given, out=strided), expected)
-        assert np.array_equal(solver.solve(**{**given, "b": given["b"].copy()}), expected)
-        same = given["b"].copy()
-        assert solver.solve(**{**given, "b": same}, out=same) is same
+        assert np.array_equal(solver.solve(**arrays, out=strided), expected)
+        assert np.array_equal(solver.solve(**{**arrays, "b": arrays["b"].copy()}), expected)
+        same = arrays["b"].copy()
+        assert solver.solve(**{**arrays, "b": same}, out=same) is same
         assert np.array_equal(same, expected)
     for values, least in ((0, 1 << 23), (None, 1 << 23), (None, 1)):
         with monkeypatch.context() as patch:
@@ -78,7 +78,7 @@ def test_all_ways_give_the_bits_of_device_order(fast_queue, monkeypatch, config,
                 patch.setattr(hosted, "SHARED_VALUES", values)
             other = make_solver(fast_queue, forest, config, np.float32)
             for _ in range(2):
-                assert np.array_equal(other.solve(**given), expected)
+                assert np.array_equal(other.solve(**arrays), expected)
 
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
@@ -161,11 +161,11 @@ def test_values_come_and_go_with_one_wait(fast_queue, monkeypatch):
 def test_factors_go_from_numpy_to_the_device_and_back(fast_queue, forest, method):
     solver = Solver(forest, method, np.float32, queue=fast_queue)
     system = make_system(forest, np.float32, symmetric=False)
-    given = {name: a.copy() for name, a in system.arrays.items() if name != "b"}
-    factors = solver.factor(**given)
+    arrays = {name: a.copy() for name, a in system.arrays.items() if name != "b"}
+    factors = solver.factor(**arrays)
     expected = solver.solve(**system.arrays)
     swapped = solver.solve(system.d, system.l, system.b, l=system.u)
-    for a in given.values():
+    for a in arrays.values():
         a[:] = np.nan  # the factors hold copies
     for _ in range(2):
         assert np.allclose(factors.solve(system.b), expected, rtol=1e-5, atol=1e-6)
@@ -259,24 +259,24 @@ def test_solutions_in_pinned_memory_are_nobody_elses(fast_queue, monkeypatch):
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
     systems = [make_system(forest, np.float32, seed=seed) for seed in range(6)]
     factors = solver.factor(systems[0].d, systems[0].u)
-    found = [solver.solve(**one.arrays) for one in systems]
-    found.append(factors.solve(systems[0].b))
-    assert [copies.is_pinned(x) for x in found] == [True] * copies.MOST_RESULTS + [False] * 4
-    kept = [x.copy() for x in found]
-    spans = sorted((x.ctypes.data, x.nbytes) for x in found)
+    solutions = [solver.solve(**one.arrays) for one in systems]
+    solutions.append(factors.solve(systems[0].b))
+    assert [copies.is_pinned(x) for x in solutions] == [True] * copies.MOST_RESULTS + [False] * 4
+    kept = [x.copy() for x in solutions]
+    spans = sorted((x.ctypes.data, x.nbytes) for x in solutions)
     assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(spans))
-    part, place = found[0][5:900:2], found[0].ctypes.data
-    del found[0]
+    part, place = solutions[0][5:900:2], solutions[0].ctypes.data
+    del solutions[0]
     assert not copies.is_pinned(solver.solve(**systems[1].arrays))
     assert np.array_equal(part, kept[0][5:900:2])
     del part
-    again = solver.solve(systems[2].d, systems[2].u, found[1])  # a pinned right-hand side
+    again = solver.solve(systems[2].d, systems[2].u, solutions[1])  # a pinned right-hand side
     assert again.ctypes.data == place
     monkeypatch.setattr(copies, "_RESULT_BYTES", (1, 1))
     assert np.array_equal(again, solver.solve(systems[2].d, systems[2].u, kept[2]))
-    out = found[1]
+    out = solutions[1]
     assert solver.solve(systems[0].d, systems[0].u, out, out=out) is out
     assert np.array_equal(out, solver.solve(systems[0].d, systems[0].u, kept[2]))
     del solver, factors
     gc.collect()
-    assert all(np.array_equal(x, y) for x, y in zip(found[2:], kept[3:], strict=True))
+    assert all(np.array_equal(x, y) for x, y in zip(solutions[2:], kept[3:], strict=True))

@@ -142,12 +142,12 @@ def test_bad_pivots_and_values_that_are_not_finite(cpu, name):
     d = system.d.copy()
     d[node] = -50.0
     expected = Solver(forest, "flat", queue=cpu)
-    found = []
+    results = []
     for one in (solver, expected):
         with pytest.raises(PivotError) as caught:
             one.solve(d, system.u, system.b, l=system.l)
-        found.append((caught.value.cell, caught.value.node, one.status().tolist()))
-    assert found[0] == found[1]
+        results.append((caught.value.cell, caught.value.node, one.status().tolist()))
+    assert results[0] == results[1]
     with pytest.raises(PivotError):
         solver.factor(d, system.u, l=system.l)
     assert solver.factor(d, system.u, l=system.l, check=False).status()[cell] == node

@@ -103,11 +103,11 @@ def test_a_bad_pivot_is_reported_with_its_cell_and_node(queue, kind):
     d = system.d.copy()
     d[forest.cell_offsets[3] + 1] = -50.0
     solver = Solver(forest, dtype=np.float32, queue=queue)
-    given = (d, system.u, system.b)
+    operands = (d, system.u, system.b)
     if kind == "device":
-        given = tuple(cla.to_device(queue, a) for a in given)
+        operands = tuple(cla.to_device(queue, a) for a in operands)
     with pytest.raises(PivotError) as caught:
-        solver.solve(*given)
+        solver.solve(*operands)
     assert caught.value.cell == 3
     assert solver.status()[3] == caught.value.node
     plain = Solver(forest, "flat", dtype=np.float32, queue=queue)

@@ -45,9 +45,9 @@ def test_no_gpu_shaped_row_on_a_cpu():
     assert not {c.method for c in CANDIDATES["cpu"]} & {"contraction", "interleaved"}
     for forest in forests():
         for dtype in ("float64", "float32"):
-            found = [c.method for c, _ in auto.ranked(forest, dtype, CPU)]
-            assert not set(found) & {"contraction", "interleaved"}
-            assert make_plan(forest, dtype=dtype, limits=CPU).method == found[0]
+            methods = [c.method for c, _ in auto.ranked(forest, dtype, CPU)]
+            assert not set(methods) & {"contraction", "interleaved"}
+            assert make_plan(forest, dtype=dtype, limits=CPU).method == methods[0]
 
 
 def test_contraction_is_the_choice_of_a_gpu_without_fitted_costs(monkeypatch):
@@ -80,8 +80,8 @@ def test_asked_for_options_override_those_of_candidates():
     plan = make_plan(FOREST, limits=CPU, vector_width=2)
     assert plan.method in ("fine", "block_interleaved")
     assert plan.parts[0].spec.vector_width == 2
-    found = list(candidate_plans(FOREST, "float64", CPU, vector_width=2))
-    assert {str(c) for c, _ in found} == {"fine vector_width=2", "block_interleaved vector_width=2"}
+    plans = list(candidate_plans(FOREST, "float64", CPU, vector_width=2))
+    assert {str(c) for c, _ in plans} == {"fine vector_width=2", "block_interleaved vector_width=2"}
     with pytest.raises(InputError, match="option 'colour' is not one of what auto .* max_cells"):
         make_plan(FOREST, colour=3)
 
@@ -101,13 +101,13 @@ def branch_steps(parent):
 def test_statistics_against_counting():
     cells = [random_binary_tree(n, k, n) for n, k in ((1, 1), (40, 7), (97, 20), (64, 1))]
     cells += [chain(9), star(12), caterpillar(11), cells[1], cells[1]]
-    known = auto.statistics(Forest.from_parents(cells))
+    expected = auto.statistics(Forest.from_parents(cells))
     steps = [branch_steps(c) for c in cells]
-    assert (known.cells, known.nodes, known.shapes) == (9, sum(map(len, cells)), 7)
-    assert known.shape_nodes == sum(map(len, cells[:7]))
-    assert (known.largest, known.deepest, known.steps) == (97, max(steps), sum(steps))
-    once = known.shape_nodes - 40
-    assert known.padded == tuple(w * once + -(-3 // w) * w * 40 for w in (1, 2, 4, 8, 16))
+    assert (expected.cells, expected.nodes, expected.shapes) == (9, sum(map(len, cells)), 7)
+    assert expected.shape_nodes == sum(map(len, cells[:7]))
+    assert (expected.largest, expected.deepest, expected.steps) == (97, max(steps), sum(steps))
+    once = expected.shape_nodes - 40
+    assert expected.padded == tuple(w * once + -(-3 // w) * w * 40 for w in (1, 2, 4, 8, 16))
 
 
 def test_statistics_of_all_families():
@@ -132,20 +132,20 @@ def test_ranking_is_by_the_sum_of_costs(monkeypatch):
 
 
 def test_fitted_costs_name_terms_and_are_not_negative():
-    known = auto.terms(auto.statistics(FOREST), CPU, "float64", {})
+    expected = auto.terms(auto.statistics(FOREST), CPU, "float64", {})
     for key, table in auto.costs().items():
         assert re.fullmatch("(cpu|gpu) float(32|64)", key)
         for terms in table.values():
-            assert set(terms) <= set(known)
+            assert set(terms) <= set(expected)
             assert terms and all(c > 0 for c in terms.values())
 
 
 def test_ranking_takes_far_less_than_a_millisecond():
     forest = Forest.repeat([random_binary_tree(200, 20, k) for k in range(8)], 2000)
     auto.ranked(forest, "float64", CPU)  # computes statistics once
-    taken = []
+    seconds = []
     for _ in range(20):
         begin = time.perf_counter()
         auto.ranked(forest, "float64", CPU)
-        taken.append(time.perf_counter() - begin)
-    assert min(taken) < 1e-3
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 1e-3

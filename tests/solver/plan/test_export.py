@@ -54,9 +54,9 @@ def programs(tmp_path_factory):
 
 def ran(program, folder, index, **variables):
     """Run a program on a device with this process's loader and platforms."""
-    own = {"PYOPENCL_HOME": str(LIBRARIES.parent), "LD_LIBRARY_PATH": str(LIBRARIES)}
+    paths = {"PYOPENCL_HOME": str(LIBRARIES.parent), "LD_LIBRARY_PATH": str(LIBRARIES)}
     command = [program, folder, *index.split(":")]
-    environment = {**os.environ, **own, **variables}
+    environment = {**os.environ, **paths, **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -141,10 +141,10 @@ os._exit(0)
 
 def test_compiled_kernels_serve_processors_that_pocl_does_not_know(tmp_path):
     """LLVM calls such processors `generic`, which its own front end rejects (error -11)."""
-    found = [d for _, d in devices.all_devices() if "Portable" in d.platform.name]
-    if not found or pocl.register_bytes(found[0]) is None or "x86_64" not in found[0].version:
+    matches = [d for _, d in devices.all_devices() if "Portable" in d.platform.name]
+    if not matches or pocl.register_bytes(matches[0]) is None or "x86_64" not in matches[0].version:
         pytest.skip("needs PoCL on x86-64")
-    Solver(batch(), "flat", device=found[0]).export(tmp_path)
+    Solver(batch(), "flat", device=matches[0]).export(tmp_path)
     path = os.pathsep.join([str(SOURCES.parents[2]), *sys.path])
     environment = {"PYTHONPATH": path, "POCL_CACHE_DIR": str(tmp_path / "cache")}
     out = output_of("-c", UNKNOWN, tmp_path, **environment)

@@ -25,9 +25,9 @@ def test_words_are_read_as_they_are_packed():
 
 
 def test_a_number_without_room_in_its_bits_is_refused():
-    for given in ({"a": 8, "b": 0}, {"a": 0, "b": 16}, {"a": -1, "b": 0}):
+    for numbers in ({"a": 8, "b": 0}, {"a": 0, "b": 16}, {"a": -1, "b": 0}):
         with pytest.raises(OverflowError, match="expected 0 to"):
-            Word(a=3, b=4).pack(**given)
+            Word(a=3, b=4).pack(**numbers)
     with pytest.raises(ValueError, match="32 bits; expected at most 31"):
         Word(a=16, b=16)
 

@@ -62,7 +62,7 @@ def test_the_digest_is_of_every_file(folder):
     "spec", [PermuteSpec("double"), PermuteSpec("float"), FloorSpec("float", 2)]
 )
 def test_each_kernel_of_a_spec_is_in_its_source(spec):
-    found = re.findall(r"void (\w+)\(", re.sub(r"//[^\n]*", "", templates.render(spec)))
-    assert set(type(spec).kernels) <= set(found)
+    names = re.findall(r"void (\w+)\(", re.sub(r"//[^\n]*", "", templates.render(spec)))
+    assert set(type(spec).kernels) <= set(names)
     other = "float" if spec.real == "double" else "double"
     assert not re.search(rf"\b{other}\b", templates.render(spec))

@@ -20,7 +20,7 @@ def eccentricities(parent):
         if p >= 0:
             near[i].append(p)
             near[p].append(i)
-    found = []
+    distances = []
     for start in range(len(parent)):
         distance, queue = {start: 0}, [start]
         for a in queue:
@@ -28,8 +28,8 @@ def eccentricities(parent):
                 if b not in distance:
                     distance[b] = distance[a] + 1
                     queue.append(b)
-        found.append(max(distance.values()))
-    return found
+        distances.append(max(distance.values()))
+    return distances
 
 
 @pytest.mark.parametrize("name", families())
@@ -128,8 +128,8 @@ def test_roots_that_are_in_the_middle_stay():
 
 def test_the_example_of_the_docstring():
     test = doctest.DocTestFinder().find(reroot, globs={"np": np})[0]
-    found = doctest.DocTestRunner().run(test)
-    assert found.attempted == len(test.examples) > 0 and not found.failed
+    result = doctest.DocTestRunner().run(test)
+    assert result.attempted == len(test.examples) > 0 and not result.failed
 
 
 def test_many_nodes_are_rerooted_at_once():

@@ -70,10 +70,10 @@ def test_polynomials_of_exponentials(dtype, ends):
     for k in range(41):
         z = low + (high - low) * k / 40
         exact = sum(z**n / factorial(n + 1) for n in range(25))
-        found = sum(Fraction(float(np.dtype(dtype).type(x))) * z**n for n, x in enumerate(c))
+        result = sum(Fraction(float(np.dtype(dtype).type(x))) * z**n for n, x in enumerate(c))
         # and the coefficients themselves are rounded
         rounded = sum(abs(x * float(z) ** n) for n, x in enumerate(c) if n) / 2
-        assert abs(found - exact) < np.finfo(dtype).eps * (0.25 + rounded)
+        assert abs(result - exact) < np.finfo(dtype).eps * (0.25 + rounded)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -102,9 +102,9 @@ def test_rates_of_vectors(typed_queue, dtype):
         given = [cla.to_device(typed_queue, a[order]).data for a in (x, e)]
         kernel = cl.Kernel(built, f"{name}_all")
         kernel(typed_queue, (len(x) // width,), None, step, *given, y.data)
-        found = np.empty_like(x)
-        found[order] = y.get()
-        return found
+        result = np.empty_like(x)
+        result[order] = y.get()
+        return result
 
     wide = x.astype(more)
     z = wide * more(step)
@@ -119,7 +119,7 @@ def test_rates_of_vectors(typed_queue, dtype):
     # of b * dt changes its weight by |b * dt| < 2.5 roundings; the rest are single operations. The
     # slope of the weight cancels to a quarter of its terms at b * dt = -3/4.
     for name, expected in exact.items():
-        found = computed(name, np.arange(len(x)))
+        result = computed(name, np.arange(len(x)))
         most = (24 if name == "weight_slope" else 6) * np.finfo(dtype).eps
-        assert (np.abs(found - expected) <= most * np.abs(expected)).all(), name
-        np.testing.assert_array_equal(computed(name, rng.permutation(len(x))), found)
+        assert (np.abs(result - expected) <= most * np.abs(expected)).all(), name
+        np.testing.assert_array_equal(computed(name, rng.permutation(len(x))), result)

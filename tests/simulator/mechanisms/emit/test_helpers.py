@@ -16,5 +16,5 @@ def test_series_near_zero(real):
     every = bernoulli_coefficients("double")
     exact = 1 - x / 2 + sum(value * x ** (2 * k + 2) for k, value in enumerate(every))
     own = [int(n[10:]) for n in c if n.startswith("bernoulli_")]
-    found = 1 - x / 2 + sum(Fraction(c[f"bernoulli_{k}"]) * x ** (2 * k + 2) for k in own)
-    assert abs(found / exact - 1) < EPS[real] / 4
+    result = 1 - x / 2 + sum(Fraction(c[f"bernoulli_{k}"]) * x ** (2 * k + 2) for k in own)
+    assert abs(result / exact - 1) < EPS[real] / 4

@@ -40,6 +40,6 @@ def test_normal_numbers_by_the_polar_method():
                 break
         square = x * x + y * y
         expected = x * np.sqrt(-2 * np.log(square) / square)
-        found = random123.number("random_normal", STREAM, begin, 1.0, 0.0)
-        assert found == pytest.approx(expected, rel=1e-14)
+        result = random123.number("random_normal", STREAM, begin, 1.0, 0.0)
+        assert result == pytest.approx(expected, rel=1e-14)
         assert random123.number("random_used", STREAM, begin, 1.0, 0.0) == used

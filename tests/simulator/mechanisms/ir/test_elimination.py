@@ -30,15 +30,15 @@ def test_systems_of_numbers(n):
     np.fill_diagonal(matrix, 40)
     right = rng.integers(-9, 10, n).tolist()
     _, rows, b = system(matrix, right)
-    found = elimination.solved(rows, b, lambda name, node: node)
-    got = [float(found[name].value) for name in rows]
+    result = elimination.solved(rows, b, lambda name, node: node)
+    got = [float(result[name].value) for name in rows]
     np.testing.assert_allclose(got, np.linalg.solve(matrix, right), rtol=1e-12, atol=1e-12)
 
 
 def test_rows_are_exchanged_where_no_diagonal_entry_is_left():
     graph, rows, b = system(np.array([[0, 2, 0], [0, 0, 4], [5, 0, 0]]), [6, 8, 10])
-    found = elimination.solved(rows, b, graph.local)
-    assert [float(x.value) for x in (found["x0"], found["x1"], found["x2"])] == [2, 3, 2]
+    result = elimination.solved(rows, b, graph.local)
+    assert [float(x.value) for x in (result["x0"], result["x1"], result["x2"])] == [2, 3, 2]
 
 
 def test_what_cannot_be_solved_is_refused(monkeypatch):

@@ -19,19 +19,19 @@ def test_functions_have_60_digits(name):
             if name == "log":
                 x = abs(x)
             true = getattr(mpmath, name)(mpmath.mpf(x.numerator) / x.denominator)
-            found = exact.FUNCTIONS[name](x)
-            found = mpmath.mpf(found.numerator) / found.denominator
+            result = exact.FUNCTIONS[name](x)
+            result = mpmath.mpf(result.numerator) / result.denominator
             # four roundings of 5e-60 each (60 digits) and the argument's rounding; some cancel
             size = (4 + abs(float(x))) * max(1, abs(true))
-            assert abs(found - true) < 5 * mpmath.mpf(10) ** -60 * size
+            assert abs(result - true) < 5 * mpmath.mpf(10) ** -60 * size
 
 
 def test_powers_and_literals():
     assert exact.power(Fraction(4, 9), Fraction(1, 2)) == Fraction(2, 3)
     assert exact.power(Fraction(-2, 3), Fraction(-3)) == Fraction(-27, 8)
     with mpmath.workdps(80):
-        found = exact.power(Fraction(2), Fraction(1, 3))
-        assert abs(mpmath.mpf(found.numerator) / found.denominator - mpmath.cbrt(2)) < 1e-58
+        result = exact.power(Fraction(2), Fraction(1, 3))
+        assert abs(mpmath.mpf(result.numerator) / result.denominator - mpmath.cbrt(2)) < 1e-58
     assert exact.literal("1.25e-3") == Fraction(1, 800) and exact.literal("0e999") == 0
     assert exact.total([Fraction(1, 3), -exact.bounded(Fraction(1, 3))]) == 0
 

@@ -55,8 +55,8 @@ def test_values_and_slopes_are_exact(seed):
     graph, rng = Graph(), random.Random(seed)
     root, dual = made(graph, rng, 5)
     values = {graph.symbol(name): graph.number(x) for name, x in AT.items()}
-    (found,) = graph.replaced([root], dict(values))
-    assert found.definition.is_number and found.definition.value == dual.value
+    (result,) = graph.replaced([root], dict(values))
+    assert result.definition.is_number and result.definition.value == dual.value
     (slope,) = graph.replaced([graph.slope(root, "x")], dict(values))
     assert slope.definition.value == dual.slope
 

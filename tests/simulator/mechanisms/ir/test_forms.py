@@ -40,7 +40,7 @@ def test_what_is_not_linear(graph):
 def test_sums_of_multiples(graph):
     x, y = graph.symbol("x"), graph.symbol("y")
     named = graph.local("named", x * 2 - y)
-    found = multiples(named * 3 + x + 5)
-    assert (found.shift, found.factors) == (5, {x: Fraction(7), y: Fraction(-3)})
-    rest = found.minus(multiples(x * 7))
+    result = multiples(named * 3 + x + 5)
+    assert (result.shift, result.factors) == (5, {x: Fraction(7), y: Fraction(-3)})
+    rest = result.minus(multiples(x * 7))
     assert rest.node(graph) is graph.number(5) - y * 3

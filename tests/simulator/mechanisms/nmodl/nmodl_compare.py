@@ -40,8 +40,8 @@ def instance(spec, name, params, where):
     outputs = [public[n] for n in wanted if n in public]
     plain = {"delay": "del"} if name == "IClamp" else {}
     known = {q.public or q.name for q in (*m.program.parameters, *m.program.states)}
-    given = {plain.get(k, k): v for k, v in params.items() if plain.get(k, k) in known}
-    return Instance(m, outputs, **given)
+    parameters = {plain.get(k, k): v for k, v in params.items() if plain.get(k, k) in known}
+    return Instance(m, outputs, **parameters)
 
 
 def simulated(spec, extra):
@@ -85,14 +85,14 @@ def writes_concentration(one):
 
 
 def row(spec, cell, density, points, netcons):
-    found = [cell.v]
+    result = [cell.v]
     for where, name in spec["records"]:
         if where == "":
-            found.append(next(ion[name] for ion in cell.ions.values() if name in ion))
+            result.append(next(ion[name] for ion in cell.ions.values() if name in ion))
         elif where == "weight":
             base, _, index = name.partition("[")
-            found.append(netcons[int(base)].weights[int(index.rstrip("]"))])
+            result.append(netcons[int(base)].weights[int(index.rstrip("]"))])
         else:
             one = points[where] if isinstance(where, int) else density[where]
-            found.append(one.values[one.public[name]])
-    return found
+            result.append(one.values[one.public[name]])
+    return result

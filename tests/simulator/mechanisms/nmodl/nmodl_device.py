@@ -132,14 +132,14 @@ class Case:
             cl.Buffer(queue.context, flags, hostbuf=np.ascontiguousarray(x, kind))
             for kind, x in zip(kinds, self.given, strict=True)
         ]
-        found = np.empty_like(expected, self.number)
-        target = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, max(found.nbytes, 8))
+        result = np.empty_like(expected, self.number)
+        target = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, max(result.nbytes, 8))
         kernel(queue, (COUNT // self.width,), None, *buffers, target)
-        if found.size:
-            cl.enqueue_copy(queue, found, target).wait()
+        if result.size:
+            cl.enqueue_copy(queue, result, target).wait()
         finite = np.where(np.isfinite(expected), np.abs(expected), 0)
         size = np.maximum(finite.max(axis=1, initial=0), 1.0)[:, None]
         assert all(name_of(a) for a in self.arguments)
         infinite = np.isinf(expected)
-        assert np.array_equal(infinite, np.isinf(found))
-        return np.where(infinite, 0, expected), np.where(infinite, 0, found), size
+        assert np.array_equal(infinite, np.isinf(result))
+        return np.where(infinite, 0, expected), np.where(infinite, 0, result), size

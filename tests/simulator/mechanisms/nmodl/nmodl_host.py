@@ -69,7 +69,7 @@ class Cell:
             )
         with np.errstate(all="ignore"):
             results = one.m.twin(block, one.outputs)(*given)
-        found = {}
+        outputs = {}
         out = [a for a in arguments if a.direction != "in"]
         for a, value in zip(out, results, strict=True):
             if a.role in ("state", "output"):
@@ -81,8 +81,8 @@ class Cell:
             elif a.role in ("weight", "other_weight"):
                 (weights if a.role == "weight" else other)[names.index(a.name)] = np.float64(value)
             else:
-                found[a.role, a.name] = np.float64(value)
-        return found
+                outputs[a.role, a.name] = np.float64(value)
+        return outputs
 
     def ion_of(self, one, name):
         return next(i.name for i in one.p.ions if name in (*i.reads, *i.writes))
@@ -156,13 +156,13 @@ class Cell:
                         one, f"for_netcons{k}", time, weights=own, flag=flag, other=each.weights
                     )
             own = list(weights)
-            found = self.call(one, "receive", time, weights=own, flag=flag)
+            result = self.call(one, "receive", time, weights=own, flag=flag)
             for a in one.m.calls("receive", one.outputs):
                 if a.role == "weight" and a.direction != "in":
                     at = one.p.net.weights.index(a.name)
                     weights[at] = own[at]
-            self.sent(one, found, netcon)
-            arms = {k for (role, k), value in found.items() if role == "arm" and value}
+            self.sent(one, result, netcon)
+            arms = {k for (role, k), value in result.items() if role == "arm" and value}
             if arms:
                 one.armed = dict.fromkeys(arms)
                 values = self.call(one, "watch", time)
@@ -194,11 +194,11 @@ class Cell:
         for name in self.ions:
             self.nernst(name, "einit")
         for one in self.instances:
-            found = self.call(one, "initial", 0.0)
+            result = self.call(one, "initial", 0.0)
             for netcon in one.netcons:
                 if one.has("net_initial"):
                     self.call(one, "net_initial", 0.0, weights=netcon.weights)
-            self.sent(one, found, None)
+            self.sent(one, result, None)
             self.wrote(one)
         self.when("after_initial")
         self.deliver(self.dt * 1e-9)
@@ -226,11 +226,11 @@ class Cell:
         for one in self.instances:
             if not one.has("current"):
                 continue
-            found = self.call(one, "current", self.t)
+            result = self.call(one, "current", self.t)
             per = 1e2 / self.area if one.p.kind == "point" else 1.0
-            total += found.get(("i", "i"), 0.0) * per
-            slope += found.get(("g", "g"), 0.0) * per
-            for (role, name), value in found.items():
+            total += result.get(("i", "i"), 0.0) * per
+            slope += result.get(("g", "g"), 0.0) * per
+            for (role, name), value in result.items():
                 if role == "ion":
                     self.ions[self.ion_of(one, name)][name] += value * per
         return total, slope

@@ -46,7 +46,7 @@ def test_breakpoint_changes_a_state_twice_a_step(double_queue, engine, body):
     records = {
         name: (sim.record("n", group), sim.record("count", group)) for name, group in groups.items()
     }
-    found = sim.run(steps * dt)
+    result = sim.run(steps * dt)
     for name, (of_n, of_count) in records.items():
         n, expected = 0.3, []
         if name != "none":  # at NEURON's start
@@ -59,7 +59,7 @@ def test_breakpoint_changes_a_state_twice_a_step(double_queue, engine, body):
                 n = BODIES[body](n)
             expected.append(n)
         # about ten operations per step
-        got = found[of_n][1:]
+        got = result[of_n][1:]
         assert np.abs(got - np.array(expected)[:, None]).max() < 10 * steps * np.finfo(float).eps
         first, turns = (0, 1) if name == "none" else (2, 2)
-        assert (found[of_count][1:].T == first + turns * np.arange(1, steps + 1)).all()
+        assert (result[of_count][1:].T == first + turns * np.arange(1, steps + 1)).all()

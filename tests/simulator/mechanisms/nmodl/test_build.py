@@ -48,10 +48,10 @@ def reference(tmp_path_factory):
     ]
     (folder / "specs.json").write_text(json.dumps(specs))
     library = mod_files.compiled()
-    given = [str(folder / name) for name in ("specs.json", "out.npz")]
-    output_of(ORACLE, *given, cwd=library)
-    with np.load(folder / "out.npz") as found:
-        return dict(found)
+    paths = [str(folder / name) for name in ("specs.json", "out.npz")]
+    output_of(ORACLE, *paths, cwd=library)
+    with np.load(folder / "out.npz") as file:
+        return dict(file)
 
 
 @needs_neuron
@@ -61,10 +61,10 @@ def test_as_neuron(reference, case, dt):
     name = f"{case['name']}@{dt}"
     expected = reference[name]
     extra = {k.split("/")[1]: x for k, x in reference.items() if k.startswith(name + "/")}
-    found = simulated({**case, "dt": dt, "steps": STEPS[dt]}, extra)
+    result = simulated({**case, "dt": dt, "steps": STEPS[dt]}, extra)
     size = np.abs(expected).max(axis=0)
     assert size[0] > 20 and np.ptp(expected[:, 0]) > 1  # the voltage moves
-    error = np.abs(found - expected).max(axis=0)
+    error = np.abs(result - expected).max(axis=0)
     names = ["v", *(r[1] for r in case["records"])]
     near = error <= TOLERANCE * size
     assert dict(zip(names, near, strict=True)) == dict.fromkeys(names, True)
@@ -116,9 +116,9 @@ def test_what_neuron_gives_to_every_file_needs_no_declaration(name):
 
 def test_all_refusals_at_once():
     text = text_of("VERBATIM\n x = *y;\nENDVERBATIM").replace("x = m }", "x = poisson(m) }")
-    found = rejections(text + "BEFORE STEP { x = nothing }\n")
-    assert [r.construct.split()[0] for r in found] == ["VERBATIM", "the", "'nothing'"]
-    assert [r.line for r in found] == [10, 6, 14]
+    refusals = rejections(text + "BEFORE STEP { x = nothing }\n")
+    assert [r.construct.split()[0] for r in refusals] == ["VERBATIM", "the", "'nothing'"]
+    assert [r.line for r in refusals] == [10, 6, 14]
     assert rejections(text_of("x = 1")) == []
 
 
@@ -223,9 +223,9 @@ def test_what_a_table_sets_beside_its_columns_is_to_be_given():
     with_table, without = (Mechanism.from_nmodl(BESIDE, use_tables=use) for use in (True, False))
     assert with_table.program.beside == ("q", "many") and without.program.beside == ()
 
-    def end(made, **given):
+    def end(made, **options):
         net = clhines.Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
-        net.insert(made, **given)
+        net.insert(made, **options)
         sim = clhines.Simulation(net, 0.025, engine="reference")
         sim.run(1)
         return sim.voltages()[0]
@@ -244,8 +244,8 @@ def test_tables_between_their_ends():
     [column] = with_table.twin("table_curve")(x)
     assert np.allclose(column, np.sin(x) + x * x / 9, rtol=1e-14, atol=1e-15)
     calls = [a.name for a in with_table.calls("advance", ["f"]) if a.direction != "out"]
-    given = dict.fromkeys(calls, 0.0) | {"dt": 0.1, "m": 0.3, "curve": column[:, None]}
-    given["rates"] = np.ones((78, 2))
+    inputs = dict.fromkeys(calls, 0.0) | {"dt": 0.1, "m": 0.3, "curve": column[:, None]}
+    inputs["rates"] = np.ones((78, 2))
     where = np.array([-900.0, -65.0, -64.05, -3.0, 900.0])
     out = [a.name for a in with_table.calls("advance", ["f"]) if a.direction != "in"]
     assert "f" not in out  # set in BREAKPOINT, not in advance
@@ -300,7 +300,7 @@ def test_opencl_of_several_instances_as_numpy(real, bound, fast_queue):
 @needs_neuron
 def test_neurons_own_files():
     folders = [wheel(), wheel().parent / "nrn" / "demo" / "release"]
-    found = {p.name: rejections(p.read_text()) for f in folders for p in f.glob("*.mod")}
-    assert len(found) >= 18
-    refused = {name: {r.construct.split()[0] for r in rs} for name, rs in found.items() if rs}
+    refusals = {p.name: rejections(p.read_text()) for f in folders for p in f.glob("*.mod")}
+    assert len(refusals) >= 18
+    refused = {name: {r.construct.split()[0] for r in rs} for name, rs in refusals.items() if rs}
     assert refused == {"pattern.mod": {"VERBATIM"}}

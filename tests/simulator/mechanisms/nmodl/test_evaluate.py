@@ -97,9 +97,9 @@ def test_too_many_operations_are_refused_wherever_they_are_found(monkeypatch):
     refused = 0
     for most in range(20, 2000, 3):
         monkeypatch.setattr(expressions, "MAX_NODES", most)
-        found = rejections(text)
-        if not found:
+        refusals = rejections(text)
+        if not refusals:
             break
         refused += 1
-        assert {r.construct for r in found} == {f"an expression: more than {most} operations"}
-    assert refused > 10 and not found
+        assert {r.construct for r in refusals} == {f"an expression: more than {most} operations"}
+    assert refused > 10 and not refusals

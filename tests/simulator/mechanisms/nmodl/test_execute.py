@@ -72,11 +72,11 @@ BREAKPOINT { i = 0.0001*(a + b + n) }
 def test_loops_keep_branches_that_the_first_turn_does_not_take():
     """Compare with sums of 3, 4 ... up to the first number from x on, and of 1, 2 ... up to x."""
     x = np.array([0.5, 1.0, 2.5, 4.5, 7.0])
-    found = Mechanism.from_nmodl(TURNS).initial(np.full(5, -65.0), {"x": x})
+    result = Mechanism.from_nmodl(TURNS).initial(np.full(5, -65.0), {"x": x})
     last, whole = np.ceil(x).astype(int), np.floor(x).astype(int)
-    assert found["n"].tolist() == last.tolist()
-    assert found["a"].tolist() == [sum(range(3, n + 1)) for n in last]
-    assert found["b"].tolist() == [sum(range(1, n + 1)) for n in whole]
+    assert result["n"].tolist() == last.tolist()
+    assert result["a"].tolist() == [sum(range(3, n + 1)) for n in last]
+    assert result["b"].tolist() == [sum(range(1, n + 1)) for n in whole]
 
 
 REFUSED = {  # text, refused construct, words of its line

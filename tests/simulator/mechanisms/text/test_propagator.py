@@ -33,7 +33,7 @@ method exact
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_the_exact_method_of_brian(fast_queue, needs, engine):
     """Spikes equal Brian's, and voltages to rounding: both are exact between spikes."""
-    found = json.loads(Path(__file__).with_name("brian.json").read_text())
+    data = json.loads(Path(__file__).with_name("brian.json").read_text())
     net = one_node_cells(brian.N, brian.LIF["c"])
     amp, pairs = brian.wiring()
     taus = {f"tau_{of}": tau for of, (tau, _) in brian.EXACT.items()}
@@ -46,11 +46,11 @@ def test_the_exact_method_of_brian(fast_queue, needs, engine):
     result = sim.run(brian.STEPS * brian.DT)
     step = np.rint(result.spike_time / brian.DT).astype(int) - 1
     order = np.lexsort((result.spike_cell, step))
-    assert len(found["exact"][0]) > 100
-    np.testing.assert_array_equal([step[order], result.spike_cell[order]], found["exact"])
+    assert len(data["exact"][0]) > 100
+    np.testing.assert_array_equal([step[order], result.spike_cell[order]], data["exact"])
     v = result[number][:-1]
     # 100 mV, rounded in each of 2500 steps, in both programs
-    np.testing.assert_allclose(np.where(v > -50, -60, v), found["exact v"], 0, 2500e2 * 2.0**-52)
+    np.testing.assert_allclose(np.where(v > -50, -60, v), data["exact v"], 0, 2500e2 * 2.0**-52)
 
 
 def kernel(t, tau, tau_m, c):
@@ -85,10 +85,10 @@ def test_the_sum_of_kernels_of_the_spike_response_model(fast_queue, needs, engin
             at = (t > begin) if begin else (t >= 0)
             here, since = at & (t <= end + 1e-9), t - begin
             v = -60 + (v0 + 60) * np.exp(-since / tau_m[cell])
-            own = (times >= begin - 1e-9) & (times < end - 1e-9)
+            recent = (times >= begin - 1e-9) & (times < end - 1e-9)
             for k, tau in enumerate(taus):
-                positive = (weights[own, cell] > 0) == (k == 0)
-                when, w = times[own][positive], weights[own, cell][positive]
+                positive = (weights[recent, cell] > 0) == (k == 0)
+                when, w = times[recent][positive], weights[recent, cell][positive]
                 for t0, w0 in [(begin, left[k]), *zip(when, w, strict=True)]:
                     v += w0 * kernel(t - t0, tau, tau_m[cell], c[cell])
                 left[k] = left[k] * np.exp((begin - end) / tau) + w @ np.exp((when - end) / tau)
@@ -151,11 +151,11 @@ def test_an_exact_step_of_coupled_states_and_of_those_in_which_v_is_held(
                 y[0], wait = -60.0, 6
             y[1] += 0.8 * (step == 20)
             y, wait = (held if wait else free) @ y, max(0, wait - 1)
-        own = result.spike_time[result.spike_cell == cell]
-        np.testing.assert_array_equal(np.rint(own / dt), spikes)
-        found = np.stack([result[n][:, cell] for n in numbers], 1)
+        cell_spikes = result.spike_time[result.spike_cell == cell]
+        np.testing.assert_array_equal(np.rint(cell_spikes / dt), spikes)
+        values = np.stack([result[n][:, cell] for n in numbers], 1)
         scale = np.array([100, 1, 1, 1])  # mV, nA; ten roundings per step
-        np.testing.assert_allclose(found / scale, expected / scale, 0, 2000 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(values / scale, expected / scale, 0, 2000 * np.finfo(dtype).eps)
 
 
 def power(rates):
@@ -170,7 +170,7 @@ def power(rates):
 @pytest.mark.parametrize("engine", SPIKING_ENGINES)
 def test_an_exact_step_beside_other_mechanisms_and_branches(fast_queue, needs, engine):
     """Other mechanisms' constant currents are exact; leaks and neighbours are of first order."""
-    found = {}
+    results = {}
     for dt in (0.1, 0.05):
         net = Network.from_arrays([-1, 0], [0, 2], [300.0, 300.0], [0, 0.003], [0.1, 0.05])
         net.add(EXACT, at=[0])
@@ -178,7 +178,7 @@ def test_an_exact_step_beside_other_mechanisms_and_branches(fast_queue, needs, e
         net.add("iclamp", at=[0], dur=1e9, amp=0.05)
         sim = started(net, engine, fast_queue, needs, dt, v_init=-60.0)
         v = sim.record("v", [0, 1], every=1.0)
-        found[dt] = sim.run(20.0)[v]
+        results[dt] = sim.run(20.0)[v]
     leak = 0.003  # uS: 300 um2 at 1e-3 S/cm2
     rates = np.array([
         [-(0.01 + leak + 0.003) / 0.1, 0.003 / 0.1, (-60 * 0.01 - 70 * leak + 0.05) / 0.1],
@@ -188,7 +188,7 @@ def test_an_exact_step_beside_other_mechanisms_and_branches(fast_queue, needs, e
     expected = [np.array([-60.0, -60, 1])]
     for _ in range(20):
         expected.append(power(rates) @ expected[-1])
-    errors = [np.abs(found[dt] - np.array(expected)[:, :2]).max() for dt in (0.1, 0.05)]
+    errors = [np.abs(results[dt] - np.array(expected)[:, :2]).max() for dt in (0.1, 0.05)]
     assert errors[0] < 0.02 and errors[1] / errors[0] == pytest.approx(0.5, abs=0.05)
 
 
@@ -204,8 +204,8 @@ def test_a_step_too_long_for_the_exact_method_ends_the_run(fast_queue, needs):
                 with pytest.raises(SimulationError):
                     sim.run(5.0)
                 continue
-            found = sim.run(5.0)[number][:, 0]
-            np.testing.assert_allclose(found, -60 - np.exp(-np.arange(6) / 10), 0, 1e-12)
+            result = sim.run(5.0)[number][:, 0]
+            np.testing.assert_allclose(result, -60 - np.exp(-np.arange(6) / 10), 0, 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,9 @@ def test_a_step_too_long_for_the_exact_method_ends_the_run(fast_queue, needs):
 def test_texts_that_the_exact_method_does_not_take(old, new, message):
     text = EXACT.replace("point exact", "point neuron")
     assert old in text
-    with pytest.raises(InputError, match=message) as found:
+    with pytest.raises(InputError, match=message) as error:
         Mechanism(text.replace(old, new))
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_the_exact_method_needs_a_spike():

@@ -117,21 +117,21 @@ def test_weights_of_brian(double_queue, name):
     Brian computes t - (last time) from times up to T: its traces are off by T/tau roundings per
     spike. The error of rk4 in a step h of exp(-t/tau) is (h/tau)^5/120.
     """
-    found = json.loads(Path(__file__).with_name("brian.json").read_text())
+    data = json.loads(Path(__file__).with_name("brian.json").read_text())
     source, target, weight, trains = brian.plastic_wiring()
     dt, parameters = brian.PLASTIC_DT, brian.RULES[name][0]
     rule = Rule(name, **parameters)
-    given = GridConnections(source, target, weight, 1, brian.CELLS, brian.CELLS, True, rule)
+    wires = GridConnections(source, target, weight, 1, brian.CELLS, brian.CELLS, True, rule)
     assert min(rule.times.values()) == 4.0
-    ran = PlasticDevice(double_queue, given, rule, np.arange(brian.CELLS), True, "pull", 64, dt=dt)
+    ran = PlasticDevice(double_queue, wires, rule, np.arange(brian.CELLS), True, "pull", 64, dt=dt)
     rows, rng = [], np.random.default_rng(0)
     for step in range(brian.PLASTIC_STEPS):
         ran.epoch(trains, step, 1, rng)
-        state = settled(SimpleNamespace(connections=given, dt=dt), ran.plasticity.state(), step)
+        state = settled(SimpleNamespace(connections=wires, dt=dt), ran.plasticity.state(), step)
         rows.append(state["plastic_weight"])
         if name == "dopamine" and step in brian.REWARDS:
             ran.plasticity.reward(brian.REWARDS[step], step)
-    expected = np.array(found[f"weights of {name}"])
+    expected = np.array(data[f"weights of {name}"])
     time, spikes = brian.PLASTIC_STEPS * dt, trains.sum(axis=0).max()
     moved = np.abs(np.diff(expected, axis=0)).sum(axis=0).max()
     tolerance = spikes * (time / 4.0) * 2 * np.finfo(float).eps * (moved + 1)
@@ -164,13 +164,13 @@ def test_a_reward_by_hand(double_queue):
         sim.run(5.0)
         tau = 1 / (1 / 100.0 + 1 / 50.0)
         change = 0.01 * 0.3 * 2.0 * tau * -np.expm1(-5.0 / tau)
-        own = sim.model.connections.plastic
-        np.testing.assert_allclose((sim.weights() - first)[own], change, rtol=1e-13)
+        plastic = sim.model.connections.plastic
+        np.testing.assert_allclose((sim.weights() - first)[plastic], change, rtol=1e-13)
         sim.set(weight=first)  # for the rest of the run
-        np.testing.assert_array_equal(sim.weights()[own], first[own])
+        np.testing.assert_array_equal(sim.weights()[plastic], first[plastic])
         sim.run(700.0)  # the remaining eligibility is 1e-9 of the first
         rest = 0.01 * 0.3 * 2.0 * tau * np.exp(-5.0 / tau)
-        np.testing.assert_allclose((sim.weights() - first)[own], rest, rtol=1e-8)
+        np.testing.assert_allclose((sim.weights() - first)[plastic], rest, rtol=1e-8)
         sim.reset()
         np.testing.assert_array_equal(sim.weights(), first)
 

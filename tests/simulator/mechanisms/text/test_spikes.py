@@ -70,22 +70,22 @@ def network(name):
 @pytest.mark.parametrize("name", TEXTS)
 def test_spikes_of_brian(fast_queue, needs, engine, name):
     """Compare spikes with Brian's in equal steps: a recurrent network, and single neurons."""
-    found = json.loads(Path(__file__).with_name("brian.json").read_text())
+    data = json.loads(Path(__file__).with_name("brian.json").read_text())
     net, v_init = network(name)
     sim = started(net, engine, fast_queue, needs, brian.DT, v_init=v_init)
     result = sim.run(brian.STEPS * brian.DT)
     step = np.rint(result.spike_time / brian.DT).astype(int) - 1  # Brian has the step's begin
     order = np.lexsort((result.spike_cell, step))
-    assert len(found[name][0]) > 40
-    np.testing.assert_array_equal([step[order], result.spike_cell[order]], found[name])
+    assert len(data[name][0]) > 40
+    np.testing.assert_array_equal([step[order], result.spike_cell[order]], data[name])
 
 
 def test_the_example_for_users_of_brian(double_queue, monkeypatch):
     """The two scripts on the page give equal spikes."""
-    found = json.loads(Path(__file__).with_name("brian.json").read_text())
-    assert brian.block_of_the_page() == found["block of the page"]  # the same script
+    data = json.loads(Path(__file__).with_name("brian.json").read_text())
+    assert brian.block_of_the_page() == data["block of the page"]  # the same script
     if importlib.util.find_spec("brian2"):
-        assert brian.in_steps(brian.brian_page()) == found["page"]
+        assert brian.in_steps(brian.brian_page()) == data["page"]
     page = brian.PAGE.read_text("utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     monkeypatch.setattr(clhines, "Simulation", partial(Simulation, queue=double_queue))
@@ -95,7 +95,7 @@ def test_the_example_for_users_of_brian(double_queue, monkeypatch):
     step = np.rint(result.spike_time / brian.DT).astype(int) - 1
     order = np.lexsort((result.spike_cell, step))
     assert len(step) == 1153 and "All 1,153 spikes" in page
-    np.testing.assert_array_equal([step[order], result.spike_cell[order]], found["page"])
+    np.testing.assert_array_equal([step[order], result.spike_cell[order]], data["page"])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -143,10 +143,10 @@ def test_a_refractory_time_between_steps_is_rounded_once(fast_queue, needs, engi
     net.add("iclamp", at=net.soma, dur=1e9, amp=0.35)
     sim = started(net, engine, fast_queue, needs, 0.1, dtype, v_init=-60.0)
     needed = 1 + int(np.ceil(-np.log(1 - 10 / 35) / np.log(1 + 0.1 / 10))) - 1
-    for wanted, given in ((held, None), (held[::-1], rest[::-1])):
-        if given is not None:
+    for wanted, times in ((held, None), (held[::-1], rest[::-1])):
+        if times is not None:
             sim.reset()
-            sim.set(group, rest=given)
+            sim.set(group, rest=times)
         result = sim.run(20.0)
         for cell in range(4):
             step = np.rint(result.spike_time[result.spike_cell == cell] / 0.1).astype(int)
@@ -264,15 +264,15 @@ def test_a_current_that_is_constant_at_the_reset(fast_queue, needs):
         reset: v = -65
         refractory: 1
     """
-    found = []
+    results = []
     for engine in SPIKING_ENGINES:
         net = one_node_cells(2, 0.1)
         net.add(text, at=net.soma)
         sim = started(net, engine, fast_queue, needs, 0.1, v_init=-60.0)
-        found.append(sim.run(20.0).spike_time)
-    assert len(found[0]) > 4
-    for times in found[1:]:
-        np.testing.assert_array_equal(times, found[0])
+        results.append(sim.run(20.0).spike_time)
+    assert len(results[0]) > 4
+    for times in results[1:]:
+        np.testing.assert_array_equal(times, results[0])
 
 
 def test_above_the_threshold_at_the_start(fast_queue, needs):
@@ -293,19 +293,19 @@ def test_set(fast_queue, needs):
     net = one_node_cells(2, 0.1)
     text = net.add(LIF, at=net.soma, rest=0.0)
     net.add("iclamp", at=net.soma, dur=1e9, amp=0.35)
-    found = []
+    results = []
     for engine in ("reference", "steps"):
         sim = started(net, engine, fast_queue, needs, v_init=-60.0)
         sim.run(20.0)
         sim.set(text, rest=[0.0, 3.0])
-        found.append(sim.run(60.0))
+        results.append(sim.run(60.0))
         for name, why in (("vt", "the threshold of the cell"), ("capacitance", "that of the node")):
             with pytest.raises(InputError, match=f"lif: {name} is {why}; expected another param"):
                 sim.set(text, **{name: -40.0})
         with pytest.raises(InputError, match="lif: rest is below 0 ms; expected 0 or more"):
             sim.set(text, rest=[1.0, -1.0])
-    np.testing.assert_array_equal(found[0].spike_time, found[1].spike_time)
-    periods = [np.diff(found[0].spike_time[found[0].spike_cell == c])[-1] for c in (0, 1)]
+    np.testing.assert_array_equal(results[0].spike_time, results[1].spike_time)
+    periods = [np.diff(results[0].spike_time[results[0].spike_cell == c])[-1] for c in (0, 1)]
     assert periods[1] - periods[0] == pytest.approx(3.0, abs=1e-9)
 
 
@@ -345,9 +345,9 @@ def test_a_spike_in_the_step_after_a_reset_ends_the_run(fast_queue, needs):
 )
 def test_wrong_texts_are_refused(old, new, message):
     assert old in LIF
-    with pytest.raises(InputError, match=message) as found:
+    with pytest.raises(InputError, match=message) as error:
         Mechanism(LIF.replace(old, new))
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -364,10 +364,10 @@ def test_wrong_texts_are_refused(old, new, message):
 )
 def test_wrong_networks_are_refused(change, message):
     net, *_ = passive_tree()
-    with pytest.raises(InputError, match=message) as found:
+    with pytest.raises(InputError, match=message) as error:
         change(net)
         compile(net)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 def test_other_refusals():

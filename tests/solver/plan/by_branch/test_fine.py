@@ -25,7 +25,7 @@ GPU = Limits(max_work_group=1024)
 def split_by_hand(forest, cells):
     """Return branch lengths per level after the report's splitting, by plain loops."""
     trees = forest.trees
-    now, found = [], []
+    now, lengths = [], []
     for c in cells:
         s = forest.shape_of_cell[c]
         now.append(
@@ -33,7 +33,7 @@ def split_by_hand(forest, cells):
         )
     while now:
         mean = -(-sum(length for _, length in now) // len(now))
-        found.append(sorted(min(length, mean) for _, length in now))
+        lengths.append(sorted(min(length, mean) for _, length in now))
         below = []
         for branch, length in now:
             if length > mean:
@@ -42,7 +42,7 @@ def split_by_hand(forest, cells):
                 for child in np.flatnonzero(trees.branch_parent == branch).tolist():
                     below.append((child, int(trees.branch_length[child])))
         now = below
-    return found
+    return lengths
 
 
 def level_lengths(levels, template):
@@ -66,12 +66,12 @@ def test_branches_above_the_mean_of_their_block_are_split():
     trees = split.trees
     for k in range(blocks.num_blocks):
         cells = blocks.cells[slice(*blocks.cell_start[k : k + 2])]
-        found = [[] for _ in range(int(trees.num_levels.max()))]
+        lengths = [[] for _ in range(int(trees.num_levels.max()))]
         for c in cells:
             here = slice(*trees.branch_offsets[split.shape_of_cell[c] :][:2])
             for level, length in zip(trees.branch_level[here], trees.branch_length[here]):
-                found[level].append(int(length))
-        assert [sorted(f) for f in found if f] == split_by_hand(forest, cells)
+                lengths[level].append(int(length))
+        assert [sorted(f) for f in lengths if f] == split_by_hand(forest, cells)
 
 
 @pytest.mark.parametrize("how", ["mean", "block"])

@@ -71,9 +71,9 @@ def test_padding_is_computed_where_that_is_faster(limits, computed):
         for forest, computes in zip(forests, expected):
             plan = make_plan(forest, "levels", dtype, limits)
             assert plan.parts[0].spec.computes_padding == computes
-            for asked in ("compute", "skip"):
-                plan = make_plan(forest, "levels", dtype, limits, padding=asked)
-                assert plan.parts[0].spec.computes_padding == (asked == "compute")
+            for padding in ("compute", "skip"):
+                plan = make_plan(forest, "levels", dtype, limits, padding=padding)
+                assert plan.parts[0].spec.computes_padding == (padding == "compute")
 
 
 def test_other_paddings_are_refused():

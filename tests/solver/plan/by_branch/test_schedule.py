@@ -53,7 +53,7 @@ def test_rounds_list_every_child_in_the_order_of_its_tree():
     at = {int(e): k for k, e in enumerate(v.exchange())}  # one template: no number twice
     for branch in range(len(v.length)):
         rounds = slice(*start[v.vector[branch] :][:2])
-        found = [at[int(e)] for e in child[rounds, v.lane[branch]] if e]
-        assert sorted(found) == np.flatnonzero(v.parent == branch).tolist()
-        assert (np.diff(v.tree_branch[found]) > 0).all()
+        result = [at[int(e)] for e in child[rounds, v.lane[branch]] if e]
+        assert sorted(result) == np.flatnonzero(v.parent == branch).tolist()
+        assert (np.diff(v.tree_branch[result]) > 0).all()
     assert (child > 0).sum() == (v.parent >= 0).sum()

@@ -14,25 +14,25 @@ def blocks(*sizes):
 
 
 def test_chains_of_a_length_stay_in_order():
-    found = blocks(*[5] * 11)
-    assert (found.lanes, found.ragged) == (LANES, False)
-    assert found.first.tolist() == [0, 5, 10]
-    assert found.chain.tolist() == [*range(11), *[8] * 5]  # idle lanes repeat the first chain
+    lanes = blocks(*[5] * 11)
+    assert (lanes.lanes, lanes.ragged) == (LANES, False)
+    assert lanes.first.tolist() == [0, 5, 10]
+    assert lanes.chain.tolist() == [*range(11), *[8] * 5]  # idle lanes repeat the first chain
 
 
 def test_long_chains_come_first():
-    found = blocks(3, 9, 4, *[2] * 6)
-    assert found.ragged
-    assert found.chain[:3].tolist() == [1, 2, 0]
-    assert found.first.tolist() == [0, 9, 11]
-    assert found.room == 9
+    lanes = blocks(3, 9, 4, *[2] * 6)
+    assert lanes.ragged
+    assert lanes.chain[:3].tolist() == [1, 2, 0]
+    assert lanes.first.tolist() == [0, 9, 11]
+    assert lanes.room == 9
 
 
 @pytest.mark.parametrize("sizes", [[40], [20_000] * 9, [16_000, 16_000]])
 def test_one_chain_and_long_chains_have_a_block_each(sizes):
-    found = blocks(*sizes)
-    assert (found.lanes, found.ragged) == (1, False)
-    assert found.size == sum(sizes)
+    lanes = blocks(*sizes)
+    assert (lanes.lanes, lanes.ragged) == (1, False)
+    assert lanes.size == sum(sizes)
 
 
 def test_other_trees_have_no_blocks():

@@ -70,17 +70,17 @@ def test_cells_above_local_memory_in_registers(cells, direct, dtype):
     limits = Limits(132, 1024, ptx=True)
     forest = Forest.from_parents(cells)
     plan = make_plan(forest, "contraction", dtype, limits)
-    found = [part for part in plan.parts if part.spec.direct]
-    assert len(found) == direct
-    for part in found:
+    parts = [part for part in plan.parts if part.spec.direct]
+    assert len(parts) == direct
+    for part in parts:
         size = 6 * np.dtype(dtype).itemsize + 4
         assert part.spec.work_group * size + 8 * part.spec.segment <= limits.local_bytes
         assert set(plan.forest.sizes[part.tables["cell_number"]]) == {max(map(len, cells))}
     assert {part.phase for part in plan.parts} == ({"solve"} if direct else {*PIECES})
     others = make_plan(forest, "contraction", dtype, replace(limits, ptx=False))
     assert not any(part.spec.direct for part in others.parts)
-    asked = make_plan(forest, "contraction", dtype, replace(limits, ptx=False), registers=direct)
-    assert any(part.spec.direct for part in asked.parts) == direct
+    other = make_plan(forest, "contraction", dtype, replace(limits, ptx=False), registers=direct)
+    assert any(part.spec.direct for part in other.parts) == direct
 
 
 def test_contraction_in_groups_too_small_for_pieces():

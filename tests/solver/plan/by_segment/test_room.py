@@ -19,8 +19,8 @@ LIMITS = Limits(compute_units=4, max_work_group=256, local_bytes=32 << 10)
 def test_local_memory_by_hand(real, size):
     for lanes in (32, 256):
         nodes = room.local_capacity(real, LIMITS, lanes)
-        taken = lambda n, lanes=lanes: (3 * n + 3 * lanes) * size + 8 * 31  # noqa: E731
-        assert taken(nodes) <= LIMITS.local_bytes < taken(nodes + 32) and nodes % 32 == 0
+        bytes_of = lambda n, lanes=lanes: (3 * n + 3 * lanes) * size + 8 * 31  # noqa: E731
+        assert bytes_of(nodes) <= LIMITS.local_bytes < bytes_of(nodes + 32) and nodes % 32 == 0
     assert room.local_capacity(real, replace(LIMITS, local_bytes=100), 32) == 0
     most = room.most_lanes(real, LIMITS, OPTIONS)
     assert most % room.WARP == 0
@@ -48,9 +48,9 @@ def test_values_are_in_registers_where_asked_or_where_nvidias_compiler_is():
     above = room.fits_local(cut_trees(forest.trees, 16), "double", LIMITS, OPTIONS)[
         forest.shape_of_cell
     ]
-    for asked, ptx, expected in (
+    for option, ptx, expected in (
         (None, False, False), (None, True, True), (True, False, True), (False, True, False),
     ):  # fmt: skip
-        limits, options = replace(LIMITS, ptx=ptx), {**OPTIONS, "registers": asked}
-        found = room.fits_registers(forest, ~above, "double", limits, options)
-        assert found.tolist() == [expected] * 3
+        limits, options = replace(LIMITS, ptx=ptx), {**OPTIONS, "registers": option}
+        fits = room.fits_registers(forest, ~above, "double", limits, options)
+        assert fits.tolist() == [expected] * 3

@@ -20,10 +20,10 @@ def test_segments_are_stretches_of_branches(most):
     nodes = [trees.order[f : f + n] for f, n in zip(cut.first, cut.length)]
     assert sorted(np.concatenate(nodes)) == list(range(len(trees.parent)))
     children = trees.num_children
-    for own, parent in zip(nodes, cut.parent):
-        for above, below in zip(own, own[1:]):
+    for segment, parent in zip(nodes, cut.parent):
+        for above, below in zip(segment, segment[1:]):
             assert trees.parent[below] == above and children[above] == 1
-        hangs = trees.parent[own[0]]
+        hangs = trees.parent[segment[0]]
         assert hangs == (-1 if parent < 0 else nodes[parent][-1])
 
 

@@ -22,10 +22,10 @@ def column(graph, number):
 def test_the_column_of_tau_decides():
     graph = Graph()
     roots = [grown(graph, column(graph, k)) for k in (0, 1)]
-    found = few_terms(roots, {("rates", 1): 7})
-    assert found[0] is roots[0]
-    assert found[1].op == "grown" and found[1].args[0] is roots[1].args[0]
-    assert found[1].args[1].value == 7
+    result = few_terms(roots, {("rates", 1): 7})
+    assert result[0] is roots[0]
+    assert result[1].op == "grown" and result[1].args[0] is roots[1].args[0]
+    assert result[1].args[1].value == 7
 
 
 @pytest.mark.parametrize("make", [

@@ -14,14 +14,14 @@ def test_expensive_constants_are_hoisted():
     v, q, tau, dt = map(graph.symbol, ("v", "q", "tau", "dt"))
     root = v * graph.call("exp", q) * 3 + (q + tau) * v + v / tau * dt
     constants = Constants(graph, ["q", "tau", "dt"])
-    (found,) = constants.lifted([root])
-    assert not {"exp", "pow"} & operations([found]).keys()
-    assert found.free >= {"v", "q", "tau"}
-    given = {"v": -61.0, "q": 0.3, "tau": 7.0, "dt": 0.025}
+    (result,) = constants.lifted([root])
+    assert not {"exp", "pow"} & operations([result]).keys()
+    assert result.free >= {"v", "q", "tau"}
+    options = {"v": -61.0, "q": 0.3, "tau": 7.0, "dt": 0.025}
     symbols = constant_symbols(constants)
-    known = {name: value(node.definition, **given) for node, name in constants.names.items()}
+    known = {name: value(node.definition, **options) for node, name in constants.names.items()}
     hoisted = {symbol: known[name] for symbol, name in symbols.items()}
-    assert value(found, **given, **hoisted) == pytest.approx(value(root, **given), rel=1e-14)
+    assert value(result, **options, **hoisted) == pytest.approx(value(root, **options), rel=1e-14)
 
 
 def test_names_are_kept_unless_they_are_taken():
@@ -38,5 +38,5 @@ def test_conditions_are_no_numbers():
     v, q = graph.symbol("v"), graph.symbol("q")
     root = graph.where(graph.less(graph.call("exp", q), graph.one), v, -v)
     constants = Constants(graph, ["q"])
-    (found,) = constants.lifted([root])
-    assert found.op == "where" and found.args[0].op == "less" and len(constants.names) == 1
+    (result,) = constants.lifted([root])
+    assert result.op == "where" and result.args[0].op == "less" and len(constants.names) == 1

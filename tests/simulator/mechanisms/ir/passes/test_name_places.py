@@ -14,11 +14,11 @@ def test_lookups_at_one_place_share_its_name():
     other = graph.call("place", graph.symbol("cai"), graph.number(100))
     places = [place, graph.local("_at", place), other]
     roots = [graph.lookup(f"r{k}__table", k, 3, 440, at) for k, at in enumerate(places)]
-    found = name_places(roots)
-    names = [node.args[0].name for node in found]
+    result = name_places(roots)
+    names = [node.args[0].name for node in result]
     assert names == ["r0__row", "r0__row", "r2__row"]
-    assert [node.args[1:] for node in found] == [node.args[1:] for node in roots]
-    assert sum(node.op == "local" for node in postorder(found)) == 2
+    assert [node.args[1:] for node in result] == [node.args[1:] for node in roots]
+    assert sum(node.op == "local" for node in postorder(result)) == 2
 
 
 def test_what_is_no_place_stays():

@@ -34,8 +34,8 @@ def test_derivatives_are_those_of_differences(number):
         h = 1e-4
         steps = ((-2, 1), (-1, -8), (1, 8), (2, -1))
         at = sum(c * value(root, **{**AT, name: AT[name] + k * h}) for k, c in steps) / (12 * h)
-        found = value(slopes[name], **AT) if name in slopes else 0.0
-        assert found == pytest.approx(AT["w"] * at, rel=1e-9, abs=1e-11)
+        result = value(slopes[name], **AT) if name in slopes else 0.0
+        assert result == pytest.approx(AT["w"] * at, rel=1e-9, abs=1e-11)
 
 
 def test_several_results_share_one_sweep():

@@ -27,10 +27,10 @@ def test_steps_towards_a_steady_value(scaled, named):
     inverse = (q if scaled else graph.one) / tau
     rate = graph.local("rate", -inverse) if named else -inverse
     root = step(inverse * y, rate)
-    (found,) = relax([root])
-    ops = operations([found])
+    (result,) = relax([root])
+    ops = operations([result])
     assert ops["grown"] == 1 and not ops["weight"] and ops["pow"] == 1
-    assert value(found, **GIVEN) == pytest.approx(value(root, **GIVEN), rel=1e-14)
+    assert value(result, **GIVEN) == pytest.approx(value(root, **GIVEN), rel=1e-14)
 
 
 def test_steps_of_two_rates_stay():

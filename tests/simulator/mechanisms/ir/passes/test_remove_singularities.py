@@ -16,10 +16,10 @@ def test_a_quotient_becomes_a_bernoulli():
     graph = Graph()
     v = graph.symbol("v")
     root = (v + 40) / (graph.one - graph.call("exp", -(v + 40) / 10))
-    (found,) = remove_singularities([root], {})
-    assert operations([found])["bernoulli"] == 1
-    assert value(found, v=-40.0) == 10.0
-    assert value(found, v=-35.0) == pytest.approx(value(root, v=-35.0), rel=1e-14)
+    (result,) = remove_singularities([root], {})
+    assert operations([result])["bernoulli"] == 1
+    assert value(result, v=-40.0) == 10.0
+    assert value(result, v=-35.0) == pytest.approx(value(root, v=-35.0), rel=1e-14)
 
 
 def test_a_pole_stays():
@@ -35,6 +35,6 @@ def test_a_branch_that_keeps_off_0_by_0_is_not_needed():
     x, one, half = graph.symbol("x"), graph.one, graph.one / 2
     near = graph.less(graph.call("abs", x), graph.number(10) ** -6)
     far = x / (graph.call("exp", x) - 1)
-    found = without_trap(near, one - x * half, far)
-    assert found is not None and operations([found])["bernoulli"] == 1
+    result = without_trap(near, one - x * half, far)
+    assert result is not None and operations([result])["bernoulli"] == 1
     assert without_trap(near, one + x, far) is None

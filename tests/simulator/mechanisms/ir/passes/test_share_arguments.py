@@ -16,11 +16,11 @@ def test_pairs_in_common_are_named_once(op):
     g, m, h, e = map(graph.symbol, "gmhe")
     make = graph.mul if op == "mul" else graph.add
     roots = [make((g, m, h, e)), make((g, m, h))]
-    found = share_arguments(roots, op)
-    nodes = [node for node in postorder(found) if node.op == op]
+    result = share_arguments(roots, op)
+    nodes = [node for node in postorder(result) if node.op == op]
     assert sum(len(node.args) - 1 for node in nodes) == 3
-    given = {"g": 2.0, "m": 3.0, "h": 5.0, "e": 7.0}
-    assert [value(r, **given) for r in found] == [value(r, **given) for r in roots]
+    parameters = {"g": 2.0, "m": 3.0, "h": 5.0, "e": 7.0}
+    assert [value(r, **parameters) for r in result] == [value(r, **parameters) for r in roots]
 
 
 @pytest.mark.parametrize("op", ["mul", "add"])

@@ -17,10 +17,10 @@ def test_one_quotient_for_both_signs():
     graph = Graph()
     x = (graph.symbol("v") + 40) / 10
     roots = [bernoulli(x), bernoulli(-x)]
-    found = share_bernoullis(roots)
-    assert operations(roots)["bernoulli"] == 2 and operations(found)["bernoulli"] == 1
+    result = share_bernoullis(roots)
+    assert operations(roots)["bernoulli"] == 2 and operations(result)["bernoulli"] == 1
     for v in (-140.0, -40.5, -40.0, -39.0, 60.0):
-        for before, after in zip(roots, found, strict=True):
+        for before, after in zip(roots, result, strict=True):
             assert value(after, v=v) == pytest.approx(value(before, v=v), rel=1e-14)
 
 
@@ -29,10 +29,10 @@ def test_slopes_of_both_signs():
     graph = Graph()
     x = (graph.symbol("v") + 40) / 10
     roots = [graph.slope(bernoulli(y), "v") for y in (x, -x)]
-    found = share_bernoullis(roots)
-    assert operations(roots)["bernoulli_slope"] == 2 and operations(found)["bernoulli_slope"] == 1
+    result = share_bernoullis(roots)
+    assert operations(roots)["bernoulli_slope"] == 2 and operations(result)["bernoulli_slope"] == 1
     for v in (-340.0, -140.0, -50.0, -41.5, -38.5, -30.0, 60.0, 260.0):
-        for before, after in zip(roots, found, strict=True):
+        for before, after in zip(roots, result, strict=True):
             assert value(after, v=v) == pytest.approx(value(before, v=v), rel=1e-14)
 
 

@@ -17,8 +17,8 @@ def test_many_exponentials_are_shared_in_time_in_proportion_to_their_number():
     v = graph.symbol("v")
     roots = [graph.call("exp", v * graph.number(Fraction(1, k))) for k in range(2000, 6000)]
     begin = time.process_time()
-    found = share_exponentials(roots)
+    result = share_exponentials(roots)
     assert time.process_time() - begin < 5  # usually a fifth of this at most
-    shared = [k for k, (a, b) in enumerate(zip(roots, found, strict=True), 2000) if a is not b]
+    shared = [k for k, (a, b) in enumerate(zip(roots, result, strict=True), 2000) if a is not b]
     multiples = {k for a in range(2000, 6000) for b in (2, 3) if (k := a * b) < 6000}
     assert {*shared} == multiples | {k for k in range(2000, 3000)}

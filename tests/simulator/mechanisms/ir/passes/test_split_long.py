@@ -13,11 +13,11 @@ def test_long_sums_are_sums_of_parts():
     graph = Graph()
     names = [f"x{k}" for k in range(2000)]
     root = graph.add(map(graph.symbol, names))
-    (found,) = split_long([root])
+    (result,) = split_long([root])
     assert len(root.args) == 2000
-    assert max(len(node.args) for node in postorder([found])) <= 32
-    given = {name: float(k) for k, name in enumerate(names)}
-    assert value(found, **given) == value(root, **given)
+    assert max(len(node.args) for node in postorder([result])) <= 32
+    parameters = {name: float(k) for k, name in enumerate(names)}
+    assert value(result, **parameters) == value(root, **parameters)
 
 
 def test_short_ones_stay():

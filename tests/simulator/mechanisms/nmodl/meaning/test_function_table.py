@@ -46,16 +46,16 @@ def test_tables_that_are_made_of_function_tables():
     """
     knots = np.linspace(-100, 0, 11)
     tables = {"inf": (knots, np.random.default_rng(5).uniform(0, 1, 11))}
-    found = []
+    results = []
     for table in ("TABLE minf, mtau FROM -100 TO 0 WITH 10", ""):
         net = Network.from_arrays([-1, 0], [0, 2], [400.0, 300.0], [0.0, 0.01], [4e-6, 3e-6])
         net.insert(Mechanism.from_nmodl(text.format(table), function_tables=tables), [0, 1])
         net.add("iclamp", [0], delay=1.0, dur=6.0, amp=0.02)
         sim = Simulation(net, 0.1, engine="reference", v_init=-75.0)
         v = sim.record("v", [0, 1])
-        found.append(sim.run(10.0)[v])
-    assert np.ptp(found[0]) > 10
-    np.testing.assert_allclose(*found, rtol=1e-12)
+        results.append(sim.run(10.0)[v])
+    assert np.ptp(results[0]) > 10
+    np.testing.assert_allclose(*results, rtol=1e-12)
 
 
 WRONG_TABLES = {

@@ -189,9 +189,9 @@ def test_a_local_of_the_file_hides_a_name_in_what_is_below(name):
     INITIAL {{ above() {name} = 5 y = {name} }}
     """
     made = Mechanism.from_nmodl(text)
-    found = made.twin("initial", ("x", "y"))
+    result = made.twin("initial", ("x", "y"))
     inputs = {"t": 0.5, "dt": 0.025, "celsius": 6.3, "diam": 3.0, "area": 7.0, "v": -65.0, "p": 2.0}
-    x, y, *_ = call_twin(found, inputs)
+    x, y, *_ = call_twin(result, inputs)
     assert (float(x), float(y)) == (inputs[name], 5.0)
     assert nocmodl.folder() is None or nocmodl.takes(text)
 
@@ -248,7 +248,7 @@ def test_cnexp_does_not_see_a_state_in_a_function(rate, after):
     DERIVATIVE s {{ m' = {rate} }}
     FUNCTION f() {{ f = 0.5*m }}
     """
-    found = Mechanism.from_nmodl(text).twin("advance", ("m",))
+    result = Mechanism.from_nmodl(text).twin("advance", ("m",))
     m, h = 0.7, 0.025
-    assert float(call_twin(found, {"m": m, "dt": h})[0]) == pytest.approx(after(m, h), rel=4e-16)
+    assert float(call_twin(result, {"m": m, "dt": h})[0]) == pytest.approx(after(m, h), rel=4e-16)
     assert nocmodl.folder() is None or nocmodl.takes(text)

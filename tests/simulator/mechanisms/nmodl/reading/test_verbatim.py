@@ -27,8 +27,8 @@ def test_every_verbatim_is_told():
     calls = f"{block.format('x')}x = f(2) + f(3)\n{block.format('y')}"
     text = text_of(calls) + f"FUNCTION f(a) {{\n{block.format('f')}}}\n"
     lines = [k for k, line in enumerate(text.split("\n"), 1) if line.endswith("VERBATIM")]
-    found = rejections(text)
-    assert [r.construct for r in found] == ["VERBATIM"] * 3
-    assert sorted(r.line for r in found) == [
+    refusals = rejections(text)
+    assert [r.construct for r in refusals] == ["VERBATIM"] * 3
+    assert sorted(r.line for r in refusals) == [
         k for k in lines if "END" not in text.split("\n")[k - 1]
     ]
