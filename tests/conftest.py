@@ -64,10 +64,10 @@ def _own_store(tmp_path_factory, monkeypatch):
 @pytest.fixture(autouse=True)
 def _cpu_for_its_engine(request, monkeypatch):
     """Run tests of `epochs-cpu` on CPUs only: without a queue fixture also beside a GPU."""
-    given = getattr(getattr(request.node, "callspec", None), "params", {})
-    if given.get("engine") != "epochs-cpu":
+    parameters = getattr(getattr(request.node, "callspec", None), "params", {})
+    if parameters.get("engine") != "epochs-cpu":
         return
-    if pair := given.get("queue") or given.get("fast_queue"):
+    if pair := parameters.get("queue") or parameters.get("fast_queue"):
         from clhines.solver.device import devices
 
         if not devices.is_cpu(pair[1]):
@@ -130,10 +130,10 @@ def pytest_runtest_protocol(item):
 @functools.cache
 def _raising():
     """Refusal ids that each test of `refusals.json` must raise."""
-    path, found = Path(__file__).with_name("refusals.json"), {}
+    path, ids = Path(__file__).with_name("refusals.json"), {}
     for name, test in json.loads(path.read_text("utf-8")).items():
-        found.setdefault(test, set()).add(name)
-    return found
+        ids.setdefault(test, set()).add(name)
+    return ids
 
 
 @pytest.hookimpl(wrapper=True)
@@ -144,9 +144,9 @@ def pytest_pyfunc_call(pyfuncitem):
         return (yield)
     import raised
 
-    with raised.noting() as found:
+    with raised.noting() as ids:
         result = yield
-    assert wanted <= found, f"refusals.json: {sorted(wanted - found)} not raised"
+    assert wanted <= ids, f"refusals.json: {sorted(wanted - ids)} not raised"
     return result
 
 
@@ -169,11 +169,11 @@ def pytest_itemcollected(item):
 
     `tests/kernels/test_oclgrind.py` still runs each of their kernels.
     """
-    given = item.callspec.params if hasattr(item, "callspec") else {}
-    named = [value for value in given.values() if isinstance(value, str) and value in LITERATURE]
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    named = [value for value in params.values() if isinstance(value, str) and value in LITERATURE]
     if not named or not {"queue", "fast_queue"} & set(item.fixturenames):
         return
-    case = item.nodeid.partition("[")[0], *named, str(given.get("dtype"))
+    case = item.nodeid.partition("[")[0], *named, str(params.get("dtype"))
     short = item.session.stash.setdefault(SHORT, set())
     if case in short:
         item.add_marker(pytest.mark.slow)
@@ -217,16 +217,16 @@ def pytest_collection_modifyitems(config, items):
 
     With CLHINES_TEST_FIRST_CASES keep one case of each test of the core, all of which has run.
     """
-    seen, kept, left_out, known, core = set(), [], [], {}, set()
+    seen, kept, left_out, pairs_of, core = set(), [], [], {}, set()
 
     def text(value):  # the same objects come again and again, some of them long to print
-        if id(value) not in known:
-            known[id(value)] = _text(value)
-        return known[id(value)]
+        if id(value) not in pairs_of:
+            pairs_of[id(value)] = _text(value)
+        return pairs_of[id(value)]
 
     for item in items:
-        given = getattr(item, "callspec", None)
-        values = sorted((n, text(v)) for n, v in given.params.items()) if given else []
+        callspec = getattr(item, "callspec", None)
+        values = sorted((n, text(v)) for n, v in callspec.params.items()) if callspec else []
         test = item.nodeid.partition("[")[0]
         pairs = {(test, *pair) for pair in itertools.combinations(values, 2)}
         new = len(values) < 3 or not pairs <= seen

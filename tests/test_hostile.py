@@ -66,10 +66,10 @@ NOT_COUNTS = [0, -1, 1.0, "1", None, True, [1], 2**70, 10**5000, np.nan]
 def test_what_is_no_number(value):
     net = Network(CABLE, 2)
     syn = net.add("expsyn", at=net.soma)
-    for given in ({"dt": value}, {"v_init": value}):
-        if given != {"v_init": [1.0]} or value != [1.0]:
+    for options in ({"dt": value}, {"v_init": value}):
+        if options != {"v_init": [1.0]} or value != [1.0]:
             with refused():
-                compile(net, **given)
+                compile(net, **options)
     sim = Simulation(net, engine="reference")
     assert whole_steps(value, 0.025) is None
     with refused("duration is"):

@@ -71,14 +71,14 @@ PRIVATE = 10  # uses of another object's `_name` at most
 @functools.cache
 def modules():
     """Return the tree of every module by its dotted name without the package's."""
-    found = {}
+    results = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         if parts[0] != "kernels":
-            found[".".join(parts).removesuffix("__init__").rstrip(".")] = ast.parse(
+            results[".".join(parts).removesuffix("__init__").rstrip(".")] = ast.parse(
                 path.read_text("utf-8")
             )
-    return found
+    return results
 
 
 def imports(tree):
@@ -144,7 +144,7 @@ def test_imports_are_those_of_the_table():
 
 def circles():
     """Groups of modules that import each other, directly or round about."""
-    graph = {name: found[0] for name, found in all_imports().items() if name}
+    graph = {name: imported[0] for name, imported in all_imports().items() if name}
     reach = {}
     for name in graph:
         seen, todo = set(), [name]
@@ -162,36 +162,36 @@ def circles():
 
 
 def test_there_is_no_circle():
-    known = [frozenset(c) for c in CIRCLES]
-    new = [sorted(c) for c in circles() if not any(c <= k for k in known)]
+    exempt = [frozenset(c) for c in CIRCLES]
+    new = [sorted(c) for c in circles() if not any(c <= k for k in exempt)]
     assert new == []
 
 
 def private_uses():
     """Return places where a module uses `other._name`, or imports a `_name`."""
-    found = []
+    results = []
     for name, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
-                own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-                if not own and not node.attr.startswith("__"):
-                    found.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
+                on_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if not on_self and not node.attr.startswith("__"):
+                    results.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
             elif isinstance(node, ast.ImportFrom) and node.module.startswith("clhines"):
                 private = [
                     a.name for a in node.names if a.name.startswith("_") and a.name[1] != "_"
                 ]
-                found += [f"{name}:{node.lineno}: import {p}" for p in private]
-    return found
+                results += [f"{name}:{node.lineno}: import {p}" for p in private]
+    return results
 
 
 def test_private_names_are_left_alone():
-    found = private_uses()
-    assert len(found) <= PRIVATE, "\n".join(found)
+    uses = private_uses()
+    assert len(uses) <= PRIVATE, "\n".join(uses)
 
 
 def class_names():
     """Return the modules with a class or a type alias of each name without `_`."""
-    found = {}
+    results = {}
     for module, tree in modules().items():
         names = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
         for line in tree.body:
@@ -200,8 +200,8 @@ def class_names():
                 names |= {t.id for t in targets if isinstance(t, ast.Name)}
         for name in {name.lstrip("_") for name in names}:
             if name[:1].isupper() and not (name.isupper() and len(name) > 1):
-                found.setdefault(name, []).append(module)
-    return found
+                results.setdefault(name, []).append(module)
+    return results
 
 
 def test_a_class_name_has_one_meaning():
@@ -210,7 +210,7 @@ def test_a_class_name_has_one_meaning():
 
 def specs():
     """Return the modules with a class that names each template, alone or among others."""
-    found = {}
+    results = {}
     for name, tree in modules().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.ClassDef):
@@ -223,8 +223,8 @@ def specs():
                     values = getattr(line.value, "elts", [line.value])
                     for value in values:
                         if isinstance(value, ast.Constant) and value.value:
-                            found.setdefault(value.value, []).append(name)
-    return found
+                            results.setdefault(value.value, []).append(name)
+    return results
 
 
 def test_folders_have_a_dozen_modules_at_most():

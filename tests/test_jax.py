@@ -24,6 +24,6 @@ def test_gradients_are_those_of_the_simulation(compiled):
     slope = jax.grad(loss)
     slope = jax.jit(slope) if compiled else slope
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
-        found = slope(0.11)
+        gradients = slope(0.11)
     expected = sim.gradient(2.0, lambda v: ((v**2).sum(), 2 * v), [(hh, "gnabar")])
-    np.testing.assert_allclose(float(found), expected[hh, "gnabar"], rtol=1e-12)
+    np.testing.assert_allclose(float(gradients), expected[hh, "gnabar"], rtol=1e-12)

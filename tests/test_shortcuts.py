@@ -37,8 +37,8 @@ def cable():
 def test_networks_from_files(files):
     path = files / "cell.swc"
     net = Network.from_swc(path, nseg=3)
-    own = Network(discretise(clhines.read_swc(path), nseg=3))
-    assert np.array_equal(net.area, own.area)
+    network = Network(discretise(clhines.read_swc(path), nseg=3))
+    assert np.array_equal(net.area, network.area)
     assert net.forest.num_cells == 1
     several = Network.from_swc([str(path), path], num_cells=3, Ra=150.0)
     assert several.num_cells == 3

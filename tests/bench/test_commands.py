@@ -36,14 +36,14 @@ def only_parsed(monkeypatch):
 
 def commands_of_results():
     """Commands of all results; of `tune` several may stand in one."""
-    found = {}
+    results = {}
     for path in sorted(record.RESULTS.rglob("*.json")):
         result = json.loads(path.read_text("utf-8"))
         command = result.get("record", result)["command"]
         if command.startswith("python -m bench"):
             for each in command.split("; "):
-                found.setdefault(each, path.name)
-    return found
+                results.setdefault(each, path.name)
+    return results
 
 
 @pytest.mark.parametrize("command", commands_of_results())
@@ -62,15 +62,15 @@ def test_commands_of_results(command, only_parsed):
 
 def commands_of_pages():
     """Commands in the text of all pages, up to optional parts or placeholders."""
-    found = {}
+    results = {}
     for path in PAGES:
         if path.name == "CHANGELOG.md":  # names measures that were there once
             continue
         for text in re.findall(r"python -m bench ([a-z][^`\n]*)", path.read_text("utf-8")):
             words = re.split(r" ?(?:\[|\b[A-Z]{3,}|\S*[<*])", text)[0].split()
             words = words[: -1 if words[-1].startswith("--") else None]
-            found.setdefault(" ".join(words), path.name)
-    return found
+            results.setdefault(" ".join(words), path.name)
+    return results
 
 
 @pytest.mark.parametrize("command", commands_of_pages())

@@ -83,10 +83,10 @@ def test_an_installed_package_precedes_the_checkout(start, tmp_path):
 
 def test_the_command_of_a_record(monkeypatch):
     monkeypatch.setenv("CLHINES_COMMIT", "v1")
-    found = record.record(None, "plan", ["--out", "/a/b/results", "--nodes", "10"])
-    assert found["command"] == "python -m bench plan --nodes 10"
-    assert (found["commit"], found["clhines"]) == ("v1", clhines.__version__)
-    assert "device" not in found and found["seed"] == record.SEED
+    entries = record.record(None, "plan", ["--out", "/a/b/results", "--nodes", "10"])
+    assert entries["command"] == "python -m bench plan --nodes 10"
+    assert (entries["commit"], entries["clhines"]) == ("v1", clhines.__version__)
+    assert "device" not in entries and entries["seed"] == record.SEED
 
 
 def test_json_has_a_line_for_each_row():

@@ -15,11 +15,11 @@ def commands(folder, *names):
 
 
 def test_the_compiler_beside_a_python_comes_before_that_of_path(tmp_path, monkeypatch):
-    found = commands(tmp_path / "path", "nrnivmodl", "c++")
+    folder = commands(tmp_path / "path", "nrnivmodl", "c++")
     beside = commands(tmp_path / "venv", "nrnivmodl")
-    monkeypatch.setenv("PATH", str(found))
+    monkeypatch.setenv("PATH", str(folder))
     assert nrn.compiler(str(beside / "python")) == str(beside / "nrnivmodl")
-    assert nrn.compiler(str(tmp_path / "python")) == str(found / "nrnivmodl")
+    assert nrn.compiler(str(tmp_path / "python")) == str(folder / "nrnivmodl")
 
 
 @pytest.mark.parametrize("there", ["nrnivmodl", "c++"])

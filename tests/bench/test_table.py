@@ -20,7 +20,7 @@ def test_narrow_numbers_lose_digits_first(value, text):
 
 
 def test_what_is_missing_is_said_once():
-    found = [("A", "no GPU", "1 cell"), ("A", "no GPU", "2 cells"), ("B", "x" * 120, "1 cell")]
-    lines = table.missing(found)
+    missing = [("A", "no GPU", "1 cell"), ("A", "no GPU", "2 cells"), ("B", "x" * 120, "1 cell")]
+    lines = table.missing(missing)
     assert lines[0] == "missing: A: no GPU; 1 cell and 1 more"
     assert lines[1].startswith("missing: B:") and all(len(line) <= 120 for line in lines)

@@ -73,7 +73,7 @@ def test_the_same_spikes(double_queue, monkeypatch, order, rule):
     source, target = pairs(rng, 60, 0.2)
     weight = rng.uniform(0.02, 0.1, len(source))
     delay = 0.1 * rng.integers(5, 9, len(source))
-    found = []
+    results = []
     for make in (Delivery, delivery):
         monkeypatch.setattr(grid_run, "Delivery", partial(make))
         net = Network.from_arrays(
@@ -99,8 +99,8 @@ def test_the_same_spikes(double_queue, monkeypatch, order, rule):
             net, 0.1, engine="steps", queue=double_queue, v_init=-60 + 9 * (np.arange(60) % 7) / 7
         )
         result = sim.run(60.0)
-        found.append((result.spike_time, result.spike_cell, sim.weights()))
-    assert places and (np.diff(places[0]) != 1).any() and len(found[0][0]) > 100
-    assert rule is None or (found[0][2] != weight).mean() > 0.5
-    for a, b in zip(*found, strict=True):
+        results.append((result.spike_time, result.spike_cell, sim.weights()))
+    assert places and (np.diff(places[0]) != 1).any() and len(results[0][0]) > 100
+    assert rule is None or (results[0][2] != weight).mean() > 0.5
+    for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)

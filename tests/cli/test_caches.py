@@ -18,10 +18,10 @@ SOLVE = ("solve", "--cells", "3", "--steps", "1", "--method", "fine")
 @pytest.fixture(scope="module")
 def pocl():
     """A PoCL device."""
-    found = [d for _, d in devices.all_devices() if "Portable Computing" in d.platform.name]
-    if not found:
+    listed = [d for _, d in devices.all_devices() if "Portable Computing" in d.platform.name]
+    if not listed:
         pytest.skip("PoCL is not installed")
-    return found[0]
+    return listed[0]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,9 @@ def solve(folder, *python, **environment):
 
 
 def files(folder, pattern):
-    found = sorted(folder.glob(f"[A-P][A-P]/*/{pattern}"))
-    assert found
-    return found
+    paths = sorted(folder.glob(f"[A-P][A-P]/*/{pattern}"))
+    assert paths
+    return paths
 
 
 def empty(path):

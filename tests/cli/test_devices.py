@@ -13,12 +13,12 @@ def test_devices(cli):
     assert "engines" not in result.out
     assert lines[0].split()[:2] == ["index", "type"]
     default = devices.choose()
-    for index, found in devices.all_devices():
+    for index, device in devices.all_devices():
         (row,) = [line.split() for line in lines if index in line.split()]
-        kind = "CPU" if devices.is_cpu(found) else "GPU"
-        assert ("simulator" if devices.is_simulator(found) else kind) in row
-        assert found.name.split()[0] in row
-        assert (row[0] == "*") == (found == default)
+        kind = "CPU" if devices.is_cpu(device) else "GPU"
+        assert ("simulator" if devices.is_simulator(device) else kind) in row
+        assert device.name.split()[0] in row
+        assert (row[0] == "*") == (device == default)
 
 
 def test_the_workaround_for_pocl_is_shown(cli, monkeypatch):

@@ -44,9 +44,9 @@ def among(monkeypatch):
 
 
 def only_fault(findings):
-    (found,) = [f for f in findings if not f.good]
-    assert found.advice and "\n" not in found.what + found.advice
-    return found
+    (fault,) = [f for f in findings if not f.good]
+    assert fault.advice and "\n" not in fault.what + fault.advice
+    return fault
 
 
 def test_a_good_installation(cli):
@@ -74,16 +74,16 @@ def test_no_icd(monkeypatch):
 
     monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setattr(cl, "get_platforms", none)
-    found = only_fault(doctor.opencl())
-    assert found.what == "no OpenCL platform was found"
-    assert "pip install '.[cpu]'" in found.advice
+    fault = only_fault(doctor.opencl())
+    assert fault.what == "no OpenCL platform was found"
+    assert "pip install '.[cpu]'" in fault.advice
     assert doctor.precisions() == doctor.processors() == list(doctor.solves()) == []
 
 
 def test_no_fp64(among):
     among(fake(fp64=False), fake("Simulator", "Oclgrind"))
-    found = only_fault(doctor.precisions())
-    assert "A GPU" in found.what and "float32" in found.advice
+    fault = only_fault(doctor.precisions())
+    assert "A GPU" in fault.what and "float32" in fault.advice
 
 
 def test_only_a_simulator(among):
@@ -93,8 +93,8 @@ def test_only_a_simulator(among):
 
 def test_two_icds_of_one_runtime(among):
     among(fake(platform="PoCL"), fake(platform="PoCL"), fake(platform="Other"))
-    found = only_fault(doctor.platforms())
-    assert "2 platforms are called PoCL" in found.what and "OCL_ICD_VENDORS" in found.advice
+    fault = only_fault(doctor.platforms())
+    assert "2 platforms are called PoCL" in fault.what and "OCL_ICD_VENDORS" in fault.advice
 
 
 def test_two_devices_of_one_platform_are_no_fault(among):
@@ -110,13 +110,13 @@ UNKNOWN = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
 def test_pocl_that_does_not_know_the_processor(among, monkeypatch):
     among(fake("cpu", "Portable Computing Language", version=UNKNOWN))
     monkeypatch.setattr(pocl, "name_processor", lambda device: None)
-    found = only_fault(doctor.processors())
-    assert "does not know this processor" in found.what and "newer PoCL" in found.advice
+    fault = only_fault(doctor.processors())
+    assert "does not know this processor" in fault.what and "newer PoCL" in fault.advice
     monkeypatch.setenv(pocl.SWITCH, "1")
     assert pocl.SWITCH in only_fault(doctor.processors()).advice
     monkeypatch.setattr(pocl, "name_processor", lambda device: "x86-64-v3")
-    (found,) = doctor.processors()
-    assert found.good and "x86-64-v3" in found.what
+    (fault,) = doctor.processors()
+    assert fault.good and "x86-64-v3" in fault.what
 
 
 def test_the_workaround_for_pocl_has_a_switch(monkeypatch):
@@ -131,14 +131,14 @@ def test_a_cache_that_cannot_be_written(among, monkeypatch, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("POCL_CACHE_DIR", str(blocked / "cache"))
-    found = only_fault(doctor.caches())
-    assert str(blocked) in found.what and "POCL_CACHE_DIR" in found.advice
+    fault = only_fault(doctor.caches())
+    assert str(blocked) in fault.what and "POCL_CACHE_DIR" in fault.advice
 
 
 def test_a_device_that_the_environment_names_and_nobody_has(cli, monkeypatch):
     monkeypatch.setenv("CLHINES_DEVICE", "no such device")
-    found = only_fault(doctor.choice())
-    assert "no such device" in found.what and "unset CLHINES_DEVICE" in found.advice
+    fault = only_fault(doctor.choice())
+    assert "no such device" in fault.what and "unset CLHINES_DEVICE" in fault.advice
 
 
 def test_a_device_that_solves_wrongly(monkeypatch, fast_queue):
@@ -154,8 +154,8 @@ def test_a_device_that_does_not_build(monkeypatch, fast_queue):
         raise BuildError("kernel of X did not build\nerror: no such builtin\n" + "line\n" * 99)
 
     monkeypatch.setattr(doctor, "_difference", fails)
-    found = [f for f in doctor.solves() if not f.good]
-    assert found and all("no such builtin" in f.what and len(f.what) < 250 for f in found)
+    faults = [f for f in doctor.solves() if not f.good]
+    assert faults and all("no such builtin" in f.what and len(f.what) < 250 for f in faults)
 
 
 @pytest.fixture
@@ -174,10 +174,10 @@ def launcher(tmp_path, monkeypatch):
 def test_mpi_of_two_libraries(launcher, monkeypatch):
     pytest.importorskip("mpi4py")
     launcher("mpiexec (OpenRTE) 4.1.4")
-    found = doctor.mpi()
+    findings = doctor.mpi()
     if "Open MPI" in doctor._output([doctor.sys.executable, "-c", PRINT_MPI]):
         pytest.skip("this is Open MPI")
-    fault = only_fault(found)
+    fault = only_fault(findings)
     assert "is of Open MPI, but mpi4py has MPICH" in fault.what
     launcher("HYDRA build details:")
     assert [f.good for f in doctor.mpi()] == [True]
@@ -206,8 +206,8 @@ def test_no_mpi_is_no_fault(monkeypatch):
 
 def test_addresses_that_are_not_set_are_named(monkeypatch):
     lines = ["Source, https://source.invalid/x", "Issues, https://example.org/x"]
-    known = SimpleNamespace(get_all=lambda name: lines if name == "Project-URL" else None)
-    monkeypatch.setattr("importlib.metadata.metadata", lambda _: known)
+    metadata = SimpleNamespace(get_all=lambda name: lines if name == "Project-URL" else None)
+    monkeypatch.setattr("importlib.metadata.metadata", lambda _: metadata)
     said = doctor.versions()[1].what
     assert "issues: https://example.org/x; not set before the first release: Source" in said
     lines.clear()

@@ -123,10 +123,10 @@ def test_solve_from_another_folder(swc, tmp_path):
     result = process("solve", "cell.swc", "--steps", 100, "--out", "v.npz", cwd=tmp_path)
     assert (result.code, result.err) == (0, "")
     assert result.table()["check"] == "good"
-    with np.load(tmp_path / "v.npz") as found:
-        assert found["v"].shape == found["parent"].shape
+    with np.load(tmp_path / "v.npz") as archive:
+        assert archive["v"].shape == archive["parent"].shape
         _, expected = backward_euler([discretise(read_swc(swc()))], 1, 100, 0.025, 0.1)
-        np.testing.assert_allclose(found["v"], expected, rtol=1e-11)
+        np.testing.assert_allclose(archive["v"], expected, rtol=1e-11)
     umask = os.umask(0)
     os.umask(umask)
     assert (tmp_path / "v.npz").stat().st_mode & 0o777 == 0o666 & ~umask or os.name == "nt"

@@ -176,18 +176,18 @@ def test_out(cli, swc, tmp_path, dtype):
     assert cli("solve", *files, *arguments, "--dtype", dtype, "--out", out).code == 0
     cables = [discretise(read_swc(f), max_length=15) for f in files]
     forest, expected = backward_euler(cables, 5, 6, 0.1, 0.2)
-    with np.load(out) as found:
-        assert set(found) == {"v", "parent", "cell_offsets", "xyz"}
-        np.testing.assert_array_equal(found["parent"], forest.parent)
-        np.testing.assert_array_equal(found["cell_offsets"], forest.cell_offsets)
+    with np.load(out) as archive:
+        assert set(archive) == {"v", "parent", "cell_offsets", "xyz"}
+        np.testing.assert_array_equal(archive["parent"], forest.parent)
+        np.testing.assert_array_equal(archive["cell_offsets"], forest.cell_offsets)
         xyz = np.concatenate([cables[k % 2].xyz for k in range(5)])
-        np.testing.assert_array_equal(found["xyz"], xyz)
-        assert found["xyz"].shape == (forest.num_nodes, 3)
-        assert found["v"].dtype == np.dtype(dtype)
-        assert found["v"].shape == (forest.num_nodes,)
+        np.testing.assert_array_equal(archive["xyz"], xyz)
+        assert archive["xyz"].shape == (forest.num_nodes, 3)
+        assert archive["v"].dtype == np.dtype(dtype)
+        assert archive["v"].shape == (forest.num_nodes,)
         # mV; short compartments make the matrix nearly singular next to its axial entries
         atol = 1e-9 if dtype == "float64" else 0.05
-        np.testing.assert_allclose(found["v"], expected, rtol=0, atol=atol)
+        np.testing.assert_allclose(archive["v"], expected, rtol=0, atol=atol)
     assert np.ptp(expected) > 1  # there is something to get wrong
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cell.swc", "other.swc", "result.npz"]
 
@@ -196,8 +196,8 @@ def test_out_replaces_an_older_file(cli, swc, tmp_path):
     out = tmp_path / "result.npz"
     out.write_bytes(b"older")
     assert cli("solve", swc(), "--steps", 1, "--out", out).code == 0
-    with np.load(out) as found:
-        assert np.isfinite(found["v"]).all()
+    with np.load(out) as archive:
+        assert np.isfinite(archive["v"]).all()
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,9 @@ def documented():
     """Each class of the reference, with the options of its directive."""
     text = "".join(page.read_text("utf-8") for page in REFERENCE)
     for name, given in re.findall(r"^\.\. autoclass:: (\S+)\n((?:   :.*\n)*)", text, re.MULTILINE):
-        module, _, own = name.rpartition(".")
+        module, _, attribute = name.rpartition(".")
         options = dict(re.findall(r"^   :([\w-]+):(.*)$", given, re.MULTILINE))
-        yield getattr(importlib.import_module(module), own), options
+        yield getattr(importlib.import_module(module), attribute), options
 
 
 def test_the_reference_has_every_public_attribute():
@@ -101,19 +101,19 @@ def test_the_reference_has_every_public_attribute():
     public = [c for name in clhines.__all__ if isinstance(c := getattr(clhines, name), type)]
     assert {c for c in public if not issubclass(c, BaseException)} <= classes.keys()
     missing = []
-    for found, options in classes.items():
+    for cls, options in classes.items():
         left_out = {*options.get("exclude-members", "").replace(",", " ").split()}
-        fields = {n for n in vars(found).get("__annotations__", {}) if n[0] != "_"}
-        known = {n for n in dir(found) if n[0] != "_"} - fields
-        assert left_out <= known | fields, found
-        bases = [c for c in found.__mro__ if c in classes or c.__module__ == "builtins"]
+        fields = {n for n in vars(cls).get("__annotations__", {}) if n[0] != "_"}
+        attributes = {n for n in dir(cls) if n[0] != "_"} - fields
+        assert left_out <= attributes | fields, cls
+        bases = [c for c in cls.__mro__ if c in classes or c.__module__ == "builtins"]
         shown = {n for c in bases for n in vars(c)} if "members" in options else set()
-        shown |= {n for c in bases if c is not found for n in vars(c)}
-        shown |= known if "inherited-members" in options else set()
-        told = {*re.findall(r"\w+", found.__doc__)}
-        wrong = (known - shown) | (fields - told)
-        wrong |= {n for n in known if not inspect.getdoc(getattr(found, n))}
-        missing += [f"{found.__name__}.{n}" for n in sorted(wrong - left_out)]
+        shown |= {n for c in bases if c is not cls for n in vars(c)}
+        shown |= attributes if "inherited-members" in options else set()
+        words = {*re.findall(r"\w+", cls.__doc__)}
+        wrong = (attributes - shown) | (fields - words)
+        wrong |= {n for n in attributes if not inspect.getdoc(getattr(cls, n))}
+        missing += [f"{cls.__name__}.{n}" for n in sorted(wrong - left_out)]
     assert not missing
 
 
@@ -132,6 +132,6 @@ def test_engines_are_those_of_the_table():
         for name, on, about, lacks, limits in described()
     ]
     assert rows(page, "### Execution engines") == expected
-    taken = EXACT - ENGINES[0].lacks - {"exact_times", "bins"}
+    needs = EXACT - ENGINES[0].lacks - {"exact_times", "bins"}
     listed = re.search(r"^  it has any of:\n((?:  - .*\n)+)", page.read_text("utf-8"), re.MULTILINE)
-    assert {line[4:] for line in listed[1].splitlines()} == {phrases([need]) for need in taken}
+    assert {line[4:] for line in listed[1].splitlines()} == {phrases([need]) for need in needs}

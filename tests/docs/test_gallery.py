@@ -34,15 +34,15 @@ def test_example(path, tmp_path, monkeypatch):
         "CLHINES_DEVICE", next((k for k, d in real if devices.is_cpu(d)), real[0][0])
     )
     monkeypatch.chdir(tmp_path)
-    found = []
-    outputs.run(path, {"__name__": "__main__"}, tmp_path, found)
-    outputs.keep(path, found)
+    results = []
+    outputs.run(path, {"__name__": "__main__"}, tmp_path, results)
+    outputs.keep(path, results)
     name = f"{path.stem}.png"
     if name in text:
         assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
         assert (FOLDER / "pictures" / name).is_file()
     else:
-        assert len(found[0].text.splitlines()) >= 4
+        assert len(results[0].text.splitlines()) >= 4
 
 
 def test_the_gallery_shows_all_with_alt_texts():

@@ -43,9 +43,9 @@ def test_one_version(name, pattern):
 def test_the_recipe_has_the_requirements_of_setup_cfg(setup):
     recipe = (ROOT / ".ci/conda/recipe.yaml").read_text("utf-8")
     run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, re.MULTILINE).group(1)
-    found = {line.strip("- ").replace(" ", "") for line in run.splitlines()}
+    requirements = {line.strip("- ").replace(" ", "") for line in run.splitlines()}
     wanted = set(setup["options"]["install_requires"].split())
-    assert found == wanted | {"python" + setup["options"]["python_requires"]}
+    assert requirements == wanted | {"python" + setup["options"]["python_requires"]}
 
 
 def test_the_matrix_of_the_forge_has_the_versions_of_the_classifiers(setup):
@@ -58,10 +58,10 @@ def test_the_matrix_of_the_forge_has_the_versions_of_the_classifiers(setup):
 def test_the_addresses_of_the_project_are_set(setup):
     """Until they are, this test is skipped and names them; a release needs them."""
     lines = setup["metadata"]["project_urls"].strip().splitlines()
-    found = dict(line.replace(" ", "").split("=", 1) for line in lines)
-    assert list(found) == ["Source", "Issues", "Documentation"]
-    assert all(url.startswith("https://") for url in found.values())
-    unset = [name for name, url in found.items() if ".invalid" in url]
+    addresses = dict(line.replace(" ", "").split("=", 1) for line in lines)
+    assert list(addresses) == ["Source", "Issues", "Documentation"]
+    assert all(url.startswith("https://") for url in addresses.values())
+    unset = [name for name, url in addresses.items() if ".invalid" in url]
     assert not (unset and os.environ.get("CLHINES_RELEASE")), f"setup.cfg: not set: {unset}"
     if unset:
         pytest.skip(f"setup.cfg: project_urls: not set before the release: {', '.join(unset)}")
@@ -70,12 +70,12 @@ def test_the_addresses_of_the_project_are_set(setup):
 def test_every_package_and_its_data_are_listed(setup):
     """Packages are listed one by one: a forgotten one is missing from the wheel."""
     listed = set(setup["options"]["packages"].split())
-    found = {
+    packages = {
         ".".join(("clhines", *path.parent.relative_to(ROOT / "clhines").parts))
         for path in (ROOT / "clhines").rglob("__init__.py")
         if "kernels" not in path.parts
     }
-    assert listed == found | {"clhines.kernels"}
+    assert listed == packages | {"clhines.kernels"}
 
 
 def copy_project(folder, *more):

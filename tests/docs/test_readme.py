@@ -127,25 +127,25 @@ def page(tmp_path, monkeypatch):
     monkeypatch.setattr(outputs, "STORE", tmp_path / "store")
     path = tmp_path / "page.md"
     path.write_text(PAGE, "utf-8")
-    found = []
-    outputs.run(path, {}, tmp_path, found)
-    found[3].pictures.append(("picture.png", "iVBORw0KGgo="))
-    return path, found
+    results = []
+    outputs.run(path, {}, tmp_path, results)
+    results[3].pictures.append(("picture.png", "iVBORw0KGgo="))
+    return path, results
 
 
 def test_outputs_are_kept_until_the_page_changes(page):
-    path, found = page
-    assert [len(f.text) > 20 for f in found] == [False, True, True, False]
+    path, results = page
+    assert [len(f.text) > 20 for f in results] == [False, True, True, False]
     assert outputs.kept(path) is None
-    outputs.keep(path, found)
-    assert [f.text for f in outputs.kept(path)] == [f.text for f in found]
+    outputs.keep(path, results)
+    assert [f.text for f in outputs.kept(path)] == [f.text for f in results]
     path.write_text(PAGE.replace("two", "three"), "utf-8")
     assert outputs.kept(path) is None
 
 
 def test_outputs_are_below_their_blocks(page):
-    path, found = page
-    text = outputs.with_outputs(PAGE, found, "page", path.parent / "pictures", path.parent)
+    path, results = page
+    text = outputs.with_outputs(PAGE, results, "page", path.parent / "pictures", path.parent)
     blocks = re.split(r"^`{3,}.*\n", text, flags=re.MULTILINE)
     printed = [b.split()[-1] for b in blocks if b.startswith(":class: output")]
     assert len(printed) == 3 and printed[0] == "one" and printed[2] == "two"
@@ -154,8 +154,8 @@ def test_outputs_are_below_their_blocks(page):
 
 
 def test_a_page_is_a_notebook(page):
-    _, found = page
-    cells = json.loads(outputs.notebook(PAGE, found))["cells"]
+    _, results = page
+    cells = json.loads(outputs.notebook(PAGE, results))["cells"]
     kinds = [cell["cell_type"] for cell in cells]
     assert kinds == ["code", "markdown", "code", "code", "code", "code"]
     sources = ["".join(cell["source"]) for cell in cells]
@@ -195,8 +195,8 @@ def test_a_notebook_installs_and_writes_all_that_it_needs():
 
 def anchors(page):
     """The anchors that GitHub gives to the headings of a page."""
-    found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in titles}
 
 
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")

@@ -71,9 +71,9 @@ def test_tables_of_readme_are_those_of_their_results(tables):
 def test_tables_of_pages_can_be_printed(tables, page):
     """Each line has a number, and each named result exists."""
     text = page.read_text("utf-8")
-    found = list(IN_PAGE.finditer(text))
-    assert len(found) == text.count("{result-table}")
-    for match in found:
+    requests = list(IN_PAGE.finditer(text))
+    assert len(requests) == text.count("{result-table}")
+    for match in requests:
         lines = match["lines"].splitlines()
         head, rule, *lines = tables.printed(match["name"], match["where"] or "", lines)
         assert {line.count("|") for line in lines} == {head.count("|")} == {rule.count("|")}

@@ -49,29 +49,29 @@ class Source:
 
 def sources(words=()):
     """Name -> `Source` of each text of the snapshots whose line has all `words`."""
-    found = {}
+    results = {}
     for line, _, specs in snapshots.specs():
         for spec in specs if all(word in line for word in words) else ():
             text = render(spec)
-            source = found.setdefault(text, Source(text, getattr(spec, "ptx", False)))
+            source = results.setdefault(text, Source(text, getattr(spec, "ptx", False)))
             if line not in source.lines:
                 source.lines.append(line)
-    return {f"kernel_{k}": source for k, source in enumerate(found.values())}
+    return {f"kernel_{k}": source for k, source in enumerate(results.values())}
 
 
 def why_not():
     """Return the reason why nothing can be compiled here; empty if it can."""
     if shutil.which("clang") is None:
         return "clang is not installed (on Debian: apt-get install clang)"
-    known = subprocess.run(["clang", "-print-targets"], capture_output=True, text=True).stdout
-    missing = [t for t in ("x86-64", "amdgcn", "nvptx64") if f" {t} " not in known]
+    targets = subprocess.run(["clang", "-print-targets"], capture_output=True, text=True).stdout
+    missing = [t for t in ("x86-64", "amdgcn", "nvptx64") if f" {t} " not in targets]
     return f"clang has no target {missing[0]}" if missing else ""
 
 
 def compile_all(every):
     """Compile `Source`s by name; return assembly by (name, target), and errors as text."""
-    asked = subprocess.run(["clang", "-print-resource-dir"], capture_output=True, text=True)
-    include = ["-internal-isystem", f"{asked.stdout.strip()}/include"]
+    resources = subprocess.run(["clang", "-print-resource-dir"], capture_output=True, text=True)
+    include = ["-internal-isystem", f"{resources.stdout.strip()}/include"]
     largest_first = sorted(every, key=lambda name: -len(every[name].text))
     assembly, errors = {}, []
 
@@ -80,12 +80,12 @@ def compile_all(every):
         command = ["clang", "-cc1", "-triple", triple, "-target-cpu", cpu, *include, *FLAGS]
         files = [f"{name}.cl" for name in names]
         done = subprocess.run([*command, *files], cwd=folder, capture_output=True, text=True)
-        found = [
+        targets = [
             error_text(every[name], target, *rest) for name, *rest in ERROR.findall(done.stderr)
         ]
-        if done.returncode and not found:
-            found = [f"{target}: clang ended with {done.returncode}: {done.stderr[-2000:]}"]
-        errors.extend(found)
+        if done.returncode and not targets:
+            targets = [f"{target}: clang ended with {done.returncode}: {done.stderr[-2000:]}"]
+        errors.extend(targets)
         for name in names if not done.returncode else ():
             assembly[name, target] = Path(folder, f"{name}.s").read_text("utf-8")
 
@@ -131,17 +131,17 @@ def usage(target, kernel, assembly):
 
 def rows(every, assembly):
     """(line, kernel) -> number of forms, and by (target, column) the largest of all forms."""
-    found = {}
+    results = {}
     for name, source in every.items():
         for line in source.lines:
             for kernel in KERNEL.findall(source.text):
-                forms, most = found.get((line, kernel), (0, {}))
+                forms, most = results.get((line, kernel), (0, {}))
                 for target in set(source.targets) - {"ptx"}:
                     for column, value in usage(target, kernel, assembly[name, target]).items():
                         key = target, column
                         most[key] = max(most.get(key, 0), value)
-                found[line, kernel] = forms + 1, most
-    return found
+                results[line, kernel] = forms + 1, most
+    return results
 
 
 def table(every, assembly):

@@ -145,8 +145,8 @@ def factor_case(queue, forest, dtype, symmetric):
     bad = np.array([2, 3, forest.num_nodes - 1])
     system.d[bad] = -1
     cells = np.unique(np.searchsorted(forest.cell_offsets, bad, "right"))
-    found = solver.factor(system.d, system.u, l=system.l, check=False).status() >= 0
-    assert found.sum() == len(cells) > 1
+    good = solver.factor(system.d, system.u, l=system.l, check=False).status() >= 0
+    assert good.sum() == len(cells) > 1
 
 
 def in_place_case(queue, config, forest):
@@ -235,13 +235,13 @@ def lanes_case(queue, sizes, symmetric):
 
 def assert_gradients(queue, dtype, make, duration, loss, mode="auto", **options):
     """Compare the derivatives of `make(**given)`, a simulation and parameters, with NumPy's."""
-    found = []
+    results = []
     for given, how in (({"queue": queue, "dtype": dtype}, mode), ({"engine": "reference"}, "auto")):
         sim, of = make(**given)
         gradient = sim.gradient(duration, loss, of, mode=how, **options)
-        found.append([gradient[one] for one in of])
+        results.append([gradient[one] for one in of])
     near = 1e-9 if dtype == "float64" else 1e-3
-    for ours, theirs in zip(*found, strict=True):
+    for ours, theirs in zip(*results, strict=True):
         assert np.abs(ours - theirs).max() <= near * np.abs(theirs).max()
 
 
@@ -326,10 +326,10 @@ def deliver_spikes(queue, algorithm, rule, delay, turned=False):
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
     incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
     spikes = [(cell, 3 + cell % 4) for cell in (5, 0, 7, 2, 4)], [(8, 9), (0, 9), (8, 7)]
-    for found, first, count in zip(spikes, (3, 7), (4, 36)):
-        for array, column in zip(arrays, zip(*found)):
+    for cells, first, count in zip(spikes, (3, 7), (4, 36)):
+        for array, column in zip(arrays, zip(*cells)):
             array.set(np.resize(np.array(column, np.int32), array.shape))
-        arrays[2].set(np.array([len(found)], np.int32))
+        arrays[2].set(np.array([len(cells)], np.int32))
         change.enqueue(arrays, incoming, first, 3 if rule else count)
         if rule and "reward" in rule.about.actions:
             change.reward(0.5, first + 2)
@@ -369,14 +369,14 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     sim.record("i", channel, [1, 0])
     if engine == "steps":
         weights = np.linspace(-1.0, 1.0, 2 * len(net.area)).reshape(2, -1)
-        for given in ({"every": 0.2}, {"reduce": "mean"}, {"reduce": "max"}):
-            sim.record("i_membrane", np.arange(len(net.area)), matrix=weights, **given)
+        for options in ({"every": 0.2}, {"reduce": "mean"}, {"reduce": "max"}):
+            sim.record("i_membrane", np.arange(len(net.area)), matrix=weights, **options)
         sim.record("v", net.soma, reduce="crossings", threshold=-64.9)
         sim.record("i", syn, every=0.2)
         window = {"stim_start": 0.1, "stim_end": 0.3, "threshold": -64.9}
         sim.record("v", net.soma, reduce=Features(["peak_time", "voltage_base"], **window))
-    found = sim.run(0.5)
-    assert len(found.spike_time)
+    result = sim.run(0.5)
+    assert len(result.spike_time)
     assert np.isfinite(sim.voltages()).all()
     sim.set(channel, gnabar=[0.11, 0.13, 0.1, 0.12, 0.14])
     sim.reset()
@@ -447,9 +447,9 @@ def exact_case(queue, dtype):
     net.connect(elsewhere, fire, [1], weight=1.3, delay=0.02)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
     number = sim.record("v", nodes), sim.record("m", fire), sim.record("total", total)
-    found = sim.run(0.3)
-    assert len(found.spike_time) > 1
-    assert all(np.isfinite(found[k]).all() for k in number)
+    result = sim.run(0.3)
+    assert len(result.spike_time) > 1
+    assert all(np.isfinite(result[k]).all() for k in number)
     sim.runner.take_events(net.source_numbers(elsewhere, [0]), np.array([0.31]))
     sim.run(0.1)
     assert sim.arrays()["cursor"][-1] == 1
@@ -462,8 +462,8 @@ def diffusing_case(queue, dtype):
     for engine in ("steps", "epochs-gpu"):
         sim = Simulation(net, 0.1, dtype, queue=queue, engine=engine, max_spikes=SPIKES)
         number = sim.record("cai", group.nodes), sim.record("marker", group)
-        found = sim.run(0.3)
-        assert all(np.isfinite(found[k]).all() for k in number)
+        result = sim.run(0.3)
+        assert all(np.isfinite(result[k]).all() for k in number)
 
 
 def layered_case(queue, dtype):
@@ -481,8 +481,8 @@ def field_case(queue, dtype):
     more = {"v_init": -80.0, "max_spikes": SPIKES}
     sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", **more)
     number = sim.record("v", net.soma), sim.record("i", group)
-    found = sim.run(0.15)
-    assert all(np.isfinite(found[k]).all() for k in number)
+    result = sim.run(0.15)
+    assert all(np.isfinite(result[k]).all() for k in number)
 
 
 def exact_epochs_case(queue, dtype):
@@ -497,8 +497,8 @@ def exact_epochs_case(queue, dtype):
     number = [sim.record("v", net.soma), sim.record("n", groups["ext_table"])]
     sim.run(0.2)
     number += [sim.record("g", groups["several"]), sim.record("m", groups["ext_fire"])]
-    found = sim.run(0.2)
-    assert all(np.isfinite(found[k]).all() for k in number)
+    result = sim.run(0.2)
+    assert all(np.isfinite(result[k]).all() for k in number)
 
 
 def pointed_case(queue, dtype, cells):
@@ -523,11 +523,11 @@ def pointed_case(queue, dtype, cells):
     total, whole = adding(net, np.arange(n), soma, np.roll(np.arange(n), 1))
     more = {"secondorder": 2, "max_spikes": SPIKES}
     sim = Simulation(net, 0.1, dtype, queue=queue, engine="epochs-gpu", **more)
-    asked = (("s", seeing), ("last", relay), ("total", total), ("x", whole))
-    number = sim.record("v", soma), *(sim.record(name, group) for name, group in asked)
-    found = sim.run(0.6)
-    assert all(np.isfinite(found[k]).all() for k in number)
-    assert (sim.runner.kernels._others.later, len(found.spike_time) > 1) == (cells > 4, True)
+    variables = (("s", seeing), ("last", relay), ("total", total), ("x", whole))
+    number = sim.record("v", soma), *(sim.record(name, group) for name, group in variables)
+    result = sim.run(0.6)
+    assert all(np.isfinite(result[k]).all() for k in number)
+    assert (sim.runner.kernels._others.later, len(result.spike_time) > 1) == (cells > 4, True)
 
 
 def gated_case(queue, dtype):
@@ -552,10 +552,10 @@ def blocks_case(queue, dtype):
     ):
         sim = Simulation(net, 0.05, dtype, queue=queue, max_spikes=SPIKES)
     assert isinstance(sim.runner.kernels, CellBlocks)
-    asked = (("n", groups["ext_table"]), ("total", total))
-    number = sim.record("v", net.soma), *(sim.record(name, group) for name, group in asked)
-    found = sim.run(0.3)
-    assert all(np.isfinite(found[k]).all() for k in number)
+    variables = (("n", groups["ext_table"]), ("total", total))
+    number = sim.record("v", net.soma), *(sim.record(name, group) for name, group in variables)
+    result = sim.run(0.3)
+    assert all(np.isfinite(result[k]).all() for k in number)
 
 
 def tiled_case(queue, dtype):
@@ -568,8 +568,8 @@ def tiled_case(queue, dtype):
     numbers = cla.zeros(queue, 7, np.int32)
     tiler.tile(np.array([[1, -1]], np.int32), numbers, 1, 10)
     np.testing.assert_array_equal(numbers.get()[1:], [1, -1, 11, -1, 21, -1])
-    found = tiler.pack(np.array([7.0, 9.0])).get()
-    np.testing.assert_array_equal(found[:6], [9, 7, 9, 7, 9, 7])
+    packed = tiler.pack(np.array([7.0, 9.0])).get()
+    np.testing.assert_array_equal(packed[:6], [9, 7, 9, 7, 9, 7])
     tree = np.array([[-1, 0], [1, -1], [-1, -1]])
     above, below, _ = (some.get() for some in tiler.neighbours(tree))
     np.testing.assert_array_equal(above, [1, -1, 3, -1, 5, -1, -1])

@@ -107,8 +107,8 @@ def fault_case(config, old, new):
         solver = solver_of(queue, config, forest, np.float32)
         solver.solve(**system.arrays, check=False)
         if solver.engine.loaded.takes_natural:  # the other kernel
-            given = system.d, system.u, system.b
-            packed = [solver.to_device_order(v) for v in given]
+            arrays = system.d, system.u, system.b
+            packed = [solver.to_device_order(v) for v in arrays]
             solver.enqueue(*packed, out=cla.empty_like(packed[2]))
         assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         queue.finish()

@@ -222,8 +222,8 @@ def arena_epoch_specs(dtype, limits):
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
             for far, epoch in ((False, 64), (True, 1))[: 2 if model.layers is None else 1]:
                 spec = replace(plan.spec, far=far)
-                known = plan.lists, variables, model, epoch
-                yield replace(with_lists(spec, functions, *known)[0], layers=regions.layers)
+                common = plan.lists, variables, model, epoch
+                yield replace(with_lists(spec, functions, *common)[0], layers=regions.layers)
 
 
 def gradient_specs(dtype):
@@ -241,8 +241,8 @@ def gradient_specs(dtype):
         yield from (spec, replace(spec, directions=((0, parameter, 0),), tile=8, registers=64))
         for lanes in [Lanes(False), Lanes(True)] if width == 1 else []:
             spec = GradientPlan(variables, *planned, lanes=lanes).spec
-            given = {"tile": 4, "stride": 2, "diagonal": False}
-            yield from (replace(spec, kernel=name, **given) for name in ("take_step", "take_back"))
+            back = {"tile": 4, "stride": 2, "diagonal": False}
+            yield from (replace(spec, kernel=name, **back) for name in ("take_step", "take_back"))
     parent = np.where(np.arange(8) % 2, np.arange(8) - 1, -1)
     for width in (1, 4):  # events with the slope of a sigmoid, events from outside, ions
         net = Network.from_arrays(parent, 2 * np.arange(5), [300.0] * 8, [0.1] * 8, [0.01] * 8)
@@ -289,14 +289,14 @@ def specs():
     """Yield (name, device, specs) of every line of the file."""
     for (name, limits), dtype in itertools.product(DEVICES.items(), ("float64", "float32")):
         for method in METHODS:
-            found = list(method_specs(method, dtype, limits))
-            if found:
-                yield f"{name}; {dtype}; {method}", name, found
+            line_specs = list(method_specs(method, dtype, limits))
+            if line_specs:
+                yield f"{name}; {dtype}; {method}", name, line_specs
         if limits.local_bytes >= GPU.local_bytes:
             yield f"{name}; {dtype}; networks", name, list(network_specs(dtype, limits))
             if not limits.is_cpu:
-                found = list(arena_epoch_specs(dtype, limits))
-                yield f"{name}; {dtype}; networks with exact times", name, found
+                line_specs = list(arena_epoch_specs(dtype, limits))
+                yield f"{name}; {dtype}; networks with exact times", name, line_specs
     for dtype in ("float64", "float32"):
         others = list(other_specs(dtype))
         ptx = [spec for spec in others if getattr(spec, "ptx", False)]
@@ -309,11 +309,11 @@ def specs():
 
 def hashes():
     """Lines of the file as a dict."""
-    found = {}
+    results = {}
     for name, _, every in specs():
         text = "\n".join(render(spec) for spec in every)
-        found[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return found
+        results[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return results
 
 
 def page(text):

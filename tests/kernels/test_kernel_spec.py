@@ -53,9 +53,9 @@ def test_a_template_takes_what_its_spec_says(method, device):
     assert specs
     for spec in specs:
         assert isinstance(spec, KernelSpec)
-        _, values, row, *found = parameters(render(spec))
+        _, values, row, *names = parameters(render(spec))
         assert (values, row) == ("num_values", "first_row")
-        assert found == [*spec.roles(), *spec.arrays()], spec
+        assert names == [*spec.roles(), *spec.arrays()], spec
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -64,9 +64,9 @@ def test_parameter_lists_are_printed_from_specs(name):
     kernels = re.split(r"__kernel\b(?!\s*%)", TEMPLATES[name])[1:]
     assert bool(kernels) != ("/common/" in name)
     for text in kernels:
-        found = re.search(r"\bvoid\s+\w+\(\s*(.{16})", text, re.DOTALL)
-        assert found
-        assert found[1] == "${signature(spec", found[0]
+        match = re.search(r"\bvoid\s+\w+\(\s*(.{16})", text, re.DOTALL)
+        assert match
+        assert match[1] == "${signature(spec", match[0]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -117,7 +117,7 @@ def test_tables_are_shifted_by_their_roles():
         for start, size, first, end in blocks[:, [0, 1, 6, 7]].tolist():
             nodes = whole.gather[start : start + size]
             nodes = nodes[nodes >= 0]
-            own = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
-            assert len(nodes) and set(own.tolist()) == set(
+            cell = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
+            assert len(nodes) and set(cell.tolist()) == set(
                 part.tables["cell_number"][first:end].tolist()
             )

@@ -120,17 +120,17 @@ def reports(text):
     One kind is dropped: Oclgrind 19.10 calls the values that atomic_max writes to `status`
     uninitialised, but accepts the same value from a plain store, which it checks too.
     """
-    found = re.split(r"\n+(?=[^\s])", text.strip())
+    parts = re.split(r"\n+(?=[^\s])", text.strip())
     wrong = re.compile(r"Uninitialized value written to global .*\n(.*\n)*?.*@_Z10atomic_max")
-    return "\n\n".join(report for report in found if not wrong.match(report))
+    return "\n\n".join(report for report in parts if not wrong.match(report))
 
 
 @pytest.mark.parametrize("part", [f"clean {k}" for k in range(8)])
 def test_every_kernel_runs_clean(part):
-    found = reports_of(part)
-    assert list(found) == [name for name, _ in share_of(part)]
-    assert len(found) > 12
-    assert {name: text for name, text in found.items() if text} == {}
+    reports = reports_of(part)
+    assert list(reports) == [name for name, _ in share_of(part)]
+    assert len(reports) > 12
+    assert {name: text for name, text in reports.items() if text} == {}
 
 
 NAMED = r"\w+/common/\w+(?![\w{])"  # other templates name fragments with a {value}, too
@@ -162,16 +162,16 @@ def test_every_template_is_covered():
 
 
 def test_planted_faults_are_reported():
-    found = reports_of("faults")
+    reports = reports_of("faults")
     words = {"read": REPORTS["read out of bounds"], "write": REPORTS["write out of bounds"]}
     words |= REPORTS
     missed = {
-        name: text[:500] for name, text in found.items() if words[FAULTS[name][3]] not in text
+        name: text[:500] for name, text in reports.items() if words[FAULTS[name][3]] not in text
     }
     assert missed == {}
-    with_barriers = {name for name in found if name.endswith("no barriers at all")}
+    with_barriers = {name for name in reports if name.endswith("no barriers at all")}
     assert {"fine: no barriers at all", "fine, many passes: no barriers at all"} <= with_barriers
-    assert set(FAULTS) - set(found) == {
+    assert set(FAULTS) - set(reports) == {
         f"{c}: no barriers at all"
         for c in CONFIGS
         if c.startswith(

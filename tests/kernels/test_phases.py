@@ -37,8 +37,8 @@ def citations(text):
     """Return (number, name) of each phase that a text cites, in its order."""
     return [
         (int(number), name.strip())
-        for found in CITED.finditer(text)
-        for number, name in zip(found.groups()[::2], found.groups()[1::2])
+        for match in CITED.finditer(text)
+        for number, name in zip(match.groups()[::2], match.groups()[1::2])
         if number
     ]
 
@@ -46,11 +46,11 @@ def citations(text):
 @pytest.fixture(scope="module")
 def cited():
     """Template -> the phases that its kernels cite, over all forms of the snapshots."""
-    found = {}
+    results = {}
     for _, _, every in snapshots.specs():
         for spec in every:
-            found.setdefault(spec.template, []).append({n for n, _ in citations(render(spec))})
-    return found
+            results.setdefault(spec.template, []).append({n for n, _ in citations(render(spec))})
+    return results
 
 
 def test_the_page_numbers_nine_phases():

@@ -25,12 +25,12 @@ CLANG = "__builtin_prefetch"
 @pytest.fixture(scope="module")
 def every():
     """All specs, as (line of the file, device, spec)."""
-    return [(name, device, s) for name, device, found in snapshots.specs() for s in found]
+    return [(name, device, s) for name, device, specs in snapshots.specs() for s in specs]
 
 
 def test_all_kernels_are_those_of_the_snapshots():
-    stored, found = json.loads(snapshots.FILE.read_text("utf-8")), snapshots.hashes()
-    changed = sorted(k for k in stored.keys() | found.keys() if stored.get(k) != found.get(k))
+    stored, result = json.loads(snapshots.FILE.read_text("utf-8")), snapshots.hashes()
+    changed = sorted(k for k in stored.keys() | result.keys() if stored.get(k) != result.get(k))
     assert changed == [], "meant? then run: python tests/kernels/snapshots.py"
 
 
@@ -86,7 +86,7 @@ def test_nvidia_ptx_solves_the_same(ptx_queue, monkeypatch, nodes, symmetric, dt
     """In natural and in device order, with factors, in whole cells and in pieces of them."""
     forest = Forest.from_parents([random_binary_tree(nodes, 30, seed) for seed in range(20)])
     system = make_system(forest, np.dtype(dtype), symmetric)
-    found = []
+    results = []
     for on in (True, False):
         if not on:
             without_ptx(monkeypatch)
@@ -95,10 +95,10 @@ def test_nvidia_ptx_solves_the_same(ptx_queue, monkeypatch, nodes, symmetric, dt
             assert spec.ptx == (on and not (spec.direct and dtype == "float32"))
         lower = {} if symmetric else {"l": system.l}
         factors = solver.factor(system.d, system.u, **lower)
-        found.append((solver.solve(**system.arrays), factors.solve(system.b)))
-        for x in found[-1]:
+        results.append((solver.solve(**system.arrays), factors.solve(system.b)))
+        for x in results[-1]:
             system.assert_solved(x)
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*results, strict=True):
         assert_close(forest, one, other, np.dtype(dtype))
 
 

@@ -70,18 +70,18 @@ def compared(engine, dt, mode=1):
     h.finitialize(-65)
     h.continuerun(STOP)
     truth, sources = [np.array(v) for v in vectors], 4 if engine == "epochs-gpu" else 7
-    found = {"events": sum(len(v) for v in vectors[:sources])}
+    result = {"events": sum(len(v) for v in vectors[:sources])}
     h.CVode().queue_mode(0, 0)  # the same run without bins
     h.finitialize(-65)
     h.continuerun(STOP)
-    found["plain"] = same(truth, [np.array(v) for v in vectors])
+    result["plain"] = same(truth, [np.array(v) for v in vectors])
     h.CVode().queue_mode(mode, 0)
     ways = {"whole": [(1, STOP)], "turns": [(0, 4.5), (1, 11), (0, 13), (1, STOP)]}
     for name, parts in ways.items():
         in_turns(parts, engine)
-        found[name] = same(truth, [np.array(v) for v in vectors])
+        result[name] = same(truth, [np.array(v) for v in vectors])
     del kept
-    return found
+    return result
 
 
 def late(engine):
@@ -89,7 +89,7 @@ def late(engine):
     h = loaded()
     vectors, kept = built(h, np.random.default_rng(SEED), True)
     h.CVode().queue_mode(1, 0)
-    found = []
+    results = []
     for run in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
         h.finitialize(-65)
         h.t, h.dt = -200, 10
@@ -99,12 +99,12 @@ def late(engine):
         h.fcurrent()
         h.frecord_init()
         run(STOP / 3)
-        found.append([np.array(v) for v in vectors])
+        results.append([np.array(v) for v in vectors])
     h.finitialize(-65)
     h.t = 1
     said = refusal(clhines.from_neuron)
     del kept
-    return {"late": same(*found), "sizes": [len(v) for v in found[0]], "said": said}
+    return {"late": same(*results), "sizes": [len(v) for v in results[0]], "said": said}
 
 
 def same(truth, got):

@@ -72,10 +72,10 @@ def shells():
     sections["a"](0.6).ext_shells.start = 1e-3
     sections["d"](0.2).ext_shells.start = 4e-4
     every = [segment for made in sections.values() for segment in made]
-    own = [segment.ext_shells for segment in every]
-    found = [of[k] for one in own for of in (one._ref_ca, one._ref_free, one._ref_bound)
+    with_shells = [segment.ext_shells for segment in every]
+    states = [of[k] for one in with_shells for of in (one._ref_ca, one._ref_free, one._ref_bound)
              for k in range(3)]  # fmt: skip
-    return sections, found + [r for one in own for r in (one._ref_marker, one._ref_seen)]
+    return sections, states + [r for one in with_shells for r in (one._ref_marker, one._ref_seen)]
 
 
 def changes(sections):
@@ -130,7 +130,7 @@ def compared(case, engine):
     build, script = CASES[case]
     sections, references = build()
     vectors = [h.Vector().record(reference) for reference in references]
-    found = []
+    results = []
     for ours in (False, True):
         h.finitialize(-65)
         for part in script:
@@ -140,11 +140,11 @@ def compared(case, engine):
                 clhines.neuron.run(part, engine=engine)
             else:
                 h.continuerun(part)
-        found.append(np.array([v.as_numpy().copy() for v in vectors]))
-        found.append(np.array([reference[0] for reference in references]))
+        results.append(np.array([v.as_numpy().copy() for v in vectors]))
+        results.append(np.array([reference[0] for reference in references]))
         if changes in script:
             restored(sections)
-    rows, last, our_rows, our_last = found
+    rows, last, our_rows, our_last = results
     pairs = (our_rows, rows), (our_last, last)
     largest = max(np.max(np.abs(a - b) / np.where(b, b, 1)) for a, b in pairs)
     spread_out = np.ptp(last) / last.min()
@@ -178,16 +178,16 @@ def random_trees(engine, first, end):
                 segment.ext_spread.D = random.uniform(0.1, 5)
         some[0](0.5).ext_spread.source = 0.01
         vectors = [h.Vector().record(s._ref_cai) for made in some for s in made]
-        found = []
+        results = []
         for ours in (False, True):
             h.finitialize(-65)
             if ours:
                 clhines.neuron.run(2, engine=engine)
             else:
                 h.continuerun(2)
-            found.append(np.array([v.as_numpy().copy() for v in vectors]))
-        worst = max(worst, np.abs(found[1] / found[0] - 1).max())
-        raised += int((found[0][:, -1] > 5.1e-5).sum()) - 1
+            results.append(np.array([v.as_numpy().copy() for v in vectors]))
+        worst = max(worst, np.abs(results[1] / results[0] - 1).max())
+        raised += int((results[0][:, -1] > 5.1e-5).sum()) - 1
         del vectors, segment, made, some
         KEPT.clear()
     return {"difference": worst, "raised": raised}

@@ -80,16 +80,16 @@ def main(model, engine, dtype, library):
     if files:
         h.finitialize(-65)
         clhines.neuron.run(STOP, engine=engine, dtype=dtype)
-        ours, found = sorted(times), np.array([np.array(v) for v in voltages])
+        ours, traces = sorted(times), np.array([np.array(v) for v in voltages])
         used = clhines.from_neuron(engine=engine, dtype=dtype).simulation.engine
     else:
         sim, middle = by_texts(cells, engine, dtype)
         number = sim.record("v", middle)
         result = sim.run(STOP)
-        ours, found, used = result.spike_time.tolist(), result[number].T, sim.engine
+        ours, traces, used = result.spike_time.tolist(), result[number].T, sim.engine
     print(json.dumps({
         "engine": used, "dt": h.dt, "theirs": theirs, "ours": sorted(ours),
-        "apart": float(np.abs(found - truth).max()),
+        "apart": float(np.abs(traces - truth).max()),
     }))  # fmt: skip
 
 

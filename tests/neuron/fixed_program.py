@@ -56,29 +56,29 @@ def compared(engine):
         with clhines.neuron.enable(engine=engine, strict=True):
             h.run()
 
-    truth, found = taken(net, more, own), {}
+    truth, differences = taken(net, more, own), {}
     for way in (variable, by_run, by_switch, again):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             got = taken(net, more, way)
-        found[way.__name__] = {
+        differences[way.__name__] = {
             "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
             "active": int(cvode.active()),
             "warnings": [str(w.message) for w in caught],
         }
-    found["spikes"] = len(truth[4])
-    found["refused"] = []
+    differences["spikes"] = len(truth[4])
+    differences["refused"] = []
     h.cvode_active(1)
     h.stdinit()
     for step in (None, 0, -1, "x", STEP):
         if step == STEP:
             h.fadvance()
-        found["refused"].append(refusal(clhines.neuron.run, STOP, fixed_step=step))
+        differences["refused"].append(refusal(clhines.neuron.run, STOP, fixed_step=step))
     h.stdinit()
     h.dt = 3 * STOP
-    found["in_no_step"] = [refusal(switched, way) for way in (h.continuerun, pc.psolve)]
+    differences["in_no_step"] = [refusal(switched, way) for way in (h.continuerun, pc.psolve)]
     del handler
-    return found
+    return differences
 
 
 def switched(way):

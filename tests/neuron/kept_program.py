@@ -241,19 +241,19 @@ def worst(a, b):
 
 def pieces(engine):
     """Compare pieces of several lengths with one call, bit by bit, as JSON."""
-    found = [
+    results = [
         in_pieces(fresh(), partial(clhines.neuron.run, engine=engine), CHANGES["nothing"], step)
         for step in (16.0, 4.0, 1.0, 0.5, 2 * DT)
     ]
-    return [[worst(a, b) for a, b in zip(found[0], other, strict=True)] for other in found[1:]]
+    return [[worst(a, b) for a, b in zip(results[0], other, strict=True)] for other in results[1:]]
 
 
 def numbers(net):
     """Names of numbers that a user can set, with functions that read and set them."""
-    found = []
+    rows = []
 
     def add(name, thing, attribute):
-        found.append((name, lambda: getattr(thing, attribute), partial(setattr, thing, attribute)))
+        rows.append((name, lambda: getattr(thing, attribute), partial(setattr, thing, attribute)))
 
     for k, (soma, dend) in enumerate(zip(net.somas, net.dends, strict=True)):
         for segment in (*soma, *dend):
@@ -265,7 +265,7 @@ def numbers(net):
                 for variable in mechanism:
                     ways = variable.__getitem__, variable.__setitem__
                     name = f"{segment}.{variable.name()}"
-                    found.append((name, *(partial(way, 0) for way in ways)))
+                    rows.append((name, *(partial(way, 0) for way in ways)))
         for attribute in ("ena", "ek"):
             add(f"soma{k}.{attribute}", soma(0.5), attribute)
         for attribute in ("tau1", "tau2", "e", "A", "B"):
@@ -273,7 +273,7 @@ def numbers(net):
     for k, netcon in enumerate(net.netcons):
         for attribute in ("delay", "threshold"):
             add(f"netcon{k}.{attribute}", netcon, attribute)
-        found.append((f"netcon{k}.weight", partial(netcon.weight.__getitem__, 0),
+        rows.append((f"netcon{k}.weight", partial(netcon.weight.__getitem__, 0),
                       partial(netcon.weight.__setitem__, 0)))  # fmt: skip
     for attribute in ("delay", "dur", "amp"):
         add(f"clamp.{attribute}", net.clamp, attribute)
@@ -281,19 +281,19 @@ def numbers(net):
         add(f"stim.{attribute}", net.stim, attribute)
     for attribute in ("celsius", "usetable_hh", "dt", "secondorder"):
         add(attribute, h, attribute)
-    return found
+    return rows
 
 
 def writes(count):
     """Return the random writes into NEURON's memory that the fingerprint misses, as JSON."""
     net = Net()
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=4.0)
-    generator, known, unseen = np.random.Generator(np.random.Philox(SEED)), numbers(net), []
-    (own,) = kept._kept
-    print_ = own.fingerprint
+    generator, values, unseen = np.random.Generator(np.random.Philox(SEED)), numbers(net), []
+    (model,) = kept._kept
+    print_ = model.fingerprint
     assert print_.structure_is_same()
     assert print_.values_are_same()
-    chosen = [known[int(k)] for k in generator.integers(len(known), size=int(count))]
+    chosen = [values[int(k)] for k in generator.integers(len(values), size=int(count))]
     for name, read, write in chosen:
         before = read()
         write(
@@ -307,7 +307,7 @@ def writes(count):
         write(before)
         print_.take_parameters()
         if not print_.structure_is_same():  # a diameter, set back, still counts as a new shape
-            print_ = fingerprint.Fingerprint(own.model)
+            print_ = fingerprint.Fingerprint(model.model)
     return {"unseen": unseen, "names": len({name for name, *_ in chosen})}
 
 
@@ -347,13 +347,13 @@ def coupled(engine):
     reads = noted_calls("read_model")
     net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
     truth, again = (in_pieces(net, h.continuerun, CHANGES["nothing"], k) for k in (1.0, 16.0))
-    found = [in_pieces(net, ours, CHANGES["nothing"], k) for k in (1.0, 4.0, 16.0)]
+    records = [in_pieces(net, ours, CHANGES["nothing"], k) for k in (1.0, 4.0, 16.0)]
     spikes = [len(t) for t in net.times]
     parts = []
     for way in (h.continuerun, ours):
         net.late.resize(0)
         parts.append(in_pieces(net, way, record_elsewhere))
-    apart = [most(truth, f) for f in (*found, again)]
+    apart = [most(truth, f) for f in (*records, again)]
     return {"reads": len(reads), "worst": max(*apart, most(*parts)), "spikes": spikes,
             "elsewhere": len(net.late)}  # fmt: skip
 
@@ -389,15 +389,15 @@ def starts(engine):
     with_vector(net)
     other = with_values(h.IClamp(net.somas[2](0.5)), delay=1.0, dur=5.0)
     net.counts[0].thresh, numbers = -64.999, h.Vector().record(net.counts[0]._ref_n)
-    found, effect, before = [], [], []
+    results, effect, before = [], [], []
     for amp, change in ((0.0, "nothing"), (0.3, "nothing"), (0.3, "voltage"), (0.1, "voltage")):
         other.amp, rows = amp, []
         for way in (h.continuerun, ours):
             rows.append([*in_pieces(net, way, CHANGES[change], 16.0), np.array(numbers)])
-        found.append(most(*rows))
+        results.append(most(*rows))
         effect.append(most(rows[0], before) if before else 0.0)
         before = rows[0]
-    return {"worst": max(found), "effect": effect[1:], "first": list(net.times[0])[:1]}
+    return {"worst": max(results), "effect": effect[1:], "first": list(net.times[0])[:1]}
 
 
 def train(engine):
@@ -409,12 +409,12 @@ def train(engine):
         times.x[4] = 10.5  # behind the one that is on its way
 
     def runs(way):
-        found = []
+        results = []
         for do in (CHANGES["nothing"], change, CHANGES["nothing"]):
             times.from_python([1.0, 3.0, 5.0, 9.0, 12.0])
             stim.play(times)
-            found.append(in_pieces(net, way, do))
-        return found
+            results.append(in_pieces(net, way, do))
+        return results
 
     truth, got = runs(h.continuerun), runs(partial(clhines.neuron.run, engine=engine))
     return {"worst": max(map(most, truth, got)), "effect": most(*truth[:2])}
@@ -435,17 +435,17 @@ def stays(engine):
     h.continuerun(3.0)
     worst, moved, stayed = [], [], []
     for until, begin in ((3.0, 5e-5), (4.0, 1e-4), (3.0, 2e-4)):
-        h.cai0_ca_ion, taken = begin, []
+        h.cai0_ca_ion, records = begin, []
         for way in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
             h.finitialize(-65)
             before = h.ninf_ext_globals
             way(until)
             moved.append(h.ninf_ext_globals != before)
             stayed.append({*net.late} == {begin})
-            taken.append(net.taken())
-        worst.append(max(float(np.abs(a - b).max()) for a, b in zip(*taken) if len(a)))
+            records.append(net.taken())
+        worst.append(max(float(np.abs(a - b).max()) for a, b in zip(*records) if len(a)))
     return {"reads": len(reads), "worst": max(worst), "moved": all(moved), "stayed": all(stayed),
-            "lengths": [[len(a), len(b)] for a, b in zip(*taken)]}  # fmt: skip
+            "lengths": [[len(a), len(b)] for a, b in zip(*records)]}  # fmt: skip
 
 
 def changes(engine):
@@ -466,16 +466,16 @@ def recorded(engine):
     vectors = [h.Vector() for _ in netcons[1:]]  # both of the NetStim record the same
     for netcon, vector in zip(netcons[1:], vectors, strict=True):
         netcon.record(vector)
-    found = []
+    results = []
     for start, stops in ((1.0, (2.5, 3, 7.2, 20)), (0.99, (1, 2.5, 3, 20)), (1.012, (2, 9, 20))):
-        stim.start, taken = start, []
+        stim.start, times = start, []
         for way in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
             h.finitialize(-65)
             for stop in stops:
                 way(stop)
-            taken.append([list(vector) for vector in vectors])
-        found.append(taken)
-    return found
+            times.append([list(vector) for vector in vectors])
+        results.append(times)
+    return results
 
 
 ASKED = (recorded, changes, writes, lifetimes, scan, starts, train, coupled, stays, pieces)

@@ -25,19 +25,19 @@ def installed():
 
     section = h.Section(name="entries")  # hoc has begun
     library, readable = ctypes.CDLL(library_path()), Readable(16)
-    found = {"": []}
+    members = {"": []}
     for name, at in symbols(WORD.in_dll(library, "hoc_built_in_symlist").value):
         value = words_at(at, VALUE + 1)[VALUE]
         if value in readable and words_at(value, 1)[OWNER] == at:
             table = words_at(value, 2)[SYMBOLS]
-            found[name] = sorted({n for n, _ in symbols(table)}) if table else []
+            members[name] = sorted({n for n, _ in symbols(table)}) if table else []
         else:
-            found[""].append(name)
+            members[""].append(name)
     for name in ("Section", "Segment"):
-        found[f"nrn.{name}"] = sorted(n for n in dir(getattr(nrn, name)) if n[0] != "_")
+        members[f"nrn.{name}"] = sorted(n for n in dir(getattr(nrn, name)) if n[0] != "_")
     assert section is not None
-    found[""] = sorted({*found[""]})
-    return found
+    members[""] = sorted({*members[""]})
+    return members
 
 
 if __name__ == "__main__":

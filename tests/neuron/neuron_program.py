@@ -29,9 +29,9 @@ def recorded(*references):
 
 
 def clamp(segment, amp=0.3):
-    found = with_values(h.IClamp(segment), delay=1, dur=100, amp=amp)
-    KEPT.append(found)
-    return found
+    made = with_values(h.IClamp(segment), delay=1, dur=100, amp=amp)
+    KEPT.append(made)
+    return made
 
 
 def joined():
@@ -64,13 +64,13 @@ def recorders():
     fast.use_fast_imem(1)
     KEPT.extend([netcon, synapse, times, fast])
     SEEN.extend([(synapse, "i"), (at, "ina"), (at.hh, "gna"), (dendrite(0.1).pas, "i")])
-    found = recorded(at._ref_i_membrane_, dendrite(0.5)._ref_i_membrane_)
-    found += recorded(
+    vectors = recorded(at._ref_i_membrane_, dendrite(0.5)._ref_i_membrane_)
+    vectors += recorded(
         at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina
     )
-    found += [h.Vector().record(synapse._ref_i, 0.025)]
-    found += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
-    return [*found, spikes]
+    vectors += [h.Vector().record(synapse._ref_i, 0.025)]
+    vectors += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
+    return [*vectors, spikes]
 
 
 def named():
@@ -82,8 +82,8 @@ def named():
     clamp(soma(0.5))
     first, at = soma(0.5), dendrite(0.5)
     SEEN.extend([(at.na, "g"), (at.na, "m"), (at, "ina"), (first, "ina")])
-    found = recorded(first._ref_v, first._ref_ina, at._ref_ina, at._ref_ena, first.hh._ref_m)
-    return [*found, *recorded(at.na._ref_g, at.na._ref_m, at.na._ref_tau, at.na._ref_gbar)]
+    vectors = recorded(first._ref_v, first._ref_ina, at._ref_ina, at._ref_ena, first.hh._ref_m)
+    return [*vectors, *recorded(at.na._ref_g, at.na._ref_m, at.na._ref_tau, at.na._ref_gbar)]
 
 
 def events():
@@ -161,8 +161,8 @@ def gaps():
     loaded()
     a, b = section("a", 3, 40, 10), section("b", 1, 20, 8)
     pc = h.ParallelContext()
-    for number, (own, other) in enumerate(((a(0.2), b(0.5)), (b(0.5), a(0.2)))):
-        junction = h.imp_gap(own)
+    for number, (place, other) in enumerate(((a(0.2), b(0.5)), (b(0.5), a(0.2)))):
+        junction = h.imp_gap(place)
         pc.source_var(other._ref_v, number, sec=other.sec)
         pc.target_var(junction, junction._ref_vother, number)
         KEPT.append(junction)
@@ -170,8 +170,8 @@ def gaps():
     KEPT.append(pc)
     clamp(a(0.9))
     transferred = KEPT[2]._ref_vother
-    found = recorded(a(0.2)._ref_v, b(0.5)._ref_v, KEPT[2]._ref_i, transferred)
-    return [*found, h.Vector().record(transferred, 0.1)]
+    vectors = recorded(a(0.2)._ref_v, b(0.5)._ref_v, KEPT[2]._ref_i, transferred)
+    return [*vectors, h.Vector().record(transferred, 0.1)]
 
 
 def crossing():
@@ -215,14 +215,14 @@ def watched():
     KEPT[-1].record(spikes)
     KEPT.extend([*watches, fire, move, stim])
     clamp(soma(0.5), 0.5)
-    found = recorded(soma(0.5)._ref_v, *(w._ref_on for w in watches))
-    return [*found, *recorded(*(w._ref_when for w in watches), move._ref_last), spikes]
+    vectors = recorded(soma(0.5)._ref_v, *(w._ref_on for w in watches))
+    return [*vectors, *recorded(*(w._ref_when for w in watches), move._ref_last), spikes]
 
 
 def reset():
     """Events of WATCH and of NetCons that set voltages, also at a compared threshold."""
     loaded()
-    found, sampled = [], []
+    references, sampled = [], []
     for k in range(3):
         soma, dendrite = section("soma", 1, 30, 20, "pas" if k else "hh"), section("d", 3, 200, 2)
         dendrite.connect(soma(1))
@@ -242,13 +242,19 @@ def reset():
         current.dur = 12
         KEPT.extend([far, late, synapse, here, stim])
         SEEN.extend([(soma(0.5), "v"), (dendrite(0.5), "v"), (here, "g"), (here, "when")])
-        found += [soma(0.5)._ref_v, dendrite(0.5)._ref_v, dendrite(0.9)._ref_v]
-        found += [here._ref_seen, here._ref_lost, far._ref_when, late._ref_seen, synapse._ref_g]
+        references += [soma(0.5)._ref_v, dendrite(0.5)._ref_v, dendrite(0.9)._ref_v]
+        references += [
+            here._ref_seen,
+            here._ref_lost,
+            far._ref_when,
+            late._ref_seen,
+            synapse._ref_g,
+        ]
         at_times = h.Vector(np.linspace(0.3, 19.9, 1500))
         sampled += [h.Vector().record(soma(0.5)._ref_v, at_times)]
         sampled += [h.Vector().record(s._ref_v, 0.025) for s in (soma(0.5), dendrite(0.5))]
         KEPT.append(at_times)
-    return [*recorded(*found), *sampled]
+    return [*recorded(*references), *sampled]
 
 
 def added():
@@ -256,7 +262,7 @@ def added():
     loaded()
     h("whole_moment = 0")
     SEEN.append((h, "whole_moment"))
-    found = []
+    references = []
     for k in range(3):
         soma, dendrite = section("soma", 1 + 2 * (k % 2), 30, 20), section("d", 5, 200, 2, "pas")
         dendrite.connect(soma(1))
@@ -274,16 +280,16 @@ def added():
         KEPT.extend([whole, element, *totals])
         SEEN.extend([(totals[0], "total"), (totals[1], "kept"), (soma(0.5).ext_adds, "moment")])
         moment = dendrite(0.5).ext_adds._ref_moment
-        found += [soma(0.5)._ref_v, dendrite(0.9)._ref_v, element, moment]
-        found += [t._ref_total for t in totals] + [t._ref_kept for t in totals]
-    return recorded(*found)
+        references += [soma(0.5)._ref_v, dendrite(0.9)._ref_v, element, moment]
+        references += [t._ref_total for t in totals] + [t._ref_kept for t in totals]
+    return recorded(*references)
 
 
 def trains():
     """Events at the times of Vectors: one in place of a variable, one behind a POINTER."""
     loaded()
     soma = section("soma", 1, 20, 20)
-    found = recorded(soma(0.5)._ref_v)
+    vectors = recorded(soma(0.5)._ref_v)
     for k, stim in enumerate((h.vec_inside(), h.vec_pointer(), h.vec_inside(), h.vec_pointer())):
         times = h.Vector([0.7, 2.3, 2.3, 4.4875, 9, 14.1 + k, 18.3, 25][: 8 - 3 * (k // 2)])
         stim.play(times)
@@ -291,8 +297,8 @@ def trains():
         netcon = h.NetCon(stim, synapse, 0, 0.1 + 0.6 * k, 0.002 + 0.001 * k)
         netcon.record(spikes)
         KEPT.extend([stim, times, synapse, netcon])
-        found += [*recorded(synapse._ref_g), spikes]
-    return found
+        vectors += [*recorded(synapse._ref_g), spikes]
+    return vectors
 
 
 def lone():
@@ -302,7 +308,7 @@ def lone():
     for k, stim in enumerate(stims):
         stim.interval, stim.number, stim.start, stim.noise = 3, 1e9, 1, 1
         stim.noiseFromRandom123(k, 1, 2)
-    found = []
+    spike_vectors = []
     for k in range(36):
         netcon = h.NetCon((stims + cells)[k % 12], cells[5 * k % 9], 0, 0.1 + 0.13 * k, 0.6)
         KEPT.append(netcon)
@@ -310,9 +316,9 @@ def lone():
         netcon, spikes = h.NetCon(cell, None), h.Vector()
         netcon.record(spikes)
         KEPT.extend([cell, netcon])
-        found.append(spikes)
+        spike_vectors.append(spikes)
     KEPT.extend(stims)
-    return found
+    return spike_vectors
 
 
 def hidden():
@@ -401,11 +407,11 @@ def clamped():
 def patterns():
     """PatternStim for absent gids and a present one; IntFire2."""
     soma, pc = section("soma", 1, 20, 20), h.ParallelContext()
-    own = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
+    netcon = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
     pc.set_gid2node(3, pc.id())
-    pc.cell(3, own)
+    pc.cell(3, netcon)
     rng, stim, spikes = np.random.default_rng(3), h.PatternStim(), h.Vector()
-    own.record(spikes)
+    netcon.record(spikes)
     times = np.sort(rng.uniform(0, 20, 300)).round(3)
     for group in (times[:102], times[103:204]):  # NEURON sends 102 at once, at the first one's time
         group[:] = rng.permutation(group)
@@ -421,7 +427,7 @@ def patterns():
         KEPT[-1].weight[0] = weight
     KEPT.append(h.NetCon(fires[1], None))
     KEPT[-1].record(sent)
-    KEPT.extend([own, stim, *synapses, *fires])
+    KEPT.extend([netcon, stim, *synapses, *fires])
     SEEN.extend([(fire, name) for fire in fires for name in ("i", "m")])
     return [*recorded(soma(0.5)._ref_v, *(s._ref_g for s in synapses)), spikes, sent]
 
@@ -433,7 +439,7 @@ def seen():
 def compared(case, engine):
     """Return all vectors' largest differences, for a run in one piece and in turns with NEURON."""
     vectors = globals()[case]()
-    stop, found = 20.0, {}
+    stop, results = 20.0, {}
     h.finitialize(-65)
     h.continuerun(stop)
     truth, end = [np.array(v) for v in vectors] + seen(), h.t
@@ -444,7 +450,7 @@ def compared(case, engine):
     for name, parts in ways.items():
         in_turns(parts, engine)
         got = [np.array(v) for v in vectors] + seen()
-        found[name] = {
+        results[name] = {
             "lengths": [[len(a), len(b)] for a, b in zip(truth, got, strict=True)],
             "differences": [
                 float(np.abs(a - b).max(initial=0)) if len(a) == len(b) else None
@@ -453,7 +459,7 @@ def compared(case, engine):
             "scales": [float(np.abs(a).max(initial=0)) for a in truth],
             "t": h.t - end,
         }
-    return found
+    return results
 
 
 if __name__ == "__main__":

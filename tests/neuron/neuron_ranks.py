@@ -228,12 +228,12 @@ def refused(do):
 @contextmanager
 def held(thing, name, value):
     """Set an attribute for the block."""
-    own = getattr(thing, name)
+    original = getattr(thing, name)
     setattr(thing, name, value)
     try:
         yield
     finally:
-        setattr(thing, name, own)
+        setattr(thing, name, original)
 
 
 def setting():
@@ -393,7 +393,7 @@ def again(engine):
 
     NEURON calls a function without effect every few steps, like a progress report of a script.
     """
-    made, own, called = [], Simulation.__init__, []
+    made, original, called = [], Simulation.__init__, []
 
     def call():
         called.append(h.t)
@@ -401,7 +401,7 @@ def again(engine):
 
     def counted(sim, *given, **options):
         made[-1] += 1
-        own(sim, *given, **options)
+        original(sim, *given, **options)
 
     Simulation.__init__, runs, handler = counted, [], h.FInitializeHandler(call)
     for v_init, tau in (-65, 2), (20, 2), (-65, 2.5), (20, 2), (-65, 2):
@@ -409,7 +409,7 @@ def again(engine):
         if rank == 1 or ranks == 1:
             cells[1].excites.tau = tau
         runs.append(ran(v_init, engine))
-    Simulation.__init__ = own
+    Simulation.__init__ = original
     del handler
     return runs, comm.gather(made), comm.gather(called)
 
@@ -439,8 +439,8 @@ def found_of(scenario):
             return refused(REFUSED[scenario])
     if scenario == "far":
         return far(-65), far(20)
-    given = ("auto", STOPS[0] if asked.soon else 15.0) if scenario == "back" else (scenario,)
-    return ran(-65, *given), ran(20, *given)
+    arguments = ("auto", STOPS[0] if asked.soon else 15.0) if scenario == "back" else (scenario,)
+    return ran(-65, *arguments), ran(20, *arguments)
 
 
 found = {scenario: found_of(scenario) for scenario in asked.scenarios}

@@ -57,9 +57,9 @@ def pattern():
 def steered():
     rule, stim = h.ext_steer(soma(0.5)), h.NetStim()
     by = h.NetCon(stim, rule)
-    own = h.NetCon(stim, synapse)
-    rule._ref_w, by.delay = own._ref_weight[0], 2.5
-    return rule, stim, by, own
+    netcon = h.NetCon(stim, synapse)
+    rule._ref_w, by.delay = netcon._ref_weight[0], 2.5
+    return rule, stim, by, netcon
 
 
 def played():
@@ -98,14 +98,14 @@ def restore():
 def ids(refuse):
     """Return the ids that a call lists or raises."""
     try:
-        found = [id_of(one.construct) for one in refuse() or ()]
+        names = [id_of(one.construct) for one in refuse() or ()]
     except RejectedError as error:
-        found = [id_of(one.construct) for one in error.rejected]
+        names = [id_of(one.construct) for one in error.rejected]
     except RankError:
-        found = ["neuron.other-rank"]
+        names = ["neuron.other-rank"]
     except InputError as error:
-        found = [id_of(sentence_of(error))]
-    return sorted({*found})
+        names = [id_of(sentence_of(error))]
+    return sorted({*names})
 
 
 MODELS = (

@@ -44,26 +44,26 @@ def ran(stops=(STOP,)):
 
 def main():
     kept = built(-0.33)
-    found = {"whole": ran(), "back": kept[0][1](0.5).v}
-    found["pieces"] = ran([1.5, 3.5, 4, 10, STOP])
+    results = {"whole": ran(), "back": kept[0][1](0.5).v}
+    results["pieces"] = ran([1.5, 3.5, 4, 10, STOP])
     kept[3].weight[0] = 0.33
-    found["positive"] = ran()
+    results["positive"] = ran()
     kept[3].weight[0] = -0.33
-    found["changed"] = ran()
+    results["changed"] = ran()
     said = io.StringIO()
     with warnings.catch_warnings(), redirect_stderr(said):
         warnings.filterwarnings("ignore")  # like NetPyNE during its import
         h.finitialize(-65)
         clhines.neuron.run(STOP, engine=ENGINE)
-    found["ignored"] = said.getvalue().splitlines()
+    results["ignored"] = said.getvalue().splitlines()
     kept[3].weight[0] = 0
     h.finitialize(-65)
     kept[0][0](0.5).v = -3e6  # of no synapse, but it is recorded
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clhines.neuron.run(STOP, engine=ENGINE)
-    found["recorded"] = [str(w.message) for w in caught]
-    print(json.dumps(found))
+    results["recorded"] = [str(w.message) for w in caught]
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -119,9 +119,9 @@ def ran(net, name, way):
     h.finitialize(-65)
     net.stim.ranvar.set_seq(0)
     way()
-    found = [*net.taken(), np.array([h.t, h.hoc_count]), np.array(net.called)]
+    records = [*net.taken(), np.array([h.t, h.hoc_count]), np.array(net.called)]
     del handler
-    return found
+    return records
 
 
 def by_psolve():
@@ -142,7 +142,7 @@ def plain():
 
 def compared(engine, net, codes, ways):
     """Compare the records of each code with NEURON's; also count its calls."""
-    found, made = {}, []
+    results, made = {}, []
     start = kept.KeptModel.start
     kept.KeptModel.start = lambda *words: (made.append(1), start(*words))[1]
     unchanged = ran(net, "hoc", plain)
@@ -151,7 +151,7 @@ def compared(engine, net, codes, ways):
             truth = ran(net, name, way)
             made.clear()
             got = ran(net, name, partial(on, way, engine))
-            found[f"{name} {way.__name__}"] = {
+            results[f"{name} {way.__name__}"] = {
                 "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
                 "effect": max(worst(a, b) for a, b in zip(truth[:4], unchanged[:4], strict=True)),
                 "calls": len(truth[-1]) + int(truth[-2][1] > 0),
@@ -159,7 +159,7 @@ def compared(engine, net, codes, ways):
                 "end": truth[-2][0],
                 "sims": len(made),
             }
-    return found
+    return results
 
 
 def refused():
@@ -188,14 +188,14 @@ def refused():
 
 def left_to_neuron(engine, net):
     """Return NEURON's reasons to take a run with each code, whether all is equal, and the calls."""
-    found = {}
+    results = {}
     for name in CALLED:
         truth = ran(net, name, plain)
         with clhines.neuron.enable(engine=engine, when="always") as enabled:
             got = ran(net, name, plain)
         same = all(np.array_equal(a, b) for a, b in zip(truth, got, strict=True))
-        found[name] = enabled.reasons, bool(same), len(truth[-1]) + int(truth[-2][1] > 0)
-    return found
+        results[name] = enabled.reasons, bool(same), len(truth[-1]) + int(truth[-2][1] > 0)
+    return results
 
 
 def finer(engine):

@@ -91,19 +91,19 @@ def taken(net, way):
 
 def ways(engine):
     """Return the steps run here in each way, and the differences of the records from NEURON's."""
-    net, found = Net(), {}
+    net, results = Net(), {}
     for way in WAYS:
         truth = taken(net, way)
         with enable(engine=engine, strict=True) as on:
             got = taken(net, way)
         again = taken(net, way)
-        found[way.__name__] = {
+        results[way.__name__] = {
             "steps": on.steps,
             "spikes": len(truth[-3]),
             "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
             "off": max(worst(a, b) for a, b in zip(truth, again, strict=True)),
         }
-    return found
+    return results
 
 
 def steps_of(on, way):
@@ -115,45 +115,45 @@ def steps_of(on, way):
 def nesting(engine):
     """Return the steps run here as the switch turns on and off, also in procedures of hoc."""
     kept, h.tstop = Net(), 1.0  # 40 steps
-    own = h.continuerun, type(h).__call__
-    found = []
+    originals = h.continuerun, type(h).__call__
+    results = []
     outer = enable(engine=engine)
     with enable(engine="reference") as on:
-        found.append(steps_of(on, h.run))  # here
+        results.append(steps_of(on, h.run))  # here
         enable(engine=engine)
         disable()
-        found.append(steps_of(on, h.run))  # by NEURON
+        results.append(steps_of(on, h.run))  # by NEURON
         enable(engine=engine)
-        found.append(steps_of(on, h.run))
-    found.append(steps_of(outer, h.run))  # as before the block
+        results.append(steps_of(on, h.run))
+    results.append(steps_of(outer, h.run))  # as before the block
     try:
         with enable(when="always"):
             raise KeyError("of the user")
     except KeyError:
-        found.append(steps_of(outer, h.run))
+        results.append(steps_of(outer, h.run))
     disable()
     disable()
-    found.append(steps_of(outer, h.run))
+    results.append(steps_of(outer, h.run))
     with enable(engine=engine) as on:
         h("proc continuerun() { hoc_after = 7 }")  # of the user, in a run
         h.run()
-        found.append([int(h.hoc_after), on.steps])
+        results.append([int(h.hoc_after), on.steps])
     h.run()
-    found.append([int(h.hoc_after), on.steps])
-    found.append(type(h).__call__ is own[1])
+    results.append([int(h.hoc_after), on.steps])
+    results.append(type(h).__call__ is originals[1])
     del kept
-    return found
+    return results
 
 
 def refusals(engine):
     """Return errors for a model that is not simulated, and the fallbacks to NEURON."""
-    kept, found, h.tstop = Net(), {"options": []}, 1.0
+    kept, results, h.tstop = Net(), {"options": []}, 1.0
     for options in ({"strict": "no"}, {"engine": "nothing", "strict": True}):
         try:
             with enable(**options):
                 h.run()
         except clhines.InputError as error:
-            found["options"].append(str(error))
+            results["options"].append(str(error))
     other = make_section("other", "extracellular")
     other(0.5).xc[0] = -1
     for way in (by_run, by_hoc, by_psolve, by_hoc_psolve, by_batch_run):
@@ -163,7 +163,7 @@ def refusals(engine):
                 way()
             except clhines.InputError as error:
                 said = f"{type(error).__name__}: {error}"
-            found[way.__name__] = [said, h.t, on.steps, h.hoc_after]
+            results[way.__name__] = [said, h.t, on.steps, h.hoc_after]
     said = io.StringIO()
     with redirect_stderr(said), enable(when="always") as on:
         truth = taken(kept, by_psolve)
@@ -171,7 +171,7 @@ def refusals(engine):
         shown = repr(on)
     disable()
     expected = taken(kept, by_run)
-    found["default"] = [
+    results["default"] = [
         said.getvalue(),
         on.reasons,
         max(worst(a, b) for a, b in zip(truth, expected, strict=True)),
@@ -183,8 +183,8 @@ def refusals(engine):
         try:
             h.continuerun("soon")
         except RuntimeError as error:  # NEURON's own
-            found["wrong"] = type(error).__name__
-    return found
+            results["wrong"] = type(error).__name__
+    return results
 
 
 if __name__ == "__main__":

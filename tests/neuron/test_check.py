@@ -42,16 +42,16 @@ found = {"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t
 
 
 def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
-    found = found_by(REJECTED)
-    assert found["same"]
+    result = found_by(REJECTED)
+    assert result["same"]
     for name in (
         "extracellular",
         "built: KSChan with a name that NMODL has for something else: 't'",
         "vec_c: VERBATIM",
     ):
-        assert any(name in line for line in found["lines"]), (name, found["lines"])
-        assert name in found["message"]
-    lines = [line for line in found["lines"] if "VERBATIM" in line]
+        assert any(name in line for line in result["lines"]), (name, result["lines"])
+        assert name in result["message"]
+    lines = [line for line in result["lines"] if "VERBATIM" in line]
     assert all(".mod:" in line for line in lines)  # file and line
 
 
@@ -78,8 +78,8 @@ def test_mechanisms_that_cannot_be_loaded_are_rejected(tmp_path):
 
 
 def test_a_run_in_float32_leaves_weights_as_they_were():
-    found = found_by(WEIGHTS)
-    assert found["weight"] == 0.03 and found["t"] > 0.05
+    result = found_by(WEIGHTS)
+    assert result["weight"] == 0.03 and result["t"] > 0.05
 
 
 COPIES = """
@@ -108,12 +108,12 @@ found = {"same": bool((a == b).all()), "shape": b.shape, "top": float(b.max()),
 
 
 def test_copies_do_what_one_does():
-    found = found_by(COPIES)
-    assert found["same"]
-    assert found["shape"] == [601, 3]
-    assert found["top"] > 0
-    assert found["index"] == 2
-    assert found["connection"] == 1
+    result = found_by(COPIES)
+    assert result["same"]
+    assert result["shape"] == [601, 3]
+    assert result["top"] > 0
+    assert result["index"] == 2
+    assert result["connection"] == 1
 
 
 MANY = """
@@ -182,8 +182,8 @@ for engine in ("steps", "epochs", "epochs-gpu"):
 
 
 def test_copies_are_made_at_once_and_do_what_the_reference_does():
-    found = found_by(MANY)
-    calls, peaks, nodes = zip(*found["spent"], strict=True)
+    result = found_by(MANY)
+    calls, peaks, nodes = zip(*result["spent"], strict=True)
     few, some, many = calls
     # less than one call, of Python or of C, per further copy; a kernel of another shape costs some
     assert min((some - few) / 500, (many - some) / 1000) < 1
@@ -191,10 +191,10 @@ def test_copies_are_made_at_once_and_do_what_the_reference_does():
     # 236
     assert peaks[1] - peaks[0] < 8 * 48 * (nodes[1] - nodes[0])
     # as in `test_run`: 1e-9 of the largest value at the upstroke of a spike
-    for own in (found[engine] for engine in ("steps", "epochs", "epochs-gpu")):
-        assert own["mv"] < 65e-9 and own["na"] < 1e-9 * max(found["largest_na"], 1)
-        assert own["top"] > 0 and own["differ"] > 1e-3  # set of each copy
-        assert own["cells"] and own["spikes"][0] >= 3
+    for ours in (result[engine] for engine in ("steps", "epochs", "epochs-gpu")):
+        assert ours["mv"] < 65e-9 and ours["na"] < 1e-9 * max(result["largest_na"], 1)
+        assert ours["top"] > 0 and ours["differ"] > 1e-3  # set of each copy
+        assert ours["cells"] and ours["spikes"][0] >= 3
 
 
 CONSTRUCTS = """
@@ -284,9 +284,9 @@ rejected("LinearMechanism", linear, None)
 
 def test_constructs_are_rejected():
     """Each refusal is a sentence of the catalogue, from which docs/refusals.md is printed."""
-    found = found_by(CONSTRUCTS)
-    assert found.pop("plain") == [] == found.pop("late")
-    for name, lines in found.items():
+    result = found_by(CONSTRUCTS)
+    assert result.pop("plain") == [] == result.pop("late")
+    for name, lines in result.items():
         assert lines, name
         assert not any("cannot be read" in line for line in lines), name
 

@@ -29,21 +29,21 @@ def cell():
 
 def in_pieces(run, refs, before=lambda turn: None):
     """Return the values over time of two runs, each in two pieces."""
-    vectors, found = [h.Vector().record(ref) for ref in refs], []
+    vectors, results = [h.Vector().record(ref) for ref in refs], []
     for turn in range(2):
         before(turn)
         h.finitialize(-65)
         run(STOP / 2)
         run(STOP)
-        found.append([np.array(v) for v in vectors])
-    return np.array(found)
+        results.append([np.array(v) for v in vectors])
+    return np.array(results)
 
 
 def compare(refs, before=lambda turn: None, engine="auto"):
     expected = in_pieces(h.continuerun, refs, before)
-    found = in_pieces(lambda until: clhines.neuron.run(until, engine=engine), refs, before)
+    ours = in_pieces(lambda until: clhines.neuron.run(until, engine=engine), refs, before)
     assert (np.ptp(expected, axis=2) > 0).all()
-    assert (np.abs(found - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
+    assert (np.abs(ours - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
 
 
 def test_external_variables(cell):
@@ -127,12 +127,12 @@ def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
         h.celsius = (5, 35)[turn]
 
     compare(refs, before)
-    found, h.celsius = [], 20
+    results, h.celsius = [], 20
     for run in (h.continuerun, clhines.neuron.run):  # which calls pace for the table of now
         h.finitialize(-65)
         run(1)
-        found.append([segment.ext_unseen.speed for segment in section])
-    assert np.allclose(*found, rtol=EPS, atol=0)
+        results.append([segment.ext_unseen.speed for segment in section])
+    assert np.allclose(*results, rtol=EPS, atol=0)
     section(0.9).ext_unseen.least = 0.3
     [said] = map(str, clhines.neuron.check())
     assert "ext_unseen: TABLE of pace depends on" in said
@@ -161,7 +161,7 @@ def test_what_is_set_where_a_table_is_made(cell, early, engine):
             while h.t < until - 0.5 * h.dt:
                 h.fadvance()
 
-    found = []
+    results = []
     for run in (h.continuerun, lambda until: clhines.neuron.run(until, engine=engine), loop):
         turns = []
         for first, celsius in ((2, 31), (0, 12), (0, 33)):
@@ -172,12 +172,12 @@ def test_what_is_set_where_a_table_is_made(cell, early, engine):
             h.celsius = celsius
             run(6)
             turns.append([*map(np.array, vectors), h.tadj_ext_aside])
-        found.append(turns)
+        results.append(turns)
     h.celsius, h.half_ext_aside = 6.3, 25
-    for expected, *others in zip(*found, strict=True):
+    for expected, *others in zip(*results, strict=True):
         for other in others:
-            for truth, own in zip(expected, other, strict=True):
-                assert (np.abs(own - truth) <= EPS * np.abs(truth).max()).all()
+            for truth, ours in zip(expected, other, strict=True):
+                assert (np.abs(ours - truth) <= EPS * np.abs(truth).max()).all()
     h.finitialize(-65)
     h.celsius = 20
     with pytest.raises(InputError, match="TABLE that the next step makes, which sets what other"):
@@ -203,7 +203,7 @@ def test_a_table_of_what_initial_sets(cell, name):
     vectors = [h.Vector().record(ref) for ref in refs]
 
     def turns(run):
-        found = []
+        ours = []
         h.celsius = 5
         for celsius in (15, 30, 20):
             h.finitialize(-65)
@@ -213,14 +213,14 @@ def test_a_table_of_what_initial_sets(cell, name):
                 run(STOP / 2)
                 setattr(h, f"half_{name}", 45)
                 run(STOP)
-                found.append([np.array(v) for v in vectors])
+                ours.append([np.array(v) for v in vectors])
                 setattr(h, f"half_{name}", 40)
-        return np.array(found)
+        return np.array(ours)
 
     expected = turns(h.continuerun)
     assert np.ptp(expected[:, 1, -1]) > 1e-3
-    found = turns(clhines.neuron.run)
-    assert (np.abs(found - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
+    ours = turns(clhines.neuron.run)
+    assert (np.abs(ours - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
     h.celsius = 25  # NEURON would fill it again, from the previous values of INITIAL
     [said] = map(str, clhines.neuron.check())
     assert f"{name}: TABLE of rates depends on 'warm', which changes" in said
@@ -237,12 +237,12 @@ def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
     clamp.dur1, clamp.amp1, clamp.rs = 1e3, -9.9, 1e-4
     refs = segment._ref_v, segment._ref_m_ext_rounded
     truth, _ = in_pieces(h.continuerun, refs)
-    found, _ = in_pieces(clhines.neuron.run, refs)
+    ours, _ = in_pieces(clhines.neuron.run, refs)
     exact = 0.28 * 5 / (0.28 * 5 + 0.32 * np.exp(-40.1 / 20))
     assert 1e-6 < abs(truth[-1][-1] / exact - 1) < 1e-2
     # the clamp takes 55 mV in the first step by 1e4 uS, which amplifies its rounding
-    assert np.abs(found - truth).max() < 1e4 * 55 * EPS
-    assert abs(found[-1][-1] - truth[-1][-1]) < EPS
+    assert np.abs(ours - truth).max() < 1e4 * 55 * EPS
+    assert abs(ours[-1][-1] - truth[-1][-1]) < EPS
 
 
 def test_an_error_that_a_file_raises_is_refused():

@@ -23,14 +23,14 @@ PAIRS = [*((case, engine) for case in CASES for engine in ENGINES), ("shells", "
 
 @pytest.mark.parametrize(("case", "engine"), PAIRS)
 def test_concentrations_are_those_of_neuron(case, engine):
-    found = forked.result_of(PROGRAM, case, engine)
-    assert found["shapes"][0] == found["shapes"][1] and found["shapes"][0][1] > 40
-    assert found["spread"] > 10  # the largest concentration is above 10 times the least
-    assert found["difference"] <= TOLERANCE, found
+    result = forked.result_of(PROGRAM, case, engine)
+    assert result["shapes"][0] == result["shapes"][1] and result["shapes"][0][1] > 40
+    assert result["spread"] > 10  # the largest concentration is above 10 times the least
+    assert result["difference"] <= TOLERANCE, result
 
 
 def test_neighbours_are_those_of_neuron():
     """Compare random trees with NEURON: sections in any direction, some with the mechanism."""
-    found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
-    assert found["raised"] > 25
-    assert found["difference"] <= TOLERANCE
+    result = forked.result_of(PROGRAM, "random", "reference", 0, 25)
+    assert result["raised"] > 25
+    assert result["difference"] <= TOLERANCE

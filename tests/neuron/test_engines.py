@@ -30,12 +30,12 @@ def test_every_engine_beside_neuron(library, model, engine, dtype):
     """
     if engine == "reference" and dtype == "float32":
         pytest.skip("the reference is in float64")
-    found = forked.result_of(PROGRAM, model, engine, dtype, library)
-    assert found["engine"] == engine
-    assert len(found["theirs"]) >= SPIKES and len(found["ours"]) == len(found["theirs"])
-    late = max(abs(a - b) for a, b in zip(found["ours"], found["theirs"]))
+    result = forked.result_of(PROGRAM, model, engine, dtype, library)
+    assert result["engine"] == engine
+    assert len(result["theirs"]) >= SPIKES and len(result["ours"]) == len(result["theirs"])
+    late = max(abs(a - b) for a, b in zip(result["ours"], result["theirs"]))
     if dtype == "float64":
         assert late < 1e-9
-        assert found["apart"] < 1e-6
+        assert result["apart"] < 1e-6
     else:
-        assert late < 1.5 * found["dt"]
+        assert late < 1.5 * result["dt"]

@@ -25,9 +25,9 @@ def test_the_table_has_all_that_the_installed_neuron_has():
     installed = result_of(program)
     assert len(installed) > 50 and len(installed[""]) > 300 and "play" in installed["Vector"]
     for name, members in installed.items():
-        known = _words(TABLE["entries"].get(name, {}))
-        assert not {*members} - {*known}, f"of {name or 'hoc'}: not in entries.json"
-        assert len(known) == len({*known}), f"of {name or 'hoc'}: classified twice"
+        words = _words(TABLE["entries"].get(name, {}))
+        assert not {*members} - {*words}, f"of {name or 'hoc'}: not in entries.json"
+        assert len(words) == len({*words}), f"of {name or 'hoc'}: classified twice"
     assert {*installed} <= {*TABLE["entries"]}
 
 

@@ -34,8 +34,8 @@ STEPS = [(case, engine) for engine, cases in CASES.items() for case in cases.spl
 
 @pytest.mark.parametrize(("case", "engine"), STEPS)
 def test_vectors_are_those_of_neuron(case, engine):
-    found = result_of(case, engine)
-    for way, got in found.items():
+    result = result_of(case, engine)
+    for way, got in result.items():
         assert got["t"] == 0, way
         assert all(a == b for a, b in got["lengths"]), (way, got["lengths"])
         assert any(a > 2 for a, _ in got["lengths"])
@@ -47,21 +47,21 @@ def test_vectors_are_those_of_neuron(case, engine):
     ("engine", "dt"), [("reference", 0.025), ("steps", 0.1), ("epochs-gpu", 0.025)]
 )
 def test_bins_of_events_are_those_of_neuron(engine, dt):
-    found = result_of(engine, str(dt), "bins_program.py")
-    assert found["events"] > 6
-    assert found["plain"] is None or found["plain"] > 0.01  # bins matter here
-    assert found["whole"] is not None and found["whole"] <= TOLERANCE, found
-    assert found["turns"] is not None and found["turns"] <= TOLERANCE, found
+    result = result_of(engine, str(dt), "bins_program.py")
+    assert result["events"] > 6
+    assert result["plain"] is None or result["plain"] > 0.01  # bins matter here
+    assert result["whole"] is not None and result["whole"] <= TOLERANCE, result
+    assert result["turns"] is not None and result["turns"] <= TOLERANCE, result
 
 
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_bins_that_begin_at_another_time_are_put_right_by_neuron(engine):
     """Bins start at another time if t and dt were set, as for a steady state."""
-    found = result_of(engine, "late", "bins_program.py")
-    assert found["late"] is not None and found["late"] <= TOLERANCE, found
-    assert sum(found["sizes"][:7]) > 6
+    result = result_of(engine, "late", "bins_program.py")
+    assert result["late"] is not None and result["late"] <= TOLERANCE, result
+    assert sum(result["sizes"][:7]) > 6
     said = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
-    assert said + "; use clhines.neuron.run" in found["said"]
+    assert said + "; use clhines.neuron.run" in result["said"]
 
 
 OF_NONE = """
@@ -212,8 +212,8 @@ print(json.dumps(found))
 
 def test_spikes_of_the_start_and_of_a_call_s_last_bin_are_neuron_s():
     """Compare spikes from above a threshold, in calls of one step and until the event's bin."""
-    *found, refused = forked.result_of(ENDS)
-    for neuron, ours in zip(found[::2], found[1::2], strict=True):
+    *result, refused = forked.result_of(ENDS)
+    for neuron, ours in zip(result[::2], result[1::2], strict=True):
         assert len(neuron[0]) == 1
         assert ours[0] == pytest.approx(neuron[0], abs=TOLERANCE)
         assert ours[1] == pytest.approx(neuron[1], rel=TOLERANCE)

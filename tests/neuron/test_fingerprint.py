@@ -20,15 +20,15 @@ def told(what, argument):
 
 
 def test_no_write_into_neurons_memory_is_missed():
-    found = told("writes", 200)
-    assert not found["unseen"]
-    assert found["names"] > 80
+    result = told("writes", 200)
+    assert not result["unseen"]
+    assert result["names"] > 80
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_what_neuron_moves_in_each_run_is_no_change(engine):
     """GLOBALs that blocks set, positions of played vectors and values of INITIAL are no change."""
-    found = told("stays", engine)
-    assert found["moved"] and found["stayed"] and found["reads"] == 1
-    assert found["worst"] < TOLERANCE
-    assert all(a == b for a, b in found["lengths"])
+    result = told("stays", engine)
+    assert result["moved"] and result["stayed"] and result["reads"] == 1
+    assert result["worst"] < TOLERANCE
+    assert all(a == b for a, b in result["lengths"])

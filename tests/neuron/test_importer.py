@@ -43,20 +43,20 @@ def cells(count, mechanism="nmlast", branched=False):
 
 def pieces(run, sections, clamp):
     """Return voltages and states of two runs, with changes by a user before and within them."""
-    found, half = [], sections[-1].half_nmlast
+    results, half = [], sections[-1].half_nmlast
     h.minf_nmlast = h.rise_nmlast[0] = h.rise_nmlast[1] = 0
     v = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
     for turn in range(2):
         h.finitialize(-62 - turn)
         clamp.amp = 0.6 + 0.1 * turn
         run(3)
-        found += [np.array(v), [h.minf_nmlast, *h.rise_nmlast]]
+        results += [np.array(v), [h.minf_nmlast, *h.rise_nmlast]]
         sections[-1].half_nmlast = -44 - turn
         h.minf_nmlast = 0.3
         run(6)
-        found += [np.array(v), [s(0.8).m_nmlast for s in sections], [*h.rise_nmlast]]
+        results += [np.array(v), [s(0.8).m_nmlast for s in sections], [*h.rise_nmlast]]
     sections[-1].half_nmlast = half
-    return found
+    return results
 
 
 def clamped(name):
@@ -87,16 +87,16 @@ def test_a_file_without_range_has_what_initial_has_set(engine):
     dend.insert("ext_ca")
     dend.insert("ext_bare")
     segments = [seg for section in (soma, dend) for seg in section]
-    pools, found = [h.Vector().record(seg._ref_cai) for seg in segments], []
+    pools, results = [h.Vector().record(seg._ref_cai) for seg in segments], []
     for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
         h.finitialize(-40)
         run(3)
         soma.gbar_ext_ca = 2e-4  # read again, with values that the run wrote back
         run(6)
         soma.gbar_ext_ca = 1e-4
-        found.append(np.array(pools))
-    assert np.ptp(found[0], axis=1).min() > 1e-5
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+        results.append(np.array(pools))
+    assert np.ptp(results[0], axis=1).min() > 1e-5
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("count, branched", [(1, False), (2, False), (2, True)])
@@ -125,7 +125,7 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
 
     def begun(run):
         v = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
-        found = []
+        voltages = []
         for turn in range(2):
             for k, section in enumerate(sections):
                 section.size_nmbegun = 1 + k / 3 + turn
@@ -134,8 +134,8 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
             run(2)
             sections[-1].size_nmbegun = 7 + turn
             run(5)
-            found += [np.array(v), [s(0.8).m_nmbegun for s in sections], [h.shift_nmbegun]]
-        return found
+            voltages += [np.array(v), [s(0.8).m_nmbegun for s in sections], [h.shift_nmbegun]]
+        return voltages
 
     expected = begun(h.continuerun)
     _compare(expected, begun(lambda t: clhines.neuron.run(t, engine=engine)))
@@ -145,11 +145,11 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
     model = clhines.from_neuron(engine=engine)  # whose INITIAL has the parameters of now
     record = model.simulation.record("v", [model[s(0.8)] for s in sections])
     model.simulation.reset()
-    found = model.simulation.run(5)[record]
+    voltages = model.simulation.run(5)[record]
     v = [h.Vector().record(s(0.8)._ref_v) for s in sections]
     h.finitialize(h.v_init)
     h.continuerun(5)
-    _compare([np.array(v).T], [found])
+    _compare([np.array(v).T], [voltages])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -165,15 +165,15 @@ def test_locals_of_a_thread_safe_file_stay_when_parameters_change(engine):
     v = [h.Vector().record(section(0.5)._ref_v) for section in (soma, dend)]
 
     def kept(run):
-        found, h.base_nmexpr = [], 2
+        results, h.base_nmexpr = [], 2
         for turn in range(2):
             h.finitialize(-60)
             h.base_nmexpr = 5 + turn
             run(1)
             h.base_nmexpr = 9
             run(2)
-            found.append(np.array(v))
-        return found
+            results.append(np.array(v))
+        return results
 
     expected = kept(h.continuerun)
     _compare(expected, kept(lambda t: clhines.neuron.run(t, engine=engine)))
@@ -200,15 +200,15 @@ def test_what_events_set_is_there_in_the_next_initial(engine):
     wire.weight[0] = 0.3
 
     def seen(run):
-        v, found, h.seen_nmseen = h.Vector().record(soma(0.5)._ref_v), [], 0.02
+        v, results, h.seen_nmseen = h.Vector().record(soma(0.5)._ref_v), [], 0.02
         for turn in range(3):
             wire.weight[0] = 0.3 + turn
             h.finitialize(-65)
             wire.event(1.1)
             run(2)
             run(4)
-            found += [np.array(v), [one.m, h.seen_nmseen]]
-        return found
+            results += [np.array(v), [one.m, h.seen_nmseen]]
+        return results
 
     _compare(seen(h.continuerun), seen(lambda t: clhines.neuron.run(t, engine=engine)))
 
@@ -245,7 +245,7 @@ def test_what_a_table_holds_comes_back(engine):
     v = h.Vector().record(soma(0.5)._ref_v)
 
     def turns(run):
-        found = []
+        results = []
         for turn, dt in enumerate((0.0125, 0.0125, 0.025)):  # filled in the first and the last
             h.dt, h.steps_per_ms, h.tau_nmheld = dt, 1 / dt, 4 + turn
             h.finitialize(-65)
@@ -253,8 +253,8 @@ def test_what_a_table_holds_comes_back(engine):
             run(2)
             h.tau_nmheld = 11
             run(5)
-            found += [np.array(v), [h.tau_nmheld, h.minf_nmheld, soma(0.5).m_nmheld]]
-        return found
+            results += [np.array(v), [h.tau_nmheld, h.minf_nmheld, soma(0.5).m_nmheld]]
+        return results
 
     expected = turns(h.continuerun)
     assert [expected[k][0] for k in (1, 3, 5)] == [4, 4, 6] and np.ptp(expected[0]) > 1

@@ -24,9 +24,9 @@ def told(what, argument):
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_each_change_between_pieces_acts_as_in_neuron(engine):
-    found = told("changes", engine)
-    assert len(found) > 30
-    for name, one in found.items():
+    result = told("changes", engine)
+    assert len(result) > 30
+    for name, one in result.items():
         if name in REFUSED:
             assert REFUSED[name] in one["refused"]
             continue
@@ -37,19 +37,19 @@ def test_each_change_between_pieces_acts_as_in_neuron(engine):
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_models_with_counters_and_gap_junctions_are_read_once(engine):
-    found = told("coupled", engine)
-    assert found["reads"] == 1
-    assert found["worst"] < TOLERANCE
-    assert min(found["spikes"]) > 1 and found["elsewhere"] > 1  # from the middle of a run on
+    result = told("coupled", engine)
+    assert result["reads"] == 1
+    assert result["worst"] < TOLERANCE
+    assert min(result["spikes"]) > 1 and result["elsewhere"] > 1  # from the middle of a run on
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu", "reference"])
 def test_parameters_that_differ_at_a_start_are_set(engine):
     """Parameters that change between runs are set in a kept simulation; one read suffices."""
-    found = told("scan", engine)
-    assert found["made"] == ["read_model", "Simulation"]
-    assert found["worst"] < TOLERANCE
-    names = {name for name, effect in found["effect"].items() if effect > 1e-3}
+    result = told("scan", engine)
+    assert result["made"] == ["read_model", "Simulation"]
+    assert result["worst"] < TOLERANCE
+    names = {name for name, effect in result["effect"].items() if effect > 1e-3}
     several = {"thresh", "gap"} if engine != "auto" else set()
     assert names == {"gnabar", "clamp", "tau2", "stimulus", "el", *several}
 
@@ -57,25 +57,25 @@ def test_parameters_that_differ_at_a_start_are_set(engine):
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_differs_at_a_start_acts_as_in_neuron(engine):
     """Compare a clamp beside a played one, a transferred voltage, and an early spike."""
-    found = told("starts", engine)
-    assert found["worst"] < TOLERANCE
-    assert min(found["effect"]) > 1e-3
-    assert found["first"] == [0.025]
+    result = told("starts", engine)
+    assert result["worst"] < TOLERANCE
+    assert min(result["effect"]) > 1e-3
+    assert result["first"] == [0.025]
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_times_of_a_vecstim_change_between_pieces(engine):
-    found = told("train", engine)
-    assert found["worst"] < TOLERANCE
-    assert found["effect"] > 1e-3
+    result = told("train", engine)
+    assert result["worst"] < TOLERANCE
+    assert result["effect"] > 1e-3
 
 
 def test_what_is_deleted_between_pieces_is_gone():
-    found = told("lifetimes", 0)
-    assert found["sections"] == [8, 0]
-    assert min(found["before"]) > 3
-    assert found["after"] == [0, 0]
-    assert found["later"] == [0, 0]
+    result = told("lifetimes", 0)
+    assert result["sections"] == [8, 0]
+    assert min(result["before"]) > 3
+    assert result["after"] == [0, 0]
+    assert result["later"] == [0, 0]
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps"])
@@ -91,7 +91,7 @@ def test_events_at_the_end_of_a_piece_are_recorded_once(engine):
     for truth, ours in told("recorded", engine):
         assert [len(a) for a in truth] == [len(a) for a in ours]
         assert min(map(len, truth)) > 1
-        worst = max(abs(a - b) for own, other in zip(truth, ours) for a, b in zip(own, other))
+        worst = max(abs(a - b) for times, other in zip(truth, ours) for a, b in zip(times, other))
         assert worst < 1e-9
 
 
@@ -293,8 +293,8 @@ def test_a_run_that_begins_before_0_goes_on_at_0(engine):
     """NEURON steps to 0; compare spikes near 0, events across it, and all kinds of records."""
     rows, said = result_of(BELOW, engine)
     assert min(row[3] for row in rows) < 1
-    for truth, found, worst, _, ran, end in rows:
-        assert truth == found and min(truth) > 0
+    for truth, ours, worst, _, ran, end in rows:
+        assert truth == ours and min(truth) > 0
         assert worst < TOLERANCE
         assert abs(ran - 15) < DT and abs(end - 15) < 1e-9
     assert [t for _, t in said] == [-10.01, -4.0, -3.0]

@@ -101,10 +101,10 @@ def test_variables_of_others_are_those_of_neuron(model, case, place, engine):
         with pytest.raises(InputError, match=said):
             seen_by(run, readers, sources)
         return
-    found = seen_by(run, readers, sources)
+    results = seen_by(run, readers, sources)
     assert np.ptp(expected, axis=1).min() > 0.01
     largest = np.abs(expected).max(axis=1, keepdims=True)
-    assert (np.abs(found - expected) / largest).max() < 480 * 2.2e-16 * 148
+    assert (np.abs(results - expected) / largest).max() < 480 * 2.2e-16 * 148
 
 
 def test_what_is_rejected(model):
@@ -125,8 +125,8 @@ def test_what_is_rejected(model):
             readers.append(h.ext_reads(next(h.allsec())(0.5)))
             h.setpointer(sources[0]._ref_seen, "a", readers[-1])
         h.finitialize(-65) if name else None
-        found = [str(r) for r in clhines.neuron.check()]
-        assert any(said in line for line in found), found
+        lines = [str(r) for r in clhines.neuron.check()]
+        assert any(said in line for line in lines), lines
     readers.pop()
     point(readers, sources, ("seen", "late"), "own")
     h.setpointer(next(h.allsec())(0.5)._ref_v, "a", readers[0])
@@ -196,10 +196,10 @@ def test_what_breakpoint_sets_by_pointers_is_that_of_neuron(heard, setters, out,
         with pytest.raises(InputError, match=said):
             heard_by(run, targets)
         return
-    found, ours = heard_by(run, targets)
+    truth, ours = heard_by(run, targets)
     assert np.ptp(expected[-4:], axis=1).min() > 1e-5
     largest = np.abs(expected).max(axis=1, keepdims=True) + 1e-300
-    assert (np.abs(found - expected) / largest).max() < 480 * 2.2e-16 * 148
+    assert (np.abs(truth - expected) / largest).max() < 480 * 2.2e-16 * 148
     np.testing.assert_allclose(ours, at, 480 * 2.2e-16 * 148, 1e-12)
 
 

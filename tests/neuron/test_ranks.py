@@ -57,12 +57,12 @@ def of_neuron():
 
 def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
     """Compare spikes and the voltage of cell 0 of all ranks with NEURON in one process."""
-    for (found, own), (spikes, v) in zip(runs, of_neuron, strict=True):
+    for (spikes_here, voltages), (spikes, v) in zip(runs, of_neuron, strict=True):
         assert {gid for _, gid in spikes} == {*range(6), 50, *others}
-        assert [gid for _, gid in found] == [gid for _, gid in spikes], engine
-        assert max(abs(a - b) for (a, _), (b, _) in zip(found, spikes)) < TOLERANCE, engine
-        assert len(own) == len(v), engine
-        assert max(abs(a - b) for a, b in zip(own, v)) < tolerance, engine
+        assert [gid for _, gid in spikes_here] == [gid for _, gid in spikes], engine
+        assert max(abs(a - b) for (a, _), (b, _) in zip(spikes_here, spikes)) < TOLERANCE, engine
+        assert len(voltages) == len(v), engine
+        assert max(abs(a - b) for a, b in zip(voltages, v)) < tolerance, engine
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,8 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, of_two):
     of_three = told(3, "auto", "reference")
     assert of_three.pop("auto") == of_two["auto"] == told(4, "auto")["auto"]  # every bit
     runs = {engine: of_two[engine] for engine in ("auto", "back", "steps", "epochs-gpu")} | of_three
-    for engine, found in runs.items():
-        compare(found, of_neuron, engine)
+    for engine, results in runs.items():
+        compare(results, of_neuron, engine)
 
 
 def test_a_coin_decides_who_takes_each_call(of_neuron):
@@ -90,10 +90,10 @@ def test_a_coin_decides_who_takes_each_call(of_neuron):
     seeds = [f"coin-{seed}" for seed in range(6)]
     steps, decisions = [], []
     for ranks, some in ((2, seeds[:4]), (3, seeds[4:])):
-        for seed, (runs, taken, tossed) in told(ranks, *some).items():
+        for seed, (runs, own_steps, tossed) in told(ranks, *some).items():
             compare(runs, of_neuron, seed)
-            assert len({*taken}) == 1, seed
-            steps += taken
+            assert len({*own_steps}) == 1, seed
+            steps += own_steps
             decisions += tossed
     assert {*decisions} == {False, True} and max(steps) > 0
 
@@ -104,8 +104,8 @@ def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
     runs, (made,), (times,) = in_one_process(scenario="again")
     assert made == [0] * 5 and len(times) > 100
     for ranks in 2, 3:
-        found, made, called = told(ranks, f"again-{engine}")[f"again-{engine}"]
-        compare(found, runs, engine)
+        results, made, called = told(ranks, f"again-{engine}")[f"again-{engine}"]
+        compare(results, runs, engine)
         assert made == [[1, 0, 1, 1, 0]] * ranks and called == [times] * ranks
 
 
@@ -116,11 +116,11 @@ def test_bins_on_several_ranks_are_those_of_neuron():
     """
     loose, whole = (in_one_process("--bins", mode) for mode in ("0", "1"))
     assert loose[0][0] != whole[0][0]
-    found = told(2, "--bins", "1", "loose", "mixed", "neuron", "auto", "back", "far", "steps")
-    for line in (*found.pop("loose"), *found.pop("mixed")):
+    result = told(2, "--bins", "1", "loose", "mixed", "neuron", "auto", "back", "far", "steps")
+    for line in (*result.pop("loose"), *result.pop("mixed")):
         assert "CVode.queue_mode(1, 0) on several MPI ranks" in line
-    found |= told(3, "--bins", "1", "epochs-gpu")
-    for engine, runs in found.items():
+    result |= told(3, "--bins", "1", "epochs-gpu")
+    for engine, runs in result.items():
         compare(runs, whole, engine, range(60, 66))
     compare(told(2, "--bins", "0", "back")["back"], loose, "back", range(60, 66))
 
@@ -129,20 +129,20 @@ def test_compressed_spikes_of_other_ranks_are_those_of_the_nearest_step():
     """Compare ``spike_compress`` with NEURON on as many ranks, which differs from one process."""
     whole = in_one_process("--compress")
     for ranks, engines in (2, ("auto", "back", "far", "epochs-gpu")), (3, ("reference",)):
-        found = told(ranks, "--compress", "neuron", "shifted", *engines)
-        of_ranks = found.pop("neuron")
-        for line in found.pop("shifted"):
+        result = told(ranks, "--compress", "neuron", "shifted", *engines)
+        of_ranks = result.pop("neuron")
+        for line in result.pop("shifted"):
             assert "spike_compress with a smallest delay of 1.26 ms, which is not" in line
         gap = max(abs(a - b) for a, b in zip(of_ranks[0][1], whole[0][1], strict=True))
         assert gap > 1e-3  # mV
-        for engine, runs in found.items():
+        for engine, runs in result.items():
             compare(runs, of_ranks, engine)
 
 
 def test_neuron_goes_on_with_delays_of_less_than_two_steps():
     """A spike that NEURON detects in its own step, at the end of a call, arrives in time."""
-    known = in_one_process("--soon", "--bins", "0")
-    compare(told(2, "--soon", "--bins", "0", "back")["back"], known, "back", range(60, 66))
+    truth = in_one_process("--soon", "--bins", "0")
+    compare(told(2, "--soon", "--bins", "0", "back")["back"], truth, "back", range(60, 66))
 
 
 def test_events_are_exchanged_while_the_next_steps_are_under_way(of_neuron):
@@ -150,8 +150,8 @@ def test_events_are_exchanged_while_the_next_steps_are_under_way(of_neuron):
     compare(told(2, "--during", "auto")["auto"], of_neuron, "auto")
     library = "--trains", str(mod_files.library())
     trains = in_one_process(*library)
-    found = told(2, "--during", *library, "back", "steps", "epochs-gpu")
-    for engine, runs in (found | told(3, "--during", *library, "reference")).items():
+    result = told(2, "--during", *library, "back", "steps", "epochs-gpu")
+    for engine, runs in (result | told(3, "--during", *library, "reference")).items():
         compare(runs, trains, engine, (70, 71))
     binned = in_one_process("--bins", "1")
     for engine, runs in told(2, "--during", "--bins", "1", "far", "epochs-gpu").items():
@@ -163,25 +163,25 @@ def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
     library = "--gaps", str(mod_files.library())
     whole = in_one_process(*library)
     assert of_neuron[0][0] != whole[0][0]
-    found = told(2, *library, "setting", "changed", "epochs", "auto")
-    assert "nrn_netrec_state_adjust" in found.pop("setting")[1]
-    for line in found.pop("changed"):
+    result = told(2, *library, "setting", "changed", "epochs", "auto")
+    assert "nrn_netrec_state_adjust" in result.pop("setting")[1]
+    for line in result.pop("changed"):
         assert line.startswith("InputError: several MPI ranks go on at 5 ms after steps")
-    for line in found.pop("epochs"):
+    for line in result.pop("epochs"):
         assert "takes no pointers to voltages of other ranks; expected 'steps'" in line
-    found |= told(3, *library, "reference")  # the last rank has no junctions
-    for engine, runs in found.items():
+    result |= told(3, *library, "reference")  # the last rank has no junctions
+    for engine, runs in result.items():
         compare(runs, whole, engine)
 
 
 def test_one_device_takes_the_cells_of_all_ranks(of_neuron):
     """As on GPUs: compare several calls, a second start, and runs that NEURON takes over."""
-    found = told(2, "--one", "auto", "back", "epochs-gpu", "coin-1", "infinite")
-    first, second = found.pop("infinite")
+    result = told(2, "--one", "auto", "back", "epochs-gpu", "coin-1", "infinite")
+    first, second = result.pop("infinite")
     assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
-    runs, taken, _ = found.pop("coin-1")
-    assert len({*taken}) == 1
-    for engine, of_engine in (found | {"coin": runs}).items():
+    runs, steps, _ = result.pop("coin-1")
+    assert len({*steps}) == 1
+    for engine, of_engine in (result | {"coin": runs}).items():
         compare(of_engine, of_neuron, engine)
     runs, _, (times,) = in_one_process(scenario="again")
     for (spikes, _), (expected, _) in zip(
@@ -197,9 +197,9 @@ def test_one_device_has_trains_gap_junctions_and_empty_ranks(of_neuron):
     """Epochs support pointers to voltages of other ranks if all cells are on one device."""
     library = str(mod_files.library())
     whole = in_one_process("--gaps", library)
-    found = told(3, "--one", "--gaps", library, "epochs", "auto")
-    assert found.pop("epochs") == ["nothing"] * 3
-    compare(found["auto"], whole, "auto")
+    result = told(3, "--one", "--gaps", library, "epochs", "auto")
+    assert result.pop("epochs") == ["nothing"] * 3
+    compare(result["auto"], whole, "auto")
     whole = in_one_process("--trains", library)
     compare(told(3, "--one", "--trains", library, "auto")["auto"], whole, "auto", (70, 71))
     compare(told(3, "--one", "--empty", "auto")["auto"], of_neuron, "empty")
@@ -216,10 +216,10 @@ def test_trains_of_given_times_are_heard_by_all_ranks(of_neuron):
     library = "--trains", str(mod_files.library())
     whole = in_one_process(*library)
     for gid in range(6):  # each cell fires at other times for them
-        own = [[t for t, one in runs[0][0] if one == gid] for runs in (whole, of_neuron)]
-        assert own[0] != own[1]
-    found = told(2, *library, "auto", "back", "steps", "epochs-gpu")
-    for engine, runs in (found | told(3, *library, "reference")).items():
+        times = [[t for t, one in runs[0][0] if one == gid] for runs in (whole, of_neuron)]
+        assert times[0] != times[1]
+    result = told(2, *library, "auto", "back", "steps", "epochs-gpu")
+    for engine, runs in (result | told(3, *library, "reference")).items():
         compare(runs, whole, engine, (70, 71))
 
 
@@ -227,8 +227,8 @@ def test_potentials_outside_are_those_of_each_rank(of_neuron):
     """Compare constant and played potentials in some cells of each rank; see test_outside."""
     whole = in_one_process("--outside")
     assert of_neuron[0][0] != whole[0][0]
-    found = told(2, "--outside", "auto", "steps") | told(3, "--outside", "reference")
-    for engine, runs in found.items():  # 150 times 4e-9 mV for 1 mA/cm²
+    result = told(2, "--outside", "auto", "steps") | told(3, "--outside", "reference")
+    for engine, runs in result.items():  # 150 times 4e-9 mV for 1 mA/cm²
         compare(runs, whole, engine, tolerance=6e-7)
 
 
@@ -245,10 +245,10 @@ def test_what_one_rank_refuses_neuron_takes_on_all(of_neuron):
     runs, said = told(2, "left")["left"]
     spikes, v = of_neuron[0]
     planted = "not simulated", "no kernel", "no memory", "at the end"
-    for ((found, own), steps), lines, what in zip(runs, said, [*planted, ""], strict=True):
-        assert [gid for _, gid in found] == [gid for _, gid in spikes], what
-        assert max(abs(a - b) for (a, _), (b, _) in zip(found, spikes)) < TOLERANCE, what
-        assert len(own) == len(v) and max(abs(a - b) for a, b in zip(own, v)) < TOLERANCE, what
+    for ((result, trace), steps), lines, what in zip(runs, said, [*planted, ""], strict=True):
+        assert [gid for _, gid in result] == [gid for _, gid in spikes], what
+        assert max(abs(a - b) for (a, _), (b, _) in zip(result, spikes)) < TOLERANCE, what
+        assert len(trace) == len(v) and max(abs(a - b) for a, b in zip(trace, v)) < TOLERANCE, what
         assert bool(steps) == (not what), what
         if what:
             first = [reasons[0] for reasons in lines]
@@ -488,7 +488,7 @@ REFUSED = {  # models of refused_ranks.py: refusals that both ranks list and rai
 def test_check_lists_what_ranks_refuse():
     done = ended(2, program=(PROGRAM.with_name("refused_ranks.py"),))
     assert not done.returncode, done.stderr[-3000:]
-    found = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
-    first, second = found.pop("one_rank")
+    result = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
+    first, second = result.pop("one_rank")
     assert first == 2 * [["neuron.other-rank"]] and second == 2 * [["neuron.acting-object"]]
-    assert found == {name: 2 * [2 * [[said]]] for name, said in REFUSED.items()}
+    assert result == {name: 2 * [2 * [[said]]] for name, said in REFUSED.items()}

@@ -60,16 +60,16 @@ print(json.dumps(found))
 
 def test_what_a_run_refuses_is_listed_before():
     """`check` starts a run itself, so it sees records, INITIAL and the present values."""
-    found = forked.result_of(CHECKED)
-    assert found.pop("nothing") == [[], ""]
+    result = forked.result_of(CHECKED)
+    assert result.pop("nothing") == [[], ""]
     said = {
         "clamped": "i_membrane where SEClamp is, an electrode whose current depends on the voltage",
         "pointed": "ext_reads: POINTER b points to shift_nmbegun; expected a voltage, or a var",
         "drawn": "nmdraws",
         "itself": "a points to msg of ext_msg, and events read and set it",
     }
-    assert found.keys() == said.keys()
-    for name, (listed, error) in found.items():
+    assert result.keys() == said.keys()
+    for name, (listed, error) in result.items():
         assert any(said[name] in line for line in listed), (name, listed)
         assert all(line in error for line in listed), (name, listed, error)
 

@@ -58,7 +58,7 @@ def test_numbers_of_the_one_generator(engine, seed):
     records += [h.Vector().record(getattr(synapse, f"_ref_{name}")) for name in names]
 
     def turns(run):
-        found = []
+        results = []
         synapse.sow(12345)
         for turn in range(2):
             synapse.noise = 0.5 + 0.2 * turn
@@ -66,13 +66,13 @@ def test_numbers_of_the_one_generator(engine, seed):
             run(2)
             run(5)
             h.continuerun(6)
-            found.append(np.array(records))
-        return found, synapse.pick()
+            results.append(np.array(records))
+        return results, synapse.pick()
 
     expected, after = turns(h.continuerun)
-    found, own = turns(lambda t: clhines.neuron.run(t, engine=engine))
-    assert own == after and np.ptp(expected[1][4]) > 10
-    for a, b in zip(expected, found, strict=True):
+    results, ours = turns(lambda t: clhines.neuron.run(t, engine=engine))
+    assert ours == after and np.ptp(expected[1][4]) > 10
+    for a, b in zip(expected, results, strict=True):
         # both sides do the same operations in another order, 1e-16 each of 65 mV, over 240 steps
         assert np.abs(a - b).max() < 1e-8
 
@@ -91,7 +91,7 @@ def sources(count):
 def test_one_source_whose_parameters_ask_for_numbers(engine):
     """Compare a source whose noise changes between runs by NEURON and here in turns."""
     soma, (source,), kept = sources(1)
-    v, found = h.Vector().record(soma(0.5)._ref_v), []
+    v, results = h.Vector().record(soma(0.5)._ref_v), []
     for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
         h.sow_nmfluct(99)
         for noise in (0, 0.7):
@@ -99,8 +99,8 @@ def test_one_source_whose_parameters_ask_for_numbers(engine):
             h.finitialize(-65)
             for until, one in ((6, run), (6.5, h.continuerun), (15, run)):
                 one(until)
-            found.append([np.array(v), [source.sent, h.draw_nmfluct()]])
-    for (ours, after), (theirs, after_theirs) in zip(found[2:], found[:2], strict=True):
+            results.append([np.array(v), [source.sent, h.draw_nmfluct()]])
+    for (ours, after), (theirs, after_theirs) in zip(results[2:], results[:2], strict=True):
         assert kept and after == after_theirs and np.ptp(theirs) > 1
         # both sides do the same operations in another order, 1e-16 each of 65 mV, over 600 steps
         assert np.abs(ours - theirs).max() < 1e-9
@@ -132,7 +132,7 @@ def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
         with pytest.raises(clhines.InputError, match=REFUSED):
             call()
     assert h.t == 0
-    v, found = h.Vector().record(soma(0.5)._ref_v), []
+    v, results = h.Vector().record(soma(0.5)._ref_v), []
     for switch in (False, True):
         h.sow_nmfluct(7)
         h.finitialize(-65)
@@ -143,20 +143,20 @@ def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
             assert on.reasons[0] in capsys.readouterr().err
         else:
             h.continuerun(3)
-        found.append(np.array(v))
-    assert (found[0] == found[1]).all()
+        results.append(np.array(v))
+    assert (results[0] == results[1]).all()
 
 
 def test_several_of_which_none_draws_run():
     soma, made, kept = sources(2)
-    v, found = h.Vector().record(soma(0.5)._ref_v), []
+    v, results = h.Vector().record(soma(0.5)._ref_v), []
     for run in (h.continuerun, clhines.neuron.run):
         h.finitialize(-65)
         run(5)
-        found.append(np.array(v))
-    assert kept and made and np.ptp(found[0]) > 1
+        results.append(np.array(v))
+    assert kept and made and np.ptp(results[0]) > 1
     # both sides do the same operations in another order, 1e-16 each of 65 mV, over 200 steps
-    assert np.abs(found[1] - found[0]).max() < 1e-9
+    assert np.abs(results[1] - results[0]).max() < 1e-9
 
 
 def test_one_instance_in_copies_or_with_mcell_ran4_is_rejected():

@@ -38,8 +38,8 @@ class Net:
             said = "ran"
         except BaseException as error:
             said = type(error).__name__
-        own = [float(h.t), len(self.spikes), float(np.array(self.spikes).sum())]
-        self.said.append([said, *own, len(self.v), float(np.array(self.v).sum())])
+        values = [float(h.t), len(self.spikes), float(np.array(self.spikes).sum())]
+        self.said.append([said, *values, len(self.v), float(np.array(self.v).sum())])
 
 
 def intervals(net):
@@ -150,15 +150,15 @@ def taken(use):
 
 
 def main():
-    found = {}
+    results = {}
     for use in SAME:
         truth = taken(use)
         with clhines.neuron.enable(engine="reference", strict=True) as on:
-            found[use.__name__] = [truth, taken(use), on.steps]
+            results[use.__name__] = [truth, taken(use), on.steps]
     with clhines.neuron.enable(engine="reference", strict=True):
         for use in (variable_steps, steps_of_nothing):
-            found[use.__name__] = taken(use)
-    print(json.dumps(found))
+            results[use.__name__] = taken(use)
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -72,8 +72,8 @@ def test_units(settings, compiled):
 
 @needs_folder
 def test_small_real_cells(settings):
-    given = replace(settings, morphologies=FOLDER / "good", files=6, lengths=(20.0,))
-    shape, active = cells.cells(given)
+    sizes = replace(settings, morphologies=FOLDER / "good", files=6, lengths=(20.0,))
+    shape, active = cells.cells(sizes)
     assert_passed([shape, active])
     assert shape.cases == 6 and active.figures["spikes in NEURON"] > 6
 
@@ -90,34 +90,34 @@ def test_a_weight_that_is_off_is_found(settings, monkeypatch):
         return right(given)
 
     monkeypatch.setattr(networks, "ours", wrong)
-    (found,) = networks.networks(replace(settings, seeds=1))
-    assert found.failures and not found.passed
+    (outcome,) = networks.networks(replace(settings, seeds=1))
+    assert outcome.failures and not outcome.passed
 
 
 def test_a_parameter_that_is_off_is_found(settings, compiled):
     case = kinetics.CASES["cascade of 1 ms, in order"]
-    found = common.Outcome("kinetics", "planted")
+    outcome = common.Outcome("kinetics", "planted")
     theirs = kinetics.density(case.name, case.states)
     ours = theirs.copy()
     ours[:, 1] *= 1 + 1e-8
-    kinetics.compare(found, "planted", ours, theirs, case)
-    assert not found.passed and found.cases == 1
+    kinetics.compare(outcome, "planted", ours, theirs, case)
+    assert not outcome.passed and outcome.cases == 1
     occupied = replace(case, occupancies=True)
-    kinetics.compare(found, "a sum of three gates", theirs, theirs, occupied)
-    assert "sum off by" in found.failures[1]
+    kinetics.compare(outcome, "a sum of three gates", theirs, theirs, occupied)
+    assert "sum off by" in outcome.failures[1]
     theirs[-1] = np.nan
-    kinetics.compare(found, "NaN", theirs, theirs, case)
-    assert len(found.failures) == 3
+    kinetics.compare(outcome, "NaN", theirs, theirs, case)
+    assert len(outcome.failures) == 3
 
 
 def test_the_command(fast_queue, tmp_path, monkeypatch, capsys):
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
 
     def fails(settings):
-        found = common.Outcome("hh", "planted")
-        found.case("x" * 150)
-        found.case()
-        return [found]
+        outcome = common.Outcome("hh", "planted")
+        outcome.case("x" * 150)
+        outcome.case()
+        return [outcome]
 
     def missing(settings):
         raise MissingError("no compiler")
@@ -141,9 +141,9 @@ def test_the_command(fast_queue, tmp_path, monkeypatch, capsys):
 
 
 def test_a_check_without_cases_has_not_passed():
-    found = common.Outcome("hh", "nothing")
-    assert not found.passed
-    found.case()
-    assert found.passed
-    found.largest("mV", float("nan"))
-    assert found.figures["mV"] == float("inf")
+    outcome = common.Outcome("hh", "nothing")
+    assert not outcome.passed
+    outcome.case()
+    assert outcome.passed
+    outcome.largest("mV", float("nan"))
+    assert outcome.figures["mV"] == float("inf")

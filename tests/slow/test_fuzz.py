@@ -71,9 +71,9 @@ def fuzz(target, seed, minutes, *more):
 def planted(tmp_path, monkeypatch):
     (tmp_path / "fuzz_planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = worker.Worker("fuzz_planted", tmp_path)
-    yield found
-    found.close()
+    worker_here = worker.Worker("fuzz_planted", tmp_path)
+    yield worker_here
+    worker_here.close()
 
 
 def test_planted_faults_are_found(planted, monkeypatch):
@@ -104,8 +104,8 @@ def test_a_case_is_made_from_its_seed_alone():
 
 
 def test_smaller_cases_keep_the_fault():
-    found = shrink(list(range(40)), fewer, lambda items: {7, 31} <= set(items), 500)
-    assert found == [7, 31]
+    smallest = shrink(list(range(40)), fewer, lambda items: {7, 31} <= set(items), 500)
+    assert smallest == [7, 31]
 
 
 @pytest.mark.parametrize(

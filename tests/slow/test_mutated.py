@@ -51,7 +51,7 @@ def mutated(seed):
 
 @pytest.mark.slow
 def test_what_neuron_refuses_is_refused():
-    taken = []
+    accepted = []
     for seed in range(200):
         path, text = mutated(seed)
         begin = time.process_time()
@@ -64,5 +64,5 @@ def test_what_neuron_refuses_is_refused():
             assert time.process_time() - begin < 10
         beside = [*path.parent.glob("*.inc")]
         if not nocmodl.takes(text, path.stem, beside):
-            taken.append((seed, path.name))
-    assert taken == []
+            accepted.append((seed, path.name))
+    assert accepted == []

@@ -55,9 +55,9 @@ def check_parameters(sim, duration, count, parameters, seed=0, size=1e-4, rel=1e
         rows, spikes = rows_of(sim, duration, count)
         return loss(*rows)[0], spikes
 
-    found = slope(value_at, size)
+    difference = slope(value_at, size)
     value_at(0.0)
     largest = max(abs(float((gradient[key] * d).sum())) for key, d in direction.items())
     assert largest > 0
-    assert abs(found - expected) <= rel * largest, (found, expected, largest)
+    assert abs(difference - expected) <= rel * largest, (difference, expected, largest)
     return gradient

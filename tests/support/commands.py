@@ -71,7 +71,7 @@ def process(*arguments, cwd, python=("-m", "clhines.cli"), **environment):
 
 
 def index_of(queue):
-    return next(index for index, found in devices.all_devices() if found == queue.device)
+    return next(index for index, device in devices.all_devices() if device == queue.device)
 
 
 def backward_euler(cables, num_cells, steps, dt=0.025, current=0.1, v_init=-65.0):

@@ -45,11 +45,11 @@ class PlasticDevice:
 
     def epoch(self, trains, first, steps, rng):
         """Append the spikes of some steps, shuffled, and deliver them."""
-        found = [(c, s) for s in range(first, first + steps) for c in np.flatnonzero(trains[s])]
+        spikes = [(c, s) for s in range(first, first + steps) for c in np.flatnonzero(trains[s])]
         held = int(self.count.get()[0])
-        for array, column in zip(self.lists, np.array(rng.permutation(found)).reshape(-1, 2).T):
+        for array, column in zip(self.lists, np.array(rng.permutation(spikes)).reshape(-1, 2).T):
             values = array.get()
-            values[held : held + len(found)] = column
+            values[held : held + len(spikes)] = column
             array.set(values)
-        self.count.set(np.array([held + len(found)], np.int32))
+        self.count.set(np.array([held + len(spikes)], np.int32))
         self.plasticity.enqueue((*self.lists, self.count), self.incoming, first, steps)

@@ -41,8 +41,8 @@ def network(like=False):
     net.insert("pas", soma + 4, g=1e-4, e=-70.0)
     groups = {"hh": net.insert("hh", soma)}
     for name in ("ext_cad", "ext_ca", "ext_kca", "ext_table"):
-        given = {"gbar": 3e-4 * (1 + active % 2)} if name == "ext_ca" else {}
-        groups[name] = net.insert(ours(name), active, **given)
+        parameters = {"gbar": 3e-4 * (1 + active % 2)} if name == "ext_ca" else {}
+        groups[name] = net.insert(ours(name), active, **parameters)
     at = {"ext_nmda": soma + 3, "ext_clamp": soma[[2]]}
     groups |= {name: net.add(ours(name), where) for name, where in at.items()}
     net.add("iclamp", at=soma, delay=1.0, dur=40.0, amp=[0.9, 0.6, 0.7])
@@ -83,13 +83,13 @@ def with_relays():
     relay = net.add(Mechanism.from_nmodl(RELAY), np.repeat(soma, 4) + np.tile([5, 1, 1, 3], CELLS))
     node = np.asarray(relay.nodes)
     for c in range(CELLS):
-        own = np.flatnonzero(node // NODES == c)  # at nodes 1, 1, 3 and 5
+        at = np.flatnonzero(node // NODES == c)  # at nodes 1, 1, 3 and 5
         of_watch = {"source_index": np.full(2, c)}
-        net.connect(watch, relay, own[[3, 2]], 1.0, [0.0, 0.03], **of_watch)
+        net.connect(watch, relay, at[[3, 2]], 1.0, [0.0, 0.03], **of_watch)
         for a, b, delay in ((3, 0, 0.0), (0, 2, 0.001), (2, 1, 0.04), (3, 1, 0.35)):
-            net.connect(relay, relay, own[[b]], 0.5, delay, source_index=own[[a]])
+            net.connect(relay, relay, at[[b]], 0.5, delay, source_index=at[[a]])
         net.connect(relay, groups["ext_nmda"], [(c + 1) % CELLS], [[0.002, 1.0]], 0.3,
-                    source_index=own[[1]])  # fmt: skip
+                    source_index=at[[1]])  # fmt: skip
     net.connect(net.spike_source([np.arange(1, 15, 0.77)]), relay, [5], 0.3, 0.2)
     return net, groups | {"relay": relay}
 

@@ -74,10 +74,10 @@ def found(folder, comm, engine):
 
 def digest(result, *more):
     """One number for all bits of a result."""
-    known = hashlib.sha256()
+    bits = hashlib.sha256()
     for a in (*result.values, result.spike_time, result.spike_cell, *more):
-        known.update(np.ascontiguousarray(a).tobytes())
-    return known.hexdigest()[:16]
+        bits.update(np.ascontiguousarray(a).tobytes())
+    return bits.hexdigest()[:16]
 
 
 if __name__ == "__main__":

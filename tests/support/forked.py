@@ -88,8 +88,8 @@ def _forked(command, launcher, timeout=400):
     server = _server()
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("out", "err")]
-        asked = [command, launcher, [*map(str, files)], dict(os.environ), os.getcwd(), timeout]
-        server.stdin.write(json.dumps(asked) + "\n")
+        request = [command, launcher, [*map(str, files)], dict(os.environ), os.getcwd(), timeout]
+        server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
         return code, *(f.read_text("utf-8") for f in files)
@@ -125,19 +125,19 @@ def _serve():
         templates.compiled(path.relative_to(templates.FOLDER).with_suffix("").as_posix())
     gc.freeze()
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         child = os.fork()
         if not child:
             os.setsid()
-            for name in inherited - asked[3].keys():
+            for name in inherited - request[3].keys():
                 del os.environ[name]
-            _run(*asked)
-        end = time.monotonic() + asked[-1]
-        while not (found := os.waitpid(child, os.WNOHANG))[0]:
+            _run(*request)
+        end = time.monotonic() + request[-1]
+        while not (results := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > end:
                 os.killpg(child, signal.SIGKILL)
             time.sleep(0.02)
-        print(os.waitstatus_to_exitcode(found[1]), flush=True)
+        print(os.waitstatus_to_exitcode(results[1]), flush=True)
 
 
 def _run(command, launcher, files, environment, folder, _):

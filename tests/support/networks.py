@@ -76,16 +76,16 @@ def layers_of_arrays(parent, bounds, has, of_nodes, of_layers):
         inner = nodes[has[nodes]]
         outer = np.full((2, len(has)), -1)
         outer[:, inner] = offsets[-1] + len(nodes) + np.arange(2 * len(inner)).reshape(2, -1)
-        above, own = parent[nodes], offsets[-1] - first
+        above, local = parent[nodes], offsets[-1] - first
         joined = (parent[inner] >= 0) & has[parent[inner]]
-        made["parent"] += [np.where(above < 0, -1, above + own)]
+        made["parent"] += [np.where(above < 0, -1, above + local)]
         made["around"] += [outer[0, nodes], outer[1, inner], np.full(len(inner), -1)]
         for name, values in zip(("area", "g_axial", "capacitance"), of_nodes, strict=True):
             made[name].append(values[nodes])
         made["g_around"].append(np.zeros(len(nodes)))
         for layer in range(2):
             others = outer[layer, parent[inner]]
-            made["parent"].append(np.where(joined, others, inner + own))
+            made["parent"].append(np.where(joined, others, inner + local))
             made["area"].append(np.zeros(len(inner)))
             made["g_axial"].append(np.where(joined, of_layers[0][layer, inner], 0))
             made["g_around"].append(of_layers[1][layer, inner])
@@ -263,8 +263,8 @@ def gated_network(elsewhere, sizes=(3, 9, 40, 17)):
     """Trees with hh; other mechanisms read its gates before and after it, or `elsewhere`."""
     rng = np.random.default_rng(4)
     bounds = np.append(0, np.cumsum(sizes))
-    own = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
-    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])
+    parents = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
+    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(parents, bounds)])
     n = int(bounds[-1])
     area = rng.uniform(200, 900, n)
     net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)
@@ -287,8 +287,8 @@ def turning_network(of_cells=((0, 1, 2, 3, 4), ()), sizes=(3, 7, 7, 30, 12)):
     """A ring of trees; in the cells of each row each instance sets GLOBALs that all read."""
     rng, cells = np.random.default_rng(6), len(sizes)
     bounds = np.append(0, np.cumsum(sizes))
-    own = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
-    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])
+    parents = [[-1, *(int(rng.integers(max(0, k - 3), k)) for k in range(1, n))] for n in sizes]
+    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(parents, bounds)])
     n, cell = int(bounds[-1]), np.repeat(np.arange(cells), sizes)
     area = rng.uniform(200, 900, n)
     net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)

@@ -175,9 +175,9 @@ def make(root, name, family):
         raise SystemExit(f"name is {name!r}; expected a name of Python in lower case, not auto")
     new = files_of(name, family)
     changed = {path: (root / path).read_text("utf-8") for path in (TABLE, PAGE)}
-    taken = [path for path in new if (root / path).exists()]
-    if taken or f'    "{name}": Method(' in changed[TABLE]:
-        raise SystemExit(f"name is {name!r}, which exists in {', '.join(taken) or TABLE}")
+    existing = [path for path in new if (root / path).exists()]
+    if existing or f'    "{name}": Method(' in changed[TABLE]:
+        raise SystemExit(f"name is {name!r}, which exists in {', '.join(existing) or TABLE}")
     changed[TABLE] = with_row(changed[TABLE], name, family)
     changed[PAGE] = with_page_row(changed[PAGE], name)
     for path, text in {**new, **changed}.items():

@@ -15,8 +15,8 @@ LIMITED = f'ulimit -v {1 << 20}; ulimit -t {SECONDS}; ulimit -f {1 << 17}; exec 
 def folder():
     """Return NEURON's folder of programs and files, None if NEURON is not installed."""
     spec = importlib.util.find_spec("neuron")
-    found = Path(spec.origin).parent / ".data" if spec and spec.origin else None
-    return found if found is not None and (found / "bin" / "nocmodl").is_file() else None
+    path = Path(spec.origin).parent / ".data" if spec and spec.origin else None
+    return path if path is not None and (path / "bin" / "nocmodl").is_file() else None
 
 
 def takes(text, name="one", beside=()):

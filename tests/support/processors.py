@@ -72,11 +72,11 @@ def collect(width, path):
     from clhines.solver.device import devices, program
 
     devices._vector_bytes = lambda device: (width, width)
-    found = {}
+    results = {}
     build = program._build
 
     def recorded(context, source, options):
-        found[source] = options
+        results[source] = options
         return build(context, source, options)
 
     program._build = recorded
@@ -93,7 +93,7 @@ def collect(width, path):
         attempt(ring, clhines, hh)
     for engine in ("epochs", "steps"):
         attempt(mod_cells, clhines, engine)
-    Path(path).write_text(json.dumps(list(found.items())))
+    Path(path).write_text(json.dumps(list(results.items())))
 
 
 def attempt(function, *arguments):
@@ -128,9 +128,9 @@ def compile_all(name, path):
 
     (platform,) = cl.get_platforms()
     (device,) = platform.get_devices()
-    triple, own = re.search(r"-(x86_64-\w+-\w+-\w+)-(\S+)$", device.version.strip()).groups()
-    if name != own:
-        field = pocl._find_name(device.int_ptr, triple.encode(), own.encode())
+    triple, processor = re.search(r"-(x86_64-\w+-\w+-\w+)-(\S+)$", device.version.strip()).groups()
+    if name != processor:
+        field = pocl._find_name(device.int_ptr, triple.encode(), processor.encode())
         kept = ctypes.create_string_buffer(name.encode())
         ctypes.c_void_p.from_address(field).value = ctypes.addressof(kept)
     context = cl.Context([device])
@@ -241,17 +241,17 @@ def main():
     parser.add_argument("names", nargs="*", help="of LLVM; default: all")
     parser.add_argument("--collect", nargs=2)
     parser.add_argument("--compile", nargs=2)
-    given = parser.parse_args()
-    if given.collect:
-        return collect(int(given.collect[0]), given.collect[1])
-    if given.compile:
-        return compile_all(*given.compile)
+    args = parser.parse_args()
+    if args.collect:
+        return collect(int(args.collect[0]), args.collect[1])
+    if args.compile:
+        return compile_all(*args.compile)
     bad = 0
     print("| name | vectors | library | kernels | time | outcome |\n" + "| --- " * 6 + "|")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for k, (name, library, width) in enumerate((*ROWS, *WRONG)):
-            if given.names and name not in given.names:
+            if args.names and name not in args.names:
                 continue
             width = width or width_of(name)
             path = sources(width, folder)

@@ -29,14 +29,14 @@ def note():
 @contextlib.contextmanager
 def noting():
     """Yield a set, which has the ids after the block."""
-    found = set()
+    ids = set()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "raised")
         os.environ[FILE] = str(path)
         note()
         try:
-            yield found
+            yield ids
         finally:
             refusals._sentence = _made
             del os.environ[FILE]
-            found |= {*path.read_text("utf-8").split()} if path.exists() else set()
+            ids |= {*path.read_text("utf-8").split()} if path.exists() else set()

@@ -149,7 +149,7 @@ def has_run(one, v_init):
 
 def with_derivatives(sim, groups):
     """Pairs of cell and parameter that have a derivative."""
-    found = []
+    results = []
     for cell, group in enumerate(groups):
         for name in (n for n in PARAMETERS if n in group.mechanism.parameters):
             try:
@@ -157,8 +157,8 @@ def with_derivatives(sim, groups):
             except InputError as error:
                 assert id_of(error.args[0]) == "gradient.choice"
                 continue
-            found.append((cell, name))
-    return found
+            results.append((cell, name))
+    return results
 
 
 def differences(sim, groups, size):
@@ -194,8 +194,8 @@ def compared(mechanisms, v_init, runs):
         largest[cell] = max(largest[cell], abs(second[name][cell] * PARAMETERS[name]))
     allowed = 1e-6 * largest + noise
     count = 0
-    for given, mode in runs:
-        sim, groups = cells(mechanisms, v_init, **given)
+    for options, mode in runs:
+        sim, groups = cells(mechanisms, v_init, **options)
         gradient = sim.gradient(DT * STEPS, loss, [(groups[k], n) for k, n in pairs], mode=mode)
         for cell, name in pairs:
             one, two = (d[name][cell] * abs(PARAMETERS[name]) for d in (first, second))

@@ -29,6 +29,6 @@ def recorded(spikes, records):
         for name, variable, unit, _ in records
     )
     times = [t[::every] if every else t[:0] for *_, every in records]
-    values = [np.ones((len(own), 1)) if len(own) else np.ones(1) for own in times]
+    values = [np.ones((len(steps), 1)) if len(steps) else np.ones(1) for steps in times]
     when, cell = (np.asarray(a, kind) for a, kind in zip(spikes, (float, int), strict=True))
     return Result(t, values, when, cell, {}, times, num_cells=1, _records=kept)

@@ -51,8 +51,8 @@ def main():
     for index, device in devices.all_devices():
         if devices.is_simulator(device):
             continue
-        found, bad = row(device.platform.name, index, device.driver_version, sys.argv[1:])
-        rows.append(found)
+        line, bad = row(device.platform.name, index, device.driver_version, sys.argv[1:])
+        rows.append(line)
         failures += bad
     print("\n| runtime | version | passed | failed | skipped | time |\n" + "| --- " * 6 + "|")
     print(*rows, *(f"failed: {name}" for name in failures), sep="\n")

@@ -122,5 +122,5 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
 
 
 def model_of(word):
-    build, given = NETWORKS[word]
-    return compile(build(), DT, **given)
+    build, options = NETWORKS[word]
+    return compile(build(), DT, **options)

@@ -132,7 +132,7 @@ def families(half=None):
     """
     rng = np.random.default_rng(7)
     some = [random_binary_tree(n, max(1, n // 4), rng) for n in SIZES]
-    found = {
+    cells_of = {
         "chain": [chain(n) for n in SIZES],
         "star": [star(n) for n in SIZES],
         "caterpillar": [caterpillar(n) for n in SIZES],
@@ -144,7 +144,7 @@ def families(half=None):
         "few_shapes": [some[k] for k in (3, 4, 3, 3, 2, 4, 3, 3, 4, 2, 4, 4, 3, 4, 1, 0, 1)],
         "all_different": dissimilar(13),
     }
-    return found if half is None else dict(list(found.items())[half::2])
+    return cells_of if half is None else dict(list(cells_of.items())[half::2])
 
 
 def bad_pivot(_):

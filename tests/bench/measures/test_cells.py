@@ -26,9 +26,9 @@ def test_the_large_neuron_is_like_the_published_one():
 @pytest.mark.parametrize("engine", ["epochs", "steps"])
 def test_a_small_run(monkeypatch, tmp_path, fast_queue, engine):
     monkeypatch.setattr(cells.record, "queue", lambda device, dtypes: fast_queue)
-    given = ["--cells", "granule", "--copies", "2", "--dtype", "float32", "--engines", engine]
-    given += ["--peers", "--steps", "8", "--check", "0.5", "--out", str(tmp_path)]
-    cells.main(given)
+    words = ["--cells", "granule", "--copies", "2", "--dtype", "float32", "--engines", engine]
+    words += ["--peers", "--steps", "8", "--check", "0.5", "--out", str(tmp_path)]
+    cells.main(words)
     (path,) = tmp_path.glob("cells-*.json")
     (row,) = json.loads(path.read_text())["cells"]
     assert row["engine"] == engine
@@ -39,16 +39,16 @@ def test_a_small_run(monkeypatch, tmp_path, fast_queue, engine):
 def test_a_wrong_result_ends_the_measure(monkeypatch, tmp_path, fast_queue):
     monkeypatch.setattr(cells.record, "queue", lambda device, dtypes: fast_queue)
     monkeypatch.setattr(cells, "truth", lambda *_: np.zeros(21))
-    given = ["--cells", "granule", "--copies", "1", "--dtype", "float32", "--steps", "4"]
-    given += ["--engines", "steps", "--peers", "--check", "0.5", "--out", str(tmp_path)]
+    words = ["--cells", "granule", "--copies", "1", "--dtype", "float32", "--steps", "4"]
+    words += ["--engines", "steps", "--peers", "--check", "0.5", "--out", str(tmp_path)]
     with pytest.raises(SystemExit, match="mV from the reference"):
-        cells.main(given)
+        cells.main(words)
 
 
 def test_files_and_texts_are_the_same_neuron(monkeypatch):
     """Without tables, rates differ by an ulp through other series at 0/0: far less than 1 nV."""
-    known = neurons.NEURONS["granule"]
-    files = replace(known, from_files=True, ions=neurons.NEURONS["l5pc-table"].ions)
+    neuron = neurons.NEURONS["granule"]
+    files = replace(neuron, from_files=True, ions=neurons.NEURONS["l5pc-table"].ions)
     monkeypatch.setitem(neurons.NEURONS, "files", files)
     cable = neurons.cable_of("granule")
     v, expected = (cells.truth(name, cable, 3.0) for name in ("files", "granule"))
@@ -69,9 +69,9 @@ def test_the_choice_is_held_against_the_fastest_engine(monkeypatch):
     case = {"cell": "granule", "copies": 1, "dtype": "float32", "name": "clhines"}
     rows = [{**case, "engine": "epochs", "seconds": 2.0}, {**case, "engine": "steps", "seconds": 3}]
     monkeypatch.setattr(cells, "choice", lambda *_: "steps")
-    (found,) = cells.choices(None, rows)
-    assert found["over_fastest"] == 1.5
-    assert "0 of 1 cases, at worst 1.50" in cells.about_choices([found])[0]
+    (choice,) = cells.choices(None, rows)
+    assert choice["over_fastest"] == 1.5
+    assert "0 of 1 cases, at worst 1.50" in cells.about_choices([choice])[0]
 
 
 def test_the_large_neuron_has_2000_compartments_and_kinetic_schemes():

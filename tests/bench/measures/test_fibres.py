@@ -14,8 +14,8 @@ def test_a_small_measure(tmp_path, monkeypatch):
     arguments = ["--fibres", "20", "--double", "2", "--cells", "1", "--each", "1"]
     assert fibres.main([*arguments, "--out", str(tmp_path)]) == 0
     [path] = tmp_path.glob("fibres-*.json")
-    found = json.loads(path.read_text("utf-8"))
-    assert [row["name"] for row in found["rows"]] == ["mrg", "senn"]
-    assert all(row["run"] > 0 and row["apart"] < 1e-2 for row in found["rows"])
-    assert found["thresholds"]["runs"] > 5 and len(found["lfp"]) == 3
-    assert "mrg" in fibres.text(found)
+    result = json.loads(path.read_text("utf-8"))
+    assert [row["name"] for row in result["rows"]] == ["mrg", "senn"]
+    assert all(row["run"] > 0 and row["apart"] < 1e-2 for row in result["rows"])
+    assert result["thresholds"]["runs"] > 5 and len(result["lfp"]) == 3
+    assert "mrg" in fibres.text(result)

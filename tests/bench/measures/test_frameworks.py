@@ -75,8 +75,8 @@ def test_a_large_script_runs_on_ranks_alone(tmp_path, monkeypatch):
     def run(name, copy, is_on, device, python, word):
         assert word == "RANKS"
         spikes = {"spike_time": np.array([1.0, 2.0]), "spike_cell": np.array([0, 1])}
-        told = {"cells": 2, "dt": 0.1, "steps": 40 * is_on, "v": np.full((1, 3), 0.25 * is_on)}
-        return {**spikes, **told, "seconds": 9.0 - 4 * is_on, "ended": 8.0 - 4 * is_on}
+        result = {"cells": 2, "dt": 0.1, "steps": 40 * is_on, "v": np.full((1, 3), 0.25 * is_on)}
+        return {**spikes, **result, "seconds": 9.0 - 4 * is_on, "ended": 8.0 - 4 * is_on}
 
     monkeypatch.setattr(frameworks, "run", run)
     monkeypatch.setattr(frameworks, "copied", lambda *given: "")

@@ -59,14 +59,14 @@ def test_spikes_of_a_whole_model_are_compared_by_gid(tmp_path):
     }
     for way, (times, gids) in {"ranks": truth, **others}.items():
         np.savez(tmp_path / f"m-{way}.npz", times=times, gids=gids)
-    found = {way: models.agreement(tmp_path, "m", way) for way in others}
-    assert found["whole"]["same_step"] == found["whole"]["neuron"] == found["whole"]["spikes"] == 4
-    assert found["whole"]["differ_at_ms"] is None
-    nudged = found["ranks-nudged"]
+    same = {way: models.agreement(tmp_path, "m", way) for way in others}
+    assert same["whole"]["same_step"] == same["whole"]["neuron"] == same["whole"]["spikes"] == 4
+    assert same["whole"]["differ_at_ms"] is None
+    nudged = same["ranks-nudged"]
     assert [nudged[k] for k in ("same_step", "within_1_ms", "differ_at_ms")] == [2, 3, 1.0]
     seconds = dict.fromkeys(("build_s", "init_s", "first_s", "run_s"), 2.0)
     said = models.beside({"model": "m", **seconds, "ranks": seconds | {"ranks": 3, "cores": 4},
-                          "agreement": found})  # fmt: skip
+                          "agreement": same})  # fmt: skip
     assert (
         "4 spikes of NEURON with 3 MPI ranks of 4 cores: in the same step 4 of 4 (in NEURON" in said
     )

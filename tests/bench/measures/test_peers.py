@@ -35,12 +35,12 @@ def ran(fast_queue, tmp_path_factory):
 
 def test_every_case_has_its_rows(ran):
     _, result, _ = ran
-    found = {}
+    results = {}
     for r in result["rows"]:
-        found.setdefault((r["cells"], r["kind"], r["dtype"]), []).append(r)
+        results.setdefault((r["cells"], r["kind"], r["dtype"]), []).append(r)
     kinds = [(1, "1 shape"), (1, "chains"), (8, "1 shape"), (8, "all different"), (8, "chains")]
-    assert list(found) == [(*k, "float32") for k in kinds]
-    for rows in found.values():
+    assert list(results) == [(*k, "float32") for k in kinds]
+    for rows in results.values():
         names = [r["name"] for r in rows]
         assert len(set(names)) == len(names)
         assert {peers.FLOOR, "clhines flat"} <= set(names)

@@ -14,6 +14,6 @@ def test_plan_time_of_every_method_and_option(monkeypatch, tmp_path, capsys):
     assert max(map(len, lines)) <= 100
     rows = json.loads((tmp_path / "new" / "plan.json").read_text("utf-8"))["rows"]
     assert {r["method"] for r in rows} == {"forest", "branches", *systems.METHODS}
-    asked = {name for r in rows if r["method"] == "fine" for name in r["options"]}
-    assert asked == {"reroot", "split", "packing", "level_shift", "local"}
+    options = {name for r in rows if r["method"] == "fine" for name in r["options"]}
+    assert options == {"reroot", "split", "packing", "level_shift", "local"}
     assert 2 * sum(any(case in line for case in plan.SHAPED) for line in lines) == len(rows)

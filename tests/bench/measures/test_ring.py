@@ -62,9 +62,9 @@ def test_a_peer_that_takes_too_long_or_dies(monkeypatch, tmp_path):
     script.write_text("import time; time.sleep(60)")
     assert ring.start("NEURON", TINY, 0.5)["reason"] == "took more than 0 s"
     script.write_text("import sys; sys.exit('no licence')")
-    found = ring.start("NEURON", TINY, 60)
-    assert found["reason"] == "ended with code 1 and said: no licence"
-    assert (found["name"], found["cells"]) == ("NEURON", 3)
+    results = ring.start("NEURON", TINY, 60)
+    assert results["reason"] == "ended with code 1 and said: no licence"
+    assert (results["name"], results["cells"]) == ("NEURON", 3)
 
 
 def asked(*arguments):
@@ -92,9 +92,9 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
     monkeypatch.setattr(ring.time, "perf_counter", lambda: next(clock))
     text = "--cells 16 32 256 --peers NEURON Arbor --engines --hh soma --shapes 2"
     text += " --seconds 10 --most 100"
-    found = list(ring.measured(asked(*text.split())))
+    result = list(ring.measured(asked(*text.split())))
     assert tried == [("NEURON", 16), ("Arbor", 16), ("NEURON", 32)]
-    reasons = [(f["name"], f["cells"], f["reason"]) for f in found if "reason" in f]
+    reasons = [(f["name"], f["cells"], f["reason"]) for f in result if "reason" in f]
     more = "more cells would take more than 100 s"
     assert reasons == [
         ("Arbor", 16, "broken"),
@@ -121,9 +121,9 @@ def test_cases_of_a_run(monkeypatch, capsys):
 
     monkeypatch.setattr(ring, "start", start)
     text = "--cells 128 --peers NEURON --engines --shapes 64 all"
-    found = list(ring.measured(asked(*text.split())))
+    result = list(ring.measured(asked(*text.split())))
     assert tried == [(hh, 128, n) for hh in ("soma", "all") for n in (64, 128)]
-    assert [f["case"] for f in found][:2] == [
+    assert [f["case"] for f in result][:2] == [
         "HH in the soma, passive dendrites; 64 different trees",
         "HH in the soma, passive dendrites; all different trees",
     ]
@@ -137,8 +137,8 @@ def test_simulators_take_turns(monkeypatch):
 
     def start(name, case, most):
         tried.append(name)
-        taken = [3e-6, 1e-6, 2e-6] if len(tried) < 3 else [8e-6, 9e-6]
-        return {"name": name, "simulated_ms": len(taken), "compartments": 10, "taken": taken}
+        seconds = [3e-6, 1e-6, 2e-6] if len(tried) < 3 else [8e-6, 9e-6]
+        return {"name": name, "simulated_ms": len(seconds), "compartments": 10, "taken": seconds}
 
     monkeypatch.setattr(ring, "start", start)
     text = "--cells 16 --peers NEURON Arbor --engines --hh soma --shapes 2 --rounds 2"

@@ -9,14 +9,14 @@ def scale_row(kind, count, cells, seconds, **more):
     """A row of two equal ranks, in pieces of 100 steps."""
     case = {"kind": kind, "ranks": count, "cells": cells, "dtype": "float64", "delay": 5.0}
     piece = {"all": 100 * seconds, "exchange": 25 * seconds}
-    own = {"pieces": [piece] * scale.PIECES, "received": 50, "exchanges": 4}
-    own |= {
+    row = {"pieces": [piece] * scale.PIECES, "received": 50, "exchanges": 4}
+    row |= {
         "device_bytes": 1000 * cells // count,
         "host_bytes": 10**8 + (3000 + 2000 // count) * cells,
     }
-    own |= {"described_s": 0.1, "made_s": 0.2, "cpu_s": 0.2, "where": "here", "engine": "epochs"}
-    found = {"every": [own] * count, "compartments": 10 * cells, "steps": 100, "spikes": 5}
-    return scale.row_of({**case, **more}, {**found, "digest": f"of {cells}"})
+    row |= {"described_s": 0.1, "made_s": 0.2, "cpu_s": 0.2, "where": "here", "engine": "epochs"}
+    result = {"every": [row] * count, "compartments": 10 * cells, "steps": 100, "spikes": 5}
+    return scale.row_of({**case, **more}, {**result, "digest": f"of {cells}"})
 
 
 def test_a_row_of_ranks_by_hand():

@@ -48,16 +48,16 @@ def test_a_fit_finds_planted_costs(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(tune, "COSTS", table)
     tune.fit([str(tmp_path / "tune.json")])
     assert "worst 1.0" in capsys.readouterr().out.splitlines()[1]
-    found = json.loads(table.read_text())
-    assert found["costs"]["gpu float64"] == kept["costs"]["gpu float64"]
-    assert set(found["costs"]["cpu float64"]) == set(costs)
-    monkeypatch.setattr(auto, "costs", lambda: found["costs"])
+    results = json.loads(table.read_text())
+    assert results["costs"]["gpu float64"] == kept["costs"]["gpu float64"]
+    assert set(results["costs"]["cpu float64"]) == set(costs)
+    monkeypatch.setattr(auto, "costs", lambda: results["costs"])
     for row in rows:
-        known = tune.statistics_of(row)
+        statistics = tune.statistics_of(row)
         for c in CANDIDATES["cpu"]:
             if str(c) in costs:
                 expected = pytest.approx(row["seconds"][str(c)], rel=0.05)
-                assert auto.predict(c, known, CPU, "float64") == expected
+                assert auto.predict(c, statistics, CPU, "float64") == expected
 
 
 def test_least_squares_are_not_negative():
@@ -65,5 +65,5 @@ def test_least_squares_are_not_negative():
     A = rng.random((30, 5))
     for truth in ([1.0, 0, 2, 0, 3], [0, 0, 0, 5.0, 0]):
         assert tune.non_negative(A, A @ truth) == pytest.approx(truth, abs=2e-2)
-    found = tune.non_negative(A, A @ [1.0, -1, 1, 1, 1])
-    assert (found >= 0).all() and found[1] == 0
+    solution = tune.non_negative(A, A @ [1.0, -1, 1, 1, 1])
+    assert (solution >= 0).all() and solution[1] == 0

@@ -14,18 +14,18 @@ from bench.peers import variants
 @pytest.fixture
 def short(monkeypatch, measured_on):
     """A cell of a soma and few dendrites, with four mechanisms."""
-    known = neurons.NEURONS[variants.CELL]
-    few = {name: known.densities[name] for name in ("pas", "nata", "skv", "im")}
-    small = replace(known, densities=few, morphology=neurons.small)
+    neuron = neurons.NEURONS[variants.CELL]
+    few = {name: neuron.densities[name] for name in ("pas", "nata", "skv", "im")}
+    small = replace(neuron, densities=few, morphology=neurons.small)
     monkeypatch.setitem(neurons.NEURONS, variants.CELL, small)
     return measured_on
 
 
 def test_a_small_run(short, tmp_path):
-    given = ["--variants", "2", "--stop", "20", "--peers", "--out", str(tmp_path), "--batch", "1"]
-    measure.main([*given, "--dtype", "float64"])
+    words = ["--variants", "2", "--stop", "20", "--peers", "--out", str(tmp_path), "--batch", "1"]
+    measure.main([*words, "--dtype", "float64"])
     (path,) = tmp_path.glob("variants-*.json")
-    measure.main([*given, "--dtype", "float32", "--with", str(path)])
+    measure.main([*words, "--dtype", "float32", "--with", str(path)])
     double, single = json.loads(path.read_text())["variants"]
     assert (double["dtype"], single["dtype"]) == ("float64", "float32")
     assert double["first_variants"] == 1 and double["simulate_s"] > 0

@@ -14,14 +14,14 @@ def row(name, cells, seconds, **more):
 
 
 def test_claims_that_do_not_hold_come_first():
-    found = [
+    claims_here = [
         *claims.number("near", 4, 3.3),
         *claims.number("far", 4, 1.5),
         *claims.number("not measured", 4, None),
         *claims.order("faster", 1.1),
         *claims.order("slower", 0.9),
     ]
-    lines = claims.text(iter(found)).splitlines()
+    lines = claims.text(iter(claims_here)).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["far", "slower", "near", "faster"]
     assert [line.endswith("differs") for line in lines[2:]] == [True, True, False, False]
     assert max(map(len, lines)) <= 100
@@ -51,9 +51,9 @@ def test_numbers_of_systems_that_differ_are_compared_by_system():
         row("padding computed", 100, 2.0),
         row("all of 512 nodes", 50, 1.0),
     ]
-    found = {c.text: c.here for c in claims.claims_13({"rows": rows})}
-    assert found["time of computed over all of 512 nodes, most systems"] == "1"
-    assert found["most systems: time of padding skipped over computed"] == "1.5"
+    numbers = {c.text: c.here for c in claims.claims_13({"rows": rows})}
+    assert numbers["time of computed over all of 512 nodes, most systems"] == "1"
+    assert numbers["most systems: time of padding skipped over computed"] == "1.5"
 
 
 def test_bandwidth():

@@ -60,23 +60,23 @@ WITHOUT_C |= {"batch-9", "batch-13", "batch-padding"}
 def test_every_figure(fast_queue, tmp_path):
     """One quick run of the command: in one test, so that no two workers run it."""
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
-    asked = [BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
-    printed = output_of(*asked, timeout=300)
+    words = [BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
+    printed = output_of(*words, timeout=300)
     (folder,) = tmp_path.glob("papers-*")
-    found = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
-    assert set(found) == set(command.FIGURES)
-    for name, result in found.items():
+    results = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
+    assert set(results) == set(command.FIGURES)
+    for name, result in results.items():
         check_files(folder / f"{name}.json", result, printed)
     for name in LINES:
-        check_times(name, found[name])
-    rows = found["report-4.1"]["rows"]
+        check_times(name, results[name])
+    rows = results["report-4.1"]["rows"]
     assert {r["panel"].split()[0] for r in rows} == set(report.BRANCHINGS)
     assert all(0 <= r["idle_sorted"] <= r["idle_unsorted"] < 1 for r in rows)
     assert any(r["idle_sorted"] < r["idle_unsorted"] - 0.05 for r in rows)
-    accuracy, memory = found["batch-12"]["rows"], found["batch-12"]["memory"]
+    accuracy, memory = results["batch-12"]["rows"], results["batch-12"]["memory"]
     assert all(0 < r["median"] <= r["largest"] < 1e-13 for r in accuracy)
     assert all(m["bytes"] >= 4 * 8 * m["nodes"] * batch.SYSTEMS for m in memory)
-    assert all(r["good"] for r in found["review-4"]["rows"])
+    assert all(r["good"] for r in results["review-4"]["rows"])
 
 
 def check_times(name, result):
@@ -293,8 +293,8 @@ def test_the_host_of_another_device_gets_a_part(fast_queue, monkeypatch):
     case = cases.batch(run, TREES, 30, "trees", "float64")
     whole = dataclasses.replace(cases.SEQUENTIAL_ENTRY, name="all", on_host=False)
     rows = cases.timed(run, case, [cases.SEQUENTIAL_ENTRY, whole], [], panel="p")
-    found = {r["name"]: r for r in rows}
-    part = found[cases.SEQUENTIAL]
+    row_of = {r["name"]: r for r in rows}
+    part = row_of[cases.SEQUENTIAL]
     assert part["timed_cells"] == 8 and part["cells"] == 30
     result = {"rows": rows, "setup": {}, "scaled": [], "missing": [], "record": {"load_before": 0}}
     assert "*: time of the host in proportion to that of fewer cells: 8 cells" in cases.notes(

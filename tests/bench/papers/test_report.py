@@ -106,8 +106,8 @@ def test_branches_of_a_block_by_hand(monkeypatch):
     assert levels == [[1, 2], [4, 1, 3, 3], [1], [4, 1]]
     levels = [e.tolist() for e in np.split(sorted_, start[1:])]
     assert levels == [[2, 1], [4, 3, 3, 1], [1], [4, 1]]
-    found = report.shown(unsorted, start)
-    assert found == {"unsorted": [4, 1, 3, 3], "sorted": [4, 3, 3, 1]}
+    lengths = report.shown(unsorted, start)
+    assert lengths == {"unsorted": [4, 1, 3, 3], "sorted": [4, 3, 3, 1]}
 
 
 def timed(panel, times):
@@ -124,8 +124,8 @@ def test_claims_of_figure_7_1():
     times = [(old, 10, 8.0), (old, 100, 16.0), (old, 1000, 40.0)]
     times += [(fine, 10, 1.0), (fine, 100, 2.0), (fine, 1000, 20.0)]
     rows = timed(report.USUAL, times)
-    found = [(c.here, c.holds) for c in report_claims.claims_7_1({"rows": rows})]
-    assert found == [
+    outcomes = [(c.here, c.holds) for c in report_claims.claims_7_1({"rows": rows})]
+    assert outcomes == [
         ("8", True),
         ("2", True),
         ("4", True),
@@ -145,9 +145,9 @@ def test_claims_of_figure_7_2():
         for setting in (report.USUAL, report.FALLING)
         for r in timed(f"{name} branching, {setting}", [(report.SPLIT, 64, 1.0)])
     ]
-    found = {c.text: c.holds for c in report_claims.claims_7_2({"rows": rows})}
-    assert len(found) == 10
+    outcomes = {c.text: c.holds for c in report_claims.claims_7_2({"rows": rows})}
+    assert len(outcomes) == 10
     for setting in (report.USUAL, report.FALLING):
-        assert not found[f"{setting}, 64 cells: speed-up of low over medium"]
-        assert found[f"{setting}, 64 cells: speed-up of medium over high"]
-        assert found[f"{setting}, high, most cells: time of old over fine, split"]
+        assert not outcomes[f"{setting}, 64 cells: speed-up of low over medium"]
+        assert outcomes[f"{setting}, 64 cells: speed-up of medium over high"]
+        assert outcomes[f"{setting}, high, most cells: time of old over fine, split"]

@@ -49,11 +49,11 @@ def test_depth_first(name):
 def test_c_baselines(name, cells, dtype):
     """All three are right, for full and partial lanes, and any number of children."""
     small = small_case(TREES[name], cells, dtype)
-    found = [*host.c_serial(small), *host.c_different(small)]
+    candidates = [*host.c_serial(small), *host.c_different(small)]
     try:
-        found += host.c_equal(small)
+        candidates += host.c_equal(small)
     except MissingError:
         assert cells < 8 * len(TREES[name]) * (1 if dtype == "float64" else 2)
-    for candidate in found:
+    for candidate in candidates:
         peers.check(small, candidate, {})  # raises if the error is too large
         assert candidate.error is not None

@@ -38,9 +38,9 @@ def test_peers_that_fail_have_a_reason(monkeypatch):
         raise RuntimeError("a broken library\nwith a long story")
 
     monkeypatch.setattr(neuron_peer, "neuron", fails)
-    found = peer.run("NEURON", TINY)
-    assert found["reason"] == "RuntimeError: a broken library"
-    assert (found["name"], found["cells"]) == ("NEURON", 3)
+    result = peer.run("NEURON", TINY)
+    assert result["reason"] == "RuntimeError: a broken library"
+    assert (result["name"], result["cells"]) == ("NEURON", 3)
 
 
 def test_a_simulator_that_is_not_installed(monkeypatch):

@@ -46,8 +46,8 @@ BATCHES = {
 @pytest.mark.parametrize("batch", BATCHES)
 def test_kernels_written_for_their_levels(queue, monkeypatch, batch):
     """Compare with the kernel for any number of levels; on any device as on GPUs."""
-    forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
-    gpu = replace(known, is_cpu=False)  # several nodes at once
+    forest, limits = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
+    gpu = replace(limits, is_cpu=False)  # several nodes at once
     monkeypatch.setattr(devices, "limits", lambda device: gpu)
     solvers = []
     for most in (0, 30):

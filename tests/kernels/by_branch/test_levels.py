@@ -133,9 +133,9 @@ def test_a_matrix_factored_once(queue):
     factors = solver.factor(system.d, system.u, l=system.l)
     assert np.array_equal(factors.solve(system.b), solver.solve(**system.arrays))
     system.d[[0, -1]] = -1
-    found = solver.factor(system.d, system.u, l=system.l, check=False).status()
-    assert found[[0, -1]].tolist() == [0, forest.num_nodes - 1]
-    assert (found[1:-1] == -1).all()
+    status = solver.factor(system.d, system.u, l=system.l, check=False).status()
+    assert status[[0, -1]].tolist() == [0, forest.num_nodes - 1]
+    assert (status[1:-1] == -1).all()
 
 
 BATCHES = {

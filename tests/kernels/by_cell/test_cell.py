@@ -74,14 +74,14 @@ BATCHES = {
 @pytest.mark.parametrize("batch", BATCHES)
 def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch):
     """Compare solutions and bad pivots with the kernel for any cells; on any device as on GPUs."""
-    forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
-    as_gpu, usual = replace(known, is_cpu=False), cell.SPECIALISED
+    forest, limits = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
+    as_gpu, usual = replace(limits, is_cpu=False), cell.SPECIALISED
     monkeypatch.setattr(devices, "limits", lambda device: as_gpu)
     solvers = []
-    for own in (False, True):
-        monkeypatch.setattr(cell, "SPECIALISED", usual if own else ())
+    for special in (False, True):
+        monkeypatch.setattr(cell, "SPECIALISED", usual if special else ())
         solvers.append(Solver(forest, "interleaved", np.float32, queue=queue))
         (part,) = solvers[-1].plan.parts
-        assert part.spec.chains == (own and "chains" in batch)
-        assert bool(part.spec.rows) == (own and " of " in batch)
+        assert part.spec.chains == (special and "chains" in batch)
+        assert bool(part.spec.rows) == (special and " of " in batch)
     assert_alike(solvers, bad=3)

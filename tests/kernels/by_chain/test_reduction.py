@@ -88,10 +88,10 @@ def test_every_switch(fast_queue, switch):
 def test_a_million_nodes(double_queue):
     forest = Forest.from_parents([chain(10**6), chain(5)])
     system = make_system(forest)
-    known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
-    system.b[:] = reference.multiply(forest, system.d, system.u, known)
+    truth = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
+    system.b[:] = reference.multiply(forest, system.d, system.u, truth)
     x = Solver(forest, "cr_pcr", queue=double_queue).solve(**system.arrays)
-    assert_close(forest, x, known, np.float64)
+    assert_close(forest, x, truth, np.float64)
 
 
 @pytest.mark.parametrize("method", ROWS)
@@ -142,17 +142,17 @@ def test_matrices_that_are_not_positive_definite(double_queue, method):
     d, u = rng.uniform(0.5, 4, forest.num_nodes), rng.uniform(-1, 1, forest.num_nodes)
     solver = Solver(forest, method, queue=double_queue)
     solver.solve(d, u, np.ones(forest.num_nodes), check=False)
-    found = 0
+    count = 0
     for cell, status in enumerate(solver.status()):
         here = slice(*forest.cell_offsets[cell : cell + 2])
         try:
             reference.solve_serial(forest.subset(np.array([cell])), d[here], u[here], d[here])
         except PivotError as error:
             assert status == error.node + here.start
-            found += 1
+            count += 1
         else:
             assert status == -1
-    assert 10 < found < 50
+    assert 10 < count < 50
 
 
 def barely_dominant(forest, dtype, kind, seed=0):
@@ -186,9 +186,9 @@ def test_what_is_lost_is_said(typed_queue, dtype, kind):
         for lo in range(0, forest.num_nodes, n):
             k = slice(lo, lo + n)
             dense = reference.dense(forest, d, u, cell=lo // n)
-            here, given = x[k].astype(np.float64), b[k].astype(np.float64)
+            here, right = x[k].astype(np.float64), b[k].astype(np.float64)
             errors.append(
-                np.abs(given - dense @ here) / (np.abs(dense) @ np.abs(here) + abs(given))
+                np.abs(right - dense @ here) / (np.abs(dense) @ np.abs(here) + abs(right))
             )
         lost[method] = np.max(errors) / eps
         assert len(said) == (lost[method] > MOST_LOST), (method, lost[method])

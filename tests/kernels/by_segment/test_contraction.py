@@ -42,9 +42,9 @@ def test_cells_above_local_memory(typed_queue, dtype, monkeypatch):
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)
     assert np.array_equal(solver.from_device_order(out).get(), x)
-    given = {k: cla.to_device(typed_queue, a) for k, a in again.arrays.items() if a is not None}
-    solver.solve(**given, out=given["b"], check=False)
-    assert np.array_equal(given["b"].get(), x)
+    arrays = {k: cla.to_device(typed_queue, a) for k, a in again.arrays.items() if a is not None}
+    solver.solve(**arrays, out=arrays["b"], check=False)
+    assert np.array_equal(arrays["b"].get(), x)
 
 
 def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
@@ -79,11 +79,11 @@ def test_chains_one_a_warp(typed_queue, dtype, sizes):
             system = make_system(forest, dtype, symmetric, rows)
             x = solver.solve(**system.arrays)
             system.assert_solved(x)
-            given = {
+            arrays = {
                 k: cla.to_device(typed_queue, a) for k, a in system.arrays.items() if a is not None
             }
-            solver.solve(**given, out=given["b"], check=False)  # natural order
-            assert np.array_equal(given["b"].get(), x)
+            solver.solve(**arrays, out=arrays["b"], check=False)  # natural order
+            assert np.array_equal(arrays["b"].get(), x)
             factors = solver.factor(system.d, system.u, l=system.l)
             system.assert_solved(factors.solve(system.b))
         system = make_system(forest, dtype)

@@ -19,17 +19,17 @@ def test_what_a_watch_sets_is_sampled_as_by_neuron(engine):
     soma.L, soma.diam = 30, 20
     pulse, resets = h.IClamp(soma(0.5)), h.ext_reset(soma(0.5))
     pulse.dur, pulse.amp = 1e9, 0.6
-    own = [getattr(resets, f"_ref_{name}") for name in ("when", "seen")] + [soma(0.5)._ref_v]
-    each = [h.Vector().record(one) for one in own]
-    vectors = [h.Vector().record(one, dt) for one in own for dt in (0.025, 0.1)]
-    found = []
+    references = [getattr(resets, f"_ref_{name}") for name in ("when", "seen")] + [soma(0.5)._ref_v]
+    each = [h.Vector().record(one) for one in references]
+    vectors = [h.Vector().record(one, dt) for one in references for dt in (0.025, 0.1)]
+    results = []
     for run in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine=engine)):
         h.finitialize(-65)
         run(10)
         run(30)
-        found.append([np.array(v) for v in vectors])
+        results.append([np.array(v) for v in vectors])
         steps = np.array(each[0])
-    neuron, ours = found
+    neuron, ours = results
     jumps = np.flatnonzero(np.diff(steps))  # a sample may be one step before a record of each
     early = neuron[0][: len(steps)] != steps[: len(neuron[0])]
     assert len(jumps) > 20 and 0 < early.sum() <= len(jumps)
@@ -54,13 +54,13 @@ def test_what_events_of_any_time_set_is_not_sampled(what, interval):
         clhines.neuron.run(1)
     kept[0].play_remove()
     each = h.Vector().record(synapse._ref_g)
-    found = []
+    results = []
     for run in (h.continuerun, clhines.neuron.run):
         h.finitialize(-65)
         run(5)
-        found.append([np.array(one) for one in (kept[1], each)])
-    assert np.ptp(found[0][1]) > 0.005
-    for neuron, ours in zip(*found, strict=True):
+        results.append([np.array(one) for one in (kept[1], each)])
+    assert np.ptp(results[0][1]) > 0.005
+    for neuron, ours in zip(*results, strict=True):
         assert np.abs(neuron - ours).max() < 1e-9
 
 
@@ -70,14 +70,14 @@ def test_the_time_at_given_times():
     soma = h.Section(name="soma")
     times = h.Vector([0.5, 0.51, 3.3333, 7, 9.99, 20])
     records = [h.Vector().record(one, times) for one in (h._ref_t, soma(0.5)._ref_v)]
-    found = []
+    results = []
     for run in (h.continuerun, clhines.neuron.run):
         h.finitialize(-65)
         run(5)
         run(12)
-        found.append([np.array(one) for one in records])
-    assert len(found[0][0]) == 5
-    assert all(map(np.array_equal, *found))
+        results.append([np.array(one) for one in records])
+    assert len(results[0][0]) == 5
+    assert all(map(np.array_equal, *results))
 
 
 def test_times_that_do_not_ascend_are_due_at_once():
@@ -91,16 +91,16 @@ def test_times_that_do_not_ascend_are_due_at_once():
     lists = [0, 1, 1, 0.5, 2, 2, 7], [3, 1, 2, 4.5, 4, 5], [-1, 0, 2.01, 1.99, 2.02], [9, 1]
     times = [h.Vector(one) for one in lists]
     vectors = [h.Vector().record(ref, t) for t in times for ref in (soma(0.5)._ref_v, h._ref_t)]
-    found = []
+    results = []
     for run in (h.continuerun, clhines.neuron.run):
         h.finitialize(-65)
         for until in (1.2, 4.6, 6):
             run(until)
-        found.append([np.array(v) for v in vectors])
-    assert [len(v) for v in found[0][::2]] == [6, 6, 5, 0]
-    for truth, own in zip(*found, strict=True):
+        results.append([np.array(v) for v in vectors])
+    assert [len(v) for v in results[0][::2]] == [6, 6, 5, 0]
+    for truth, ours in zip(*results, strict=True):
         # both sides do the same in another order, 1e-16 each of 65 mV, over 240 steps
-        assert truth.shape == own.shape and (np.abs(own - truth) < 1e-9).all()
+        assert truth.shape == ours.shape and (np.abs(ours - truth) < 1e-9).all()
 
 
 def test_a_vector_of_values_and_of_times_is_rejected():
@@ -130,10 +130,10 @@ def test_what_is_played_is_not_sampled(way, continuous):
     with pytest.raises(clhines.InputError, match=said):
         clhines.neuron.run(4)
     sampled.play_remove()
-    found = []
+    results = []
     for run in (h.continuerun, clhines.neuron.run):
         h.finitialize(-65)
         run(4)
-        found.append(np.array(each))
+        results.append(np.array(each))
     # a line between two values below 0.3, which is rounded once or twice in another order
-    assert played and np.abs(np.subtract(*found)).max() < 1e-15 and np.ptp(found[0]) > 0.29
+    assert played and np.abs(np.subtract(*results)).max() < 1e-15 and np.ptp(results[0]) > 0.29

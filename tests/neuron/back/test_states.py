@@ -57,9 +57,9 @@ def results(synapses, netcons, parts, engine):
 @pytest.mark.parametrize("begin", [0.0, 0.5, 2.6])
 def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
     """Compare with NEURON; at 2.6 ms only some connections of a source have delivered its event."""
-    own = [(False, begin)] if begin else []
+    before = [(False, begin)] if begin else []
     expected, weights = results(*model, [(False, STOP)], engine)
-    got, got_weights = results(*model, [*own, (True, STOP)], engine)
+    got, got_weights = results(*model, [*before, (True, STOP)], engine)
     assert np.ptp(expected, axis=1).min() > 1e-4
     # about 600 steps of some 10 roundings each of values that do not grow
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
@@ -73,7 +73,7 @@ def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
     silent = [h.NetCon(None, synapse) for synapse in synapses]
     for netcon in silent:
         netcon.weight[0] = 1e-4
-    every, found = [*silent, *netcons], []
+    every, outcomes = [*silent, *netcons], []
     for ours in (False, True):
         for netcon in netcons:
             netcon.active(1)
@@ -84,9 +84,9 @@ def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
             netcon.active(0)
         clhines.neuron.run(STOP, engine=engine) if ours else h.continuerun(STOP)
         weights = [netcon.weight[k] for netcon in every for k in range(int(netcon.wcnt()))]
-        found.append((np.array([*map(np.array, vectors)]), np.array(weights)))
+        outcomes.append((np.array([*map(np.array, vectors)]), np.array(weights)))
     on_all = results(synapses, netcons, [(False, STOP)], engine)[0]
-    (expected, weights), (got, got_weights) = found
+    (expected, weights), (got, got_weights) = outcomes
     assert np.abs(on_all - expected).max(axis=1).min() > 1e-5
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
     assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
@@ -101,14 +101,14 @@ def test_events_on_their_way_have_weights_that_for_netcons_alone_sets(engine):
     synapse, stim = h.ext_fades(soma(0.5)), h.NetStim()
     stim.start, stim.interval, stim.number = 0.5, 2.1, 5
     netcons = [h.NetCon(stim, synapse), h.NetCon(None, synapse)]
-    netcons[0].delay, g, found = 5, h.Vector().record(synapse._ref_g), []
+    netcons[0].delay, g, results = 5, h.Vector().record(synapse._ref_g), []
     for run in (h.continuerun, lambda until: clhines.neuron.run(until, engine=engine)):
         netcons[0].weight[0], netcons[1].weight[0] = 1e-2, 5e-3
         h.finitialize(-65)
         h.continuerun(3)  # two events are on their way
         run(STOP)
-        found.append([np.array(g), [netcon.weight[0] for netcon in netcons]])
-    for expected, got in zip(*found, strict=True):
+        results.append([np.array(g), [netcon.weight[0] for netcon in netcons]])
+    for expected, got in zip(*results, strict=True):
         assert np.max(expected) > 1e-4
         # about 600 steps of some 10 roundings each of values that do not grow
         assert np.abs(np.array(got) - expected).max() < 1e-9 * np.max(expected)
@@ -186,7 +186,7 @@ def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine):
     stim.start, stim.interval, stim.number = 2, 3, 100
     wire = h.NetCon(stim, synapse)
     wire.delay, wire.weight[0] = 1, 0.01
-    each, kept, found = h.Vector().record(synapse._ref_i), h.SaveState(), []
+    each, kept, results = h.Vector().record(synapse._ref_i), h.SaveState(), []
     h.finitialize(-65)
     h.continuerun(3)
     kept.save()
@@ -199,7 +199,7 @@ def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine):
                 with pytest.raises(InputError, match="events on their way that were due before"):
                     clhines.from_neuron()
             h.continuerun(8)
-        found.append((np.array(each), soma(0.5).v, synapse.g))
+        results.append((np.array(each), soma(0.5).v, synapse.g))
         assert not on or switch.steps >= 190
-    for neuron, ours in zip(*found, strict=True):
+    for neuron, ours in zip(*results, strict=True):
         assert np.shape(neuron) == np.shape(ours) and np.abs(neuron - ours).max() < 1e-9

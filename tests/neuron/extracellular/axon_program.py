@@ -87,12 +87,12 @@ CASES = {"inside": clamped, "outside": stimulated}
 
 
 def outer(sections):
-    found = []
+    results = []
     for section in sections:
         section.push()
-        found.append(h.outer())
+        results.append(h.outer())
         h.pop_section()
-    return found
+    return results
 
 
 def compared(case, engine):
@@ -109,7 +109,7 @@ def compared(case, engine):
          for s in made]
         for n in names
     ]  # fmt: skip
-    found = []
+    results = []
     for way in ("neuron", "ours", "rounded"):
         for section in made:
             layers(section, 1 + ROUNDED if way == "rounded" else 1.0)
@@ -120,9 +120,9 @@ def compared(case, engine):
             else:
                 h.continuerun(until)
         rows = [np.array([v.as_numpy().copy() for v in group]) for group in groups]
-        found.append([*rows, np.array(outer(made)), np.array([s(1).vext[0] for s in made])])
+        results.append([*rows, np.array(outer(made)), np.array([s(1).vext[0] for s in made])])
     assert kept
-    neuron, ours, rounded = found
+    neuron, ours, rounded = results
     off = [[float(np.abs(a - b).max()) for a, b in zip(neuron, other, strict=True)]
            for other in (ours, rounded)]  # fmt: skip
     at = [k for k, s in enumerate(made) if s.name().startswith("node")]

@@ -193,7 +193,7 @@ def compared(case, engine):
     WAYS[case](segments)
     groups = recorders(case, made, [] if is_part else segments)
     first = [segment.e_extracellular for segment in segments]
-    found = []
+    results = []
     for ours in (False, True, None)[: 3 if is_layered else 2]:
         if is_layered:
             layers(segments, 1 + ROUNDED if ours is None else 1.0)
@@ -221,21 +221,21 @@ def compared(case, engine):
         names = "v", "e_extracellular", "i_membrane"
         now = [[getattr(s, name) for s in segments] + [s.vext[0] for s in segments]
                for name in names]  # fmt: skip
-        found.append([*rows, *map(np.array, now)])
+        results.append([*rows, *map(np.array, now)])
         if hasattr(h, "is_ext_outside"):
-            own = [s for s in segments if hasattr(s, "ext_outside")]
-            found[-1][2] = np.array([s.ext_outside.er / (10 * s.ext_outside.rx * s.area())
-                                     for s in own])  # fmt: skip
+            with_outside = [s for s in segments if hasattr(s, "ext_outside")]
+            results[-1][2] = np.array([s.ext_outside.er / (10 * s.ext_outside.rx * s.area())
+                                     for s in with_outside])  # fmt: skip
     off, rounded = ([float(np.abs(a - b).max(initial=0)) for a, b in zip(*pair, strict=True)]
-                    for pair in (found[:2], found[:: len(found) - 1]))  # fmt: skip
+                    for pair in (results[:2], results[:: len(results) - 1]))  # fmt: skip
     return {
         "rounded": max(rounded),
         "voltages": max(off[0], off[3]),
         "currents": max(off[1], off[5]),
         "others": max(off[2], off[4]),
-        "largest": float(np.abs(found[0][1]).max(initial=0)),
-        "outside": max(float(np.abs(a).max(initial=0)) for a in (found[0][2], found[0][4])),
-        "moved": float(np.ptp(found[0][0])),
+        "largest": float(np.abs(results[0][1]).max(initial=0)),
+        "outside": max(float(np.abs(a).max(initial=0)) for a in (results[0][2], results[0][4])),
+        "moved": float(np.ptp(results[0][0])),
     }
 
 
@@ -243,14 +243,14 @@ def same_bits():
     """Return whether the mechanism without potentials leaves a model's bits unchanged."""
     made = branched()
     vectors = [h.Vector().record(s._ref_v) for one in made.values() for s in one.allseg()]
-    found = []
+    results = []
     for inserted in (False, True):
         if inserted:
             outside(made, ())
         h.finitialize(-65)
         clhines.neuron.run(STOP, engine="reference")
-        found.append(np.array([v.as_numpy()[:-1].copy() for v in vectors]))  # the last: NEURON's
-    return {"same": bool(np.array_equal(*found)), "moved": float(np.ptp(found[0]))}
+        results.append(np.array([v.as_numpy()[:-1].copy() for v in vectors]))  # the last: NEURON's
+    return {"same": bool(np.array_equal(*results)), "moved": float(np.ptp(results[0]))}
 
 
 def random_trees(engine, first, end):
@@ -277,17 +277,17 @@ def random_trees(engine, first, end):
         some[0](0.5).e_extracellular += 40
         vectors = [h.Vector().record(s._ref_v) for one in made for s in one.allseg()]
         membranes = [h.Vector().record(s._ref_i_membrane) for one in some for s in one]
-        found = []
+        results = []
         for ours in (False, True):
             h.finitialize(-65)
             if ours:
                 clhines.neuron.run(2, engine=engine)
             else:
                 h.continuerun(2)
-            found.append([np.array([v.as_numpy() for v in x]) for x in (vectors, membranes)])
-        worst = max(worst, *(np.abs(a - b).max() for a, b in zip(*found, strict=True)))
-        largest = max(largest, np.abs(found[0][1]).max())
-        moved = min(moved, np.ptp(found[0][0]))
+            results.append([np.array([v.as_numpy() for v in x]) for x in (vectors, membranes)])
+        worst = max(worst, *(np.abs(a - b).max() for a, b in zip(*results, strict=True)))
+        largest = max(largest, np.abs(results[0][1]).max())
+        moved = min(moved, np.ptp(results[0][0]))
         del vectors, membranes, some, one, made
     return {"difference": worst, "largest": largest, "moved": moved}
 

@@ -68,8 +68,8 @@ print(json.dumps(found))
 
 
 def test_what_pointers_to_it_are_rejected_for():
-    found = forked.result_of(POINTERS)
-    assert found.pop("plain") == []
+    result = forked.result_of(POINTERS)
+    assert result.pop("plain") == []
     words = {
         "record": ["Vector.record of er, which depends on i_membrane"],
         "record of a potential": ["Vector.record of vext"],
@@ -84,8 +84,8 @@ def test_what_pointers_to_it_are_rejected_for():
         ],
         "late": ["POINTER ex to e_extracellular"],
     }
-    assert found.keys() == words.keys()
-    for name, lines in found.items():
+    assert result.keys() == words.keys()
+    for name, lines in result.items():
         assert len(lines) == len(words[name]), (name, lines)
         for line, word in zip(sorted(lines), words[name], strict=True):
             assert word in line, (name, lines)

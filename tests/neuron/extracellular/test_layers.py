@@ -28,10 +28,10 @@ def test_layers_of_its_own_are_those_of_neuron(case, engine):
 
     They differ by at most the effect of NEURON's own rounding, expressed as a change of parameters.
     """
-    found = forked.result_of(PROGRAM, case, engine)
-    assert found["moved"] > 30 and found["outside"] > (10 if "zero" not in case else 1)
-    off = max(found["voltages"], found["currents"], found["others"])
-    assert 0 < off <= found["rounded"] < 1e-5 * found["moved"]
+    result = forked.result_of(PROGRAM, case, engine)
+    assert result["moved"] > 30 and result["outside"] > (10 if "zero" not in case else 1)
+    off = max(result["voltages"], result["currents"], result["others"])
+    assert 0 < off <= result["rounded"] < 1e-5 * result["moved"]
 
 
 AXON = PROGRAM.with_name("axon_program.py")
@@ -44,21 +44,21 @@ def test_myelinated_axons_of_a_double_cable_conduct_as_in_neuron(case, engine):
 
     A pulse inside the first node travels from node to node; a pulse outside starts in the middle.
     """
-    found = forked.result_of(AXON, case, engine)
-    truth, ours = found["steps"]
-    assert ours == truth and min(found["peaks"]) > 0
+    result = forked.result_of(AXON, case, engine)
+    truth, ours = result["steps"]
+    assert ours == truth and min(result["peaks"]) > 0
     passed = np.diff(truth)
     if case == "inside":
         inner = passed[3:-5]  # away from both ends
         assert (passed[:-1] > 0).all() and np.ptp(inner) <= 1
-        assert 5 < found["apart"] / (np.mean(inner) * 0.005) < 50  # m/s
+        assert 5 < result["apart"] / (np.mean(inner) * 0.005) < 50  # m/s
     else:
         first = int(np.argmin(truth))
         assert 0 < first < len(truth) - 1 and truth == truth[::-1]
-    assert found["outside"] > 50  # mV, under the myelin; outside of it 1e9 S/cm² hold the potential
-    for name, off in found["off"].items():
-        assert off <= found["rounded"][name], name
-    assert found["rounded"]["v"] < 1e-4
+    assert result["outside"] > 50  # mV, under the myelin; outside 1e9 S/cm² hold the potential
+    for name, off in result["off"].items():
+        assert off <= result["rounded"][name], name
+    assert result["rounded"]["v"] < 1e-4
 
 
 LAYERS = """

@@ -32,25 +32,25 @@ def test_voltages_and_currents_are_those_of_neuron(case, engine):
     Potentials are constant, played, random, changed between pieces, or set by a mechanism through a
     POINTER. Its value of i_membrane after the run is compared, too.
     """
-    found = forked.result_of(PROGRAM, case, engine)
-    potential = HELD * found["largest"]
-    assert found["moved"] > 30  # mV
-    assert found["others"] <= potential  # potentials outside, or readings of i_membrane
+    result = forked.result_of(PROGRAM, case, engine)
+    potential = HELD * result["largest"]
+    assert result["moved"] > 30  # mV
+    assert result["others"] <= potential  # potentials outside, or readings of i_membrane
     allowed = potential * (1 if case == "passive" else SPIKE)
-    assert found["voltages"] <= allowed
-    assert found["currents"] <= allowed  # mA/cm²: the membrane has less than 1 S/cm², by cm/dt too
+    assert result["voltages"] <= allowed
+    assert result["currents"] <= allowed  # mA/cm²: the membrane has less than 1 S/cm², by cm/dt too
 
 
 def test_potentials_in_trees_at_random_are_those_of_neuron():
     """Compare random trees with NEURON: any joints and directions, some sections in the field."""
-    found = forked.result_of(PROGRAM, "random", "reference", 0, 25)
-    assert found["moved"] > 20
-    assert found["difference"] <= HELD * found["largest"]  # passive: nothing amplifies
+    result = forked.result_of(PROGRAM, "random", "reference", 0, 25)
+    assert result["moved"] > 20
+    assert result["difference"] <= HELD * result["largest"]  # passive: nothing amplifies
 
 
 def test_without_a_potential_the_model_is_the_one_without_the_mechanism():
-    found = forked.result_of(PROGRAM, "bits", "reference")
-    assert found["same"] and found["moved"] > 30
+    result = forked.result_of(PROGRAM, "bits", "reference")
+    assert result["same"] and result["moved"] > 30
 
 
 REJECTED = """
@@ -145,11 +145,11 @@ print(json.dumps(found))
 
 
 def test_what_is_rejected_names_the_section_and_the_variable():
-    found = forked.result_of(REJECTED)
+    result = forked.result_of(REJECTED)
     ours = "layers", "layers, clamp elsewhere", "layers, elsewhere"
-    assert [found.pop(name) for name in ours] == [[]] * 3
+    assert [result.pop(name) for name in ours] == [[]] * 3
     runs = "plain", "elsewhere", "clamp", "second at rest", "clamp elsewhere", "drawn"
-    assert [found.pop(name) for name in (*runs, "record of what stays")] == [[]] * 7
+    assert [result.pop(name) for name in (*runs, "record of what stays")] == [[]] * 7
     words = {
         "xg": "layers of its own, in section a: xg[1] = -3; expected 0 or more",
         "xc": "in section a: xc[1] = -3; expected 0 or more",
@@ -169,8 +169,8 @@ def test_what_is_rejected_names_the_section_and_the_variable():
         "netcon": "NetCon of extracellular.e_extracellular",
         "transfer": "source_var",
     }
-    assert found.keys() == words.keys()
-    for name, lines in found.items():
+    assert result.keys() == words.keys()
+    for name, lines in result.items():
         assert any(words[name] in line for line in lines), (name, lines)
         assert len(lines) <= 3, lines
 
@@ -178,5 +178,5 @@ def test_what_is_rejected_names_the_section_and_the_variable():
 def test_a_field_in_a_network_from_neuron(tmp_path):
     """Compare `Network.field` of a network from `from_neuron` with NEURON's `extracellular`."""
     program = PROGRAM.with_name("field_program.py")
-    found = forked.result_of(program, str(tmp_path / "model.npz"))
-    assert found["moved"] > 30 and found["voltages"] < 1e-9  # mV
+    result = forked.result_of(program, str(tmp_path / "model.npz"))
+    assert result["moved"] > 30 and result["voltages"] < 1e-9  # mV

@@ -310,8 +310,8 @@ def result_of(program, *arguments):
 
 def test_channels_that_only_hoc_inserts_run():
     """NEURON's Python has no name for a mechanism that only hoc inserts."""
-    known, difference, moved = forked.result_of(BY_HOC)
-    assert not known
+    names, difference, moved = forked.result_of(BY_HOC)
+    assert not names
     assert moved > 5
     assert difference < 1e-10  # 200 steps of the same operations in another order
 
@@ -335,7 +335,7 @@ def test_copies_are_alike_and_start_as_neuron_does():
 
 
 def test_what_is_refused_says_why():
-    found, plain = result_of(REFUSED)
-    for what, lines in found.items():
+    result, plain = result_of(REFUSED)
+    for what, lines in result.items():
         assert [what in line for line in lines] == [True], (what, lines)
     assert plain == []

@@ -12,5 +12,5 @@ def test_a_column_may_begin_with_the_last_word_of_a_range():
     if not readable._ranges:
         pytest.skip("the system does not tell")
     begins = {begin for begin, _ in readable._ranges}
-    begin, end = next(found for found in readable._ranges if found[1] not in begins)
+    begin, end = next(span for span in readable._ranges if span[1] not in begins)
     assert begin in readable and end - 8 in readable and end not in readable

@@ -94,8 +94,8 @@ def test_draws_as_neuron(name, kind):
     assert np.ptp(expected[1]) > 3e-4 and np.ptp(expected[0]) > 0.1
     runs = [lambda t, e=e: clhines.neuron.run(t, engine=e) for e in ENGINES]
     for run in (*runs, _pieces):
-        found, own_ends, own_places = _run(model, watched, run)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        traces, own_ends, own_places = _run(model, watched, run)
+        np.testing.assert_allclose(traces, expected, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(own_ends, ends, rtol=1e-12)
         assert own_places == places
 
@@ -241,8 +241,8 @@ def test_an_instance_without_a_stream_does_what_its_file_says():
     synapses[1].setRNG()
     del randoms[1]
     expected, ends, places = _run(model, ["released", "drawn"], h.continuerun)
-    found, own_ends, own_places = _run(model, ["released", "drawn"], clhines.neuron.run)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    traces, own_ends, own_places = _run(model, ["released", "drawn"], clhines.neuron.run)
+    np.testing.assert_allclose(traces, expected, rtol=1e-9, atol=1e-12)
     assert own_ends == ends and own_places == places and min(ends) > 0 and kept
 
 
@@ -268,15 +268,15 @@ def _trains(given):
 @pytest.mark.parametrize("given", [(0, 0), (1, 0, 0), (0, 1, 1)])
 def test_instances_without_a_stream_that_draw_nothing_run(given):
     kept, trains = _trains(given)
-    record, found = h.Vector().record(kept[0](0.5)._ref_v), []
+    record, results = h.Vector().record(kept[0](0.5)._ref_v), []
     randoms = [x for x in kept if hasattr(x, "Random123")]
     for run in (h.continuerun, clhines.neuron.run, _pieces):
         places = _begun(randoms, run)
-        found.append([np.array(record), [train.sent for train in trains], places])
-    for voltage, *rest in found[1:]:
-        np.testing.assert_allclose(voltage, found[0][0], rtol=1e-9, atol=1e-12)
-        assert rest == found[0][1:]
-    assert all(found[0][1]) and np.ptp(found[0][0]) > 0.1
+        results.append([np.array(record), [train.sent for train in trains], places])
+    for voltage, *rest in results[1:]:
+        np.testing.assert_allclose(voltage, results[0][0], rtol=1e-9, atol=1e-12)
+        assert rest == results[0][1:]
+    assert all(results[0][1]) and np.ptp(results[0][0]) > 0.1
 
 
 def test_instances_without_a_stream_that_draw_from_the_one_generator_are_rejected():
@@ -296,16 +296,16 @@ def test_static_variables_of_c_have_their_present_values(engine):
     for k, point in enumerate(points):
         point.ofStream(3, k)
     records = [h.Vector().record(x) for p in points for x in (p._ref_g, p.get_segment()._ref_v)]
-    found = []
+    results = []
     for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
         points[0].setBias(0)
         h.finitialize(-65)
         run(3)
         points[0].setBias(1)  # of all instances, between runs
         run(9)
-        found.append(np.array(records))
-    assert (np.ptp(found[0], axis=1) > 1e-4).all()
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
+        results.append(np.array(records))
+    assert (np.ptp(results[0], axis=1) > 1e-4).all()
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-9, atol=1e-12)
     random = [_random("negexp", k) for k in range(2)]
     for point, one in zip(points, random, strict=True):
         one.normal(0, 1)

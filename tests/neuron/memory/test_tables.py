@@ -77,10 +77,10 @@ def test_a_changed_table_is_read_again(model):
     _by_vectors(point, *vectors)
     first = _run(records, clhines.neuron.run)
     vectors[1].mul(0.5)
-    found, expected = _run(records, clhines.neuron.run), _run(records, h.continuerun)
+    ours, expected = _run(records, clhines.neuron.run), _run(records, h.continuerun)
     vectors[1].mul(2)
-    assert np.abs(found - first).max() > 0.1
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
+    assert np.abs(ours - first).max() > 0.1
+    np.testing.assert_allclose(ours, expected, rtol=1e-10, atol=1e-13)
 
 
 def test_refused(model):

@@ -53,11 +53,11 @@ def test_a_version_passes_once_and_the_result_is_kept(cell, monkeypatch):
     clhines.neuron.run(0.1, engine="reference")
     assert len(calls) == 1 and cell
     (kept,) = files.cache_folder().glob("neuron-*.json")
-    found = json.loads(kept.read_text())
-    assert found["key"]["neuron"] == h.nrnversion() and found["wrong"] == ""
+    result = json.loads(kept.read_text())
+    assert result["key"]["neuron"] == h.nrnversion() and result["wrong"] == ""
     answers = iter(["planted", "planted again"])
     monkeypatch.setattr(versions, "_tested", lambda *_: next(answers))
-    for text in ("{", json.dumps({**found, "wrong": 3})):
+    for text in ("{", json.dumps({**result, "wrong": 3})):
         kept.write_text(text)
         monkeypatch.setattr(versions, "_results", {})
         with pytest.raises(clhines.InputError, match="planted"):

@@ -84,12 +84,12 @@ def fires(rng):
     target = h.ExpSyn(at)
     cells = [h.ext_fires(at) for _ in range(10)]
     KEPT.extend([target, *cells])
-    found = recorded(at._ref_v)
+    vectors = recorded(at._ref_v)
     for k, cell in enumerate(cells):
         cell.drive = rng.uniform(200, 500)
-        found += [connect(cell, target, 0.001, float(rng.choice([0, 0.5, 1])))]
-        found += [*recorded(cell._ref_count), connect(cell, cells[k - 1], 2, 0.5)]
-    return found, 30
+        vectors += [connect(cell, target, 0.001, float(rng.choice([0, 0.5, 1])))]
+        vectors += [*recorded(cell._ref_count), connect(cell, cells[k - 1], 2, 0.5)]
+    return vectors, 30
 
 
 def interval(rng):
@@ -127,8 +127,8 @@ def level(rng):
     KEPT.extend([watch, target])
     clamp(at)
     play(*knots(rng, 14, -70, 20), watch._ref_level, bool(rng.integers(2)))
-    found = recorded(at._ref_v, watch._ref_n, watch._ref_last, watch._ref_level)
-    return [*found, connect(watch, target, 5e-4, 0.3)], 20
+    vectors = recorded(at._ref_v, watch._ref_n, watch._ref_last, watch._ref_level)
+    return [*vectors, connect(watch, target, 5e-4, 0.3)], 20
 
 
 def clock(rng):
@@ -145,14 +145,14 @@ def clock(rng):
 
 
 def differences(ours, theirs):
-    found = []
+    results = []
     for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if len(a) != len(b):
-            found.append([k, "length", len(a), len(b)])
+            results.append([k, "length", len(a), len(b)])
         elif len(a) and (far := np.abs(a - b).max()) > 1e-9 * max(1, np.abs(b).max()):
             at = int(np.argmax(np.abs(a - b)))
-            found.append([k, float(far), float(a[at]), float(b[at])])
-    return found
+            results.append([k, float(far), float(a[at]), float(b[at])])
+    return results
 
 
 def ran(vectors, tstop, piece, engine):

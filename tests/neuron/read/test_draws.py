@@ -174,8 +174,8 @@ print(json.dumps(found))
 
 def test_other_models_and_ways_of_running_draw_the_same():
     """Without sections, by the switch, in single precision, and with transferred voltages."""
-    found = forked.result_of(START + OTHERS)
-    for name, (same, lengths) in found.items():
+    result = forked.result_of(START + OTHERS)
+    for name, (same, lengths) in result.items():
         assert same, name
         if name == "artificial cells alone":
             assert lengths[0] > 3  # events, at the same times
@@ -226,9 +226,9 @@ print(json.dumps(found))
 
 def test_a_run_that_fails_gives_its_numbers_back():
     """After a failed run NEURON draws the same numbers as without it, for every generator."""
-    found = forked.result_of(START + GIVEN_BACK)
-    assert len(found["said"]) == 4 and all("engine=" in line for line in found["said"])
-    truth, *others = found["numbers"]
+    result = forked.result_of(START + GIVEN_BACK)
+    assert len(result["said"]) == 4 and all("engine=" in line for line in result["said"])
+    truth, *others = result["numbers"]
     assert all(len({*row}) > 3 for row in truth) and len(truth[0]) == 13
     for other in others:
         assert other == truth
@@ -296,10 +296,10 @@ print(json.dumps(found))
 
 
 def test_what_cannot_be_played_is_rejected_by_name_and_nothing_drawn():
-    found = forked.result_of(START + REFUSED)
-    ours, theirs, off = found.pop("later")
+    result = forked.result_of(START + REFUSED)
+    ours, theirs, off = result.pop("later")
     assert ours == theirs == 201 and off < 65e-9  # as of `test_run`
-    for name, (lines, message, kept) in found.items():
+    for name, (lines, message, kept) in result.items():
         assert kept and len(lines) == 1 and "Random.play" in lines[0], (name, lines)
         assert name == "from_neuron" or name in lines[0]
         assert lines[0] in message, (name, message)

@@ -139,13 +139,13 @@ print(json.dumps(found))
 
 
 def test_what_acts_in_each_step_is_rejected_by_name():
-    found = printed_by(STEPPING)
-    plain = found.pop("plain")
+    result = printed_by(STEPPING)
+    plain = result.pop("plain")
     assert len(plain) > 10
     # removed callbacks have no effect
     assert [lines for lines, *_ in plain] == [[]] * len(plain)
     assert not any(differs for *_, differs in plain)
-    rows = [(name, *row) for name, several in found.items() for row in several]
+    rows = [(name, *row) for name, several in result.items() for row in several]
     for name, lines, message, differs in rows:
         assert [line.startswith(name) for line in lines] == [True], (name, lines)
         assert name in message or len(message) < 10, name
@@ -256,15 +256,15 @@ print(json.dumps(found))
 
 
 def test_records_and_plays_of_what_is_not_simulated_name_it():
-    found = printed_by(NAMED)
+    result = printed_by(NAMED)
     for kind, word in (("record", "of"), ("play", "into")):
-        for name, lines in zip(found["names"], found[kind], strict=True):
+        for name, lines in zip(result["names"], result[kind], strict=True):
             if kind == "record" and name == "mine":  # `mine`: a number of hoc's own
                 assert not lines
                 continue
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
-    assert found["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
-    assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.gnabar"]
+    assert result["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
+    assert [line.split(";")[0] for line in result["source"]] == ["NetCon of hh.gnabar"]
 
 
 MANY = """
@@ -356,9 +356,9 @@ print(json.dumps(found))
 
 
 def test_orders_of_nodes_run():
-    found = printed_by(ORDER)
-    assert len(found) == 12 and not any(lines for lines, _ in found)
-    truth, *others = (np.array(v) for _, v in found)
+    result = printed_by(ORDER)
+    assert len(result) == 12 and not any(lines for lines, _ in result)
+    truth, *others = (np.array(v) for _, v in result)
     assert np.ptp(truth[0]) > 50
     for other in others:
         assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`
@@ -409,15 +409,15 @@ print(json.dumps(found))
 
 
 def test_mechanisms_that_hoc_makes_of_templates_are_rejected_by_name():
-    found = printed_by(TEMPLATES)
-    assert all(same for _, _, same, _ in found.values())
-    plain = found["plain"][-1]
+    result = printed_by(TEMPLATES)
+    assert all(same for _, _, same, _ in result.values())
+    plain = result["plain"][-1]
     starts = {
         "density": "pushes: pushes, a mechanism without NMODL, in section soma;",
         "point": "Pushes: Pushes, a mechanism without NMODL;",
         "hides": "Hides: variable x of a make_pointprocess mechanism hides the variable of",
     }
-    for name, (lines, message, _, v) in found.items():
+    for name, (lines, message, _, v) in result.items():
         assert [line.startswith(starts.get(name, "?")) for line in lines] == [True] * (
             name in starts
         )

@@ -41,11 +41,11 @@ def test_fake_output_of_pattern_stim_is_as_in_neuron():
     """For fake_output 0 and 1 NEURON 9 sends the same spikes: those of gids on other ranks."""
     import numpy as np
 
-    *found, ((late,), _) = printed_by(PATTERN)
+    *result, ((late,), _) = printed_by(PATTERN)
     said = "the times of PatternStim[0] do not ascend, and some come late; sort them"
     assert late == f"PatternStim: {said}"
-    assert [lines for lines, _ in found] == [[]] * 4
-    truth, *others = (np.array(v) for _, v in found)
+    assert [lines for lines, _ in result] == [[]] * 4
+    truth, *others = (np.array(v) for _, v in result)
     assert np.ptp(truth) > 50
     for other in others:
         assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`

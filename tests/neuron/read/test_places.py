@@ -39,8 +39,8 @@ found = {
 
 
 def test_at_finds_things_and_a_simulation_starts_from_the_present_state():
-    found = found_by(AT)
-    assert found["v"] == [-61.0, -61.0]
-    assert found["node"] and found["nodes"] and found["source"]
-    assert found["connection"] == 0 and found["refused"] == ["copy is "] * 4
-    assert found["t"] == 0  # NEURON's own time stays
+    result = found_by(AT)
+    assert result["v"] == [-61.0, -61.0]
+    assert result["node"] and result["nodes"] and result["source"]
+    assert result["connection"] == 0 and result["refused"] == ["copy is "] * 4
+    assert result["t"] == 0  # NEURON's own time stays

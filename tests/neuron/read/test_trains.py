@@ -33,5 +33,5 @@ def test_a_text_that_does_something_else_is_none(name, old, new):
 
 
 def test_mechanisms_of_other_kinds_are_none():
-    found = [path.stem for path in sorted(MOD.glob("*.mod")) if is_train(path.read_text("utf-8"))]
-    assert found == ["vec_inside", "vec_pointer"]
+    names = [path.stem for path in sorted(MOD.glob("*.mod")) if is_train(path.read_text("utf-8"))]
+    assert names == ["vec_inside", "vec_pointer"]

@@ -47,33 +47,33 @@ def test_resistances_next_to_nothing_round_as_in_neuron():
     A matrix row rounds C/dt by eps times the axial conductance. Changes of v have that relative
     error, in NEURON and here: 1e-10 mV in the first step, which this network amplifies to 0.01 mV.
     """
-    found = [h.Section(name=f"near{k}") for k in range(5)]
-    for section, share in zip(found, (0.0136, 0.308, 0.6784, 0, 0), strict=True):
+    sections = [h.Section(name=f"near{k}") for k in range(5)]
+    for section, share in zip(sections, (0.0136, 0.308, 0.6784, 0, 0), strict=True):
         section.L, section.diam, section.Ra = (50, 53 * share, 2e-6) if share else (1, 1, 5e5)
         section.insert("pas")
         section.g_pas, section.e_pas = 8e-6, -65
-    found[0].g_pas, found[0].e_pas = 1e-3, -90
-    found[3].connect(found[0](0), 0)
-    found[1].connect(found[3](1), 0)
-    found[4].connect(found[0](1), 0)
-    found[2].connect(found[4](1), 0)
+    sections[0].g_pas, sections[0].e_pas = 1e-3, -90
+    sections[3].connect(sections[0](0), 0)
+    sections[1].connect(sections[3](1), 0)
+    sections[4].connect(sections[0](1), 0)
+    sections[2].connect(sections[4](1), 0)
     ends = [(0, 0), (3, 0), (3, 1), (1, 0), (0, 1), (4, 0), (4, 1), (2, 0)]
     joints = [(*end, k // 2) for k, end in enumerate(ends)]
     h.load_file("stdrun.hoc")
-    ratio = max(1e5 * h.dt / (s(0.5).ri() * s(0.5).area()) for s in found)
+    ratio = max(1e5 * h.dt / (s(0.5).ri() * s(0.5).area()) for s in sections)
     with localcontext() as context:
         context.prec = 50
-        truth, errors = exact(found, joints, 200), []
+        truth, errors = exact(sections, joints, 200), []
         for run in (h.continuerun, clhines.neuron.run):
             h.finitialize(-65)
             run(200 * h.dt)
-            here = [Decimal(s(0.5).v) for s in found]
+            here = [Decimal(s(0.5).v) for s in sections]
             errors.append(max(abs(float(x - y)) for x, y in zip(here, truth, strict=False)))
     change = max(abs(float(x) + 65) for x in truth)
     assert change > 1
     assert ratio > 1e8
     assert max(errors) < 2.2e-16 * ratio * change
-    for section in found:
+    for section in sections:
         h.delete_section(sec=section)
 
 
@@ -98,13 +98,13 @@ def test_resistances_that_neuron_rounds_below_0():
     clamp.delay, clamp.dur, clamp.amp = 0.5, 1, 0.2
     vectors = [h.Vector().record(s(0.5)._ref_v) for s in (cell, beyond)]
     h.load_file("stdrun.hoc")
-    found = []
+    results = []
     for run in (h.continuerun, clhines.neuron.run):
         h.finitialize(-65)
         run(3)
-        found.append(np.array(vectors))
-    assert np.ptp(found[0][0]) > 20
+        results.append(np.array(vectors))
+    assert np.ptp(results[0][0]) > 20
     # eps of 65 mV in each of 120 steps, amplified by the upstroke by about e^5
-    assert np.abs(found[0] - found[1]).max() < 120 * 65 * 2.2e-16 * 148
+    assert np.abs(results[0] - results[1]).max() < 120 * 65 * 2.2e-16 * 148
     for section in (beyond, cell):
         h.delete_section(sec=section)

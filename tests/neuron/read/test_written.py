@@ -45,16 +45,16 @@ def pieces(run, cells, made):
     vectors = [h.Vector().record(cell(0.5)._ref_v) for cell in cells]
     vectors += [h.Vector().record(s._ref_g) for s, *_ in made]
     vectors += [h.Vector().record(rule._ref_change) for _, rule, *_ in made]
-    found = []
+    results = []
     for turn in range(2):
         for _, _, wire, *_ in made:
             wire.weight[0] = WEIGHT
         h.finitialize(-65 + turn)
         for until in (STOP / 3, STOP):
             run(until)
-            found.append(np.array([wire.weight[0] for _, _, wire, *_ in made]))
-        found += [np.array(v) for v in vectors]
-    return found
+            results.append(np.array([wire.weight[0] for _, _, wire, *_ in made]))
+        results += [np.array(v) for v in vectors]
+    return results
 
 
 def ours(engine):
@@ -70,9 +70,9 @@ def test_weights_are_those_of_neuron(model, engine):
     """
     cells, _, made = model
     expected = pieces(h.continuerun, cells, made)
-    found = pieces(ours(engine), cells, made)
+    ours_here = pieces(ours(engine), cells, made)
     assert np.ptp(expected[1]) > 1e-4 and (expected[0] != WEIGHT).all()
-    for a, b in zip(expected, found, strict=True):
+    for a, b in zip(expected, ours_here, strict=True):
         assert np.abs(a - b).max() <= 1600 * 2.2e-16 * 148 * np.abs(a).max()
 
 
@@ -83,8 +83,8 @@ def test_events_are_taken_with_weights_that_were_set_before(model):
     def mixed(until):
         (h.continuerun if until < STOP else clhines.neuron.run)(until)
 
-    expected, found = (pieces(run, cells, made) for run in (h.continuerun, mixed))
-    for a, b in zip(expected, found, strict=True):
+    expected, results = (pieces(run, cells, made) for run in (h.continuerun, mixed))
+    for a, b in zip(expected, results, strict=True):
         assert np.abs(a - b).max() <= 1600 * 2.2e-16 * 148 * np.abs(a).max()
 
 

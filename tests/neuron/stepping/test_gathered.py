@@ -144,25 +144,25 @@ def test_functions_of_extra_scatter_gather_have_neurons_values_or_are_rejected()
     """NEURON calls them within a step; v and i_membrane_ already have the values of its end."""
     import numpy as np
 
-    found = printed_by(SCATTER)
-    for name, runs in found["same"].items():
+    result = printed_by(SCATTER)
+    for name, runs in result["same"].items():
         for ours, theirs in zip(runs[1][:3], runs[0][:3], strict=True):
             ours, theirs = np.array(ours), np.array(theirs)
             assert ours.shape == theirs.shape, name
             assert theirs.size or name == "ended", name
             off = np.abs(ours - theirs).max(initial=0)
             assert off < 1e-9 * np.abs(theirs).max(initial=1e-9), name  # as of `test_run`
-    assert np.ptp(found["same"]["run"][0][2]) > 80
-    assert found["same"]["psolve"][1][-1] == [480]
-    for what, (*_, message, t, _) in found["rejected"]:
+    assert np.ptp(result["same"]["run"][0][2]) > 80
+    assert result["same"]["psolve"][1][-1] == [480]
+    for what, (*_, message, t, _) in result["rejected"]:
         line = "CVode.extra_scatter_gather(0, f): f "
         assert line in message and what.strip() in message, (what, message)
         assert t < 0.0251  # after NEURON's own step, in which it is seen
-    assert "reads t in psolve" in found["psolve"][3]
-    theirs, ours = found["left"]
+    assert "reads t in psolve" in result["psolve"][3]
+    theirs, ours = result["left"]
     assert ours[:5] == theirs[:5] and "reads m_hh" in ours[5][1]
     for name, error in (("late", "GatherError"), ("fails", "KeyError")):
-        *_, message, t, _ = found[name]
+        *_, message, t, _ = result[name]
         assert message.startswith(error) and abs(t - 0.025) < 1e-9, message
-    assert "CVode.extra_scatter_gather(0, f)" in found["from_neuron"]
-    assert [line.startswith("advance() of the model's own") for line in found["advance"]] == [True]
+    assert "CVode.extra_scatter_gather(0, f)" in result["from_neuron"]
+    assert [line.startswith("advance() of the model's own") for line in result["advance"]] == [True]

@@ -86,12 +86,12 @@ def test_the_record_tells_of_pauses():
 
 def test_the_device_begins_when_neuron_has_taken_as_long():
     """Without records of earlier runs, the device begins after 13 pieces, 0.52 s of NEURON."""
-    one, taken = ledger(**TIMES), []
+    one, choices = ledger(**TIMES), []
     for _ in range(20):
-        taken.append(one.device_is_sooner(40))
-        if not taken[-1]:
+        choices.append(one.device_is_sooner(40))
+        if not choices[-1]:
             one.add_neuron(40, 0.04)
-    assert taken == [False] * 13 + [True] * 7
+    assert choices == [False] * 13 + [True] * 7
 
 
 def test_the_length_of_the_last_script_counts():
@@ -344,8 +344,8 @@ def test_who_takes_a_run(tmp_path):
 )
 def test_who_is_to_take_a_run(tmp_path, options, steps):
     """NEURON would end sooner."""
-    found = script(tmp_path, 10, 1e-6, quiet="1", **options)
-    assert found[0] == steps and not any("clhines" in line for line in found[-1])
+    output = script(tmp_path, 10, 1e-6, quiet="1", **options)
+    assert output[0] == steps and not any("clhines" in line for line in output[-1])
 
 
 def test_when_is_checked(tmp_path):
@@ -380,10 +380,10 @@ def test_pieces_of_both_are_as_of_neuron(cells, monkeypatch):
     monkeypatch.setattr(Accounts, "device_is_sooner", lambda *_: draws.pop())
     synapse.tau = 1
     with clhines.neuron.enable() as on:
-        found = pieces()
+        results = pieces()
     assert not draws and 0 < on.steps < 840 and len(expected[-1]) > 1
-    assert len(found[-1]) == len(expected[-1])
-    for theirs, ours in zip(expected, found, strict=True):
+    assert len(results[-1]) == len(expected[-1])
+    for theirs, ours in zip(expected, results, strict=True):
         assert np.abs(theirs - ours).max() < 1e-6
 
 
@@ -433,14 +433,14 @@ def test_all_ranks_leave_a_call_to_the_same(tmp_path):
     """Compare the spikes of two ranks' cells, in pieces, taken by NEURON and by the device."""
     path = tmp_path / "ranks.py"
     path.write_text(RANKS)
-    found = {}
+    results = {}
     for who in ("neuron", "device"):
         done = ended(2, who, program=(path,))
         assert not done.returncode, done.stderr
-        found[who] = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("[")))
+        results[who] = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("[")))
         for rank in tmp_path.glob("times-*.json"):
             rank.unlink()
-    (neuron, expected), (device, times) = found["neuron"], found["device"]
+    (neuron, expected), (device, times) = results["neuron"], results["device"]
     assert [row[:2] for row in neuron] == [[0, 1000]] * 2
     assert [row[:2] for row in device] == [[1000, 0]] * 2
     assert len(times) == len(expected) > 3

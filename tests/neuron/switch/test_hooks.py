@@ -35,9 +35,9 @@ def told(*words, program=PROGRAM):
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_is_recorded_is_as_by_neuron(engine):
     """Compare voltages, spikes and the final time for each way to run a model."""
-    found = told("ways", engine)
-    assert len(found) == 9
-    for way, one in found.items():
+    result = told("ways", engine)
+    assert len(result) == 9
+    for way, one in result.items():
         loops = way in ("by_hoc_batch_run", "in_turns")  # around fadvance(), for half of it
         assert one["steps"] == (STEPS / 2 if loops else STEPS), way
         assert one["spikes"] > 2 and one["off"] == 0, way
@@ -52,21 +52,21 @@ def test_the_switch_is_what_it_was_after_a_block():
 
 
 def test_what_is_refused_is_raised_or_run_by_neuron():
-    found = told("refusals", "reference")
-    wrong, engine = found["options"]
+    result = told("refusals", "reference")
+    wrong, engine = result["options"]
     assert wrong == "strict is 'no'; expected True or False"
     assert "engine" in engine and "nothing" in engine
     for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve", "by_batch_run"):
-        message, t, steps, after = found[way]
+        message, t, steps, after = result[way]
         assert message.startswith("RejectedError: the model has 1 thing that is not simulated"), way
         assert "extracellular" in message and (t, steps, after) == (0, 0, 0), way
-    said, reasons, solved, ran, steps, shown = found["default"]
+    said, reasons, solved, ran, steps, shown = result["default"]
     assert said.splitlines() == [f"clhines: stepped by NEURON: {reasons[0]}"]  # once
     assert reasons[0].startswith("the model has 1 thing that is not simulated: extracellular")
     assert len(reasons) == 1 and solved == ran == steps == 0
     on = "clhines switch, on: 0 steps run on the device; stepped by NEURON: "
     assert shown == on + reasons[0]
-    assert found["wrong"] == "RuntimeError"
+    assert result["wrong"] == "RuntimeError"
 
 
 SCRIPT = """
@@ -383,9 +383,9 @@ print(json.dumps([found, ends]))
 
 def test_neuron_takes_a_call_from_the_steps_that_it_has():
     """At once, and after steps; NEURON's random streams continue at their present positions."""
-    found, ends = result_of(LEFT, "reference")
-    assert len(found) == 15
-    for way, name, off, steps, (reason, *more) in found:
+    result, ends = result_of(LEFT, "reference")
+    assert len(result) == 15
+    for way, name, off, steps, (reason, *more) in result:
         assert 0 <= off < TOLERANCE and not more, (way, name)
         late = name == "at 4"
         assert (4 * 40 < steps < 4.2 * 40) if late else not steps, (way, name, steps)
@@ -559,15 +559,15 @@ def test_environment_variable_turns_the_switch_on(tmp_path):
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_fixed_steps_in_place_of_variable_ones_are_neurons_fixed_steps(engine):
-    found = told(engine, program=PROGRAM.with_name("fixed_program.py"))
-    assert found["spikes"] > 2 and found["variable"]["worst"] > 1e-3
+    result = told(engine, program=PROGRAM.with_name("fixed_program.py"))
+    assert result["spikes"] > 2 and result["variable"]["worst"] > 1e-3
     for way in ("by_run", "by_switch", "again"):
-        assert found[way]["worst"] < TOLERANCE, way
-        assert found[way]["active"] == 0
+        assert result[way]["worst"] < TOLERANCE, way
+        assert result[way]["active"] == 0
         said = "CVode's variable steps are off: the model runs by fixed steps of 0.05 ms"
-        assert found[way]["warnings"] == ([said] if way != "again" else [])
-    active, zero, negative, word, inside = found["refused"]
-    for said in (active, *found["in_no_step"]):
+        assert result[way]["warnings"] == ([said] if way != "again" else [])
+    active, zero, negative, word, inside = result["refused"]
+    for said in (active, *result["in_no_step"]):
         assert "CVode: variable time steps" in said and "fixed_step" in said
     assert zero == "fixed_step is 0 ms; expected more than 0"
     assert negative == "fixed_step is -1 ms; expected more than 0"
@@ -577,39 +577,39 @@ def test_fixed_steps_in_place_of_variable_ones_are_neurons_fixed_steps(engine):
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_code_of_cvode_events_runs_in_a_run_as_in_neuron(engine):
     """Compare records, call times and changes by the code with NEURON, for two ways to run."""
-    found = told(engine, program=PROGRAM.with_name("statements_program.py"))
-    assert len(found) == 20
-    for name, one in found.items():
+    result = told(engine, program=PROGRAM.with_name("statements_program.py"))
+    assert len(result) == 20
+    for name, one in result.items():
         assert one["worst"] < TOLERANCE and one["calls"], name
         changes = name.split()[0] in ("clamp", "voltage", "state", "weight", "event", "stop")
         assert (one["effect"] > 1e-3) == changes, name
-    assert 7.2 < found["stop plain"]["end"] < 7.4
-    assert found["note plain"]["calls"] == 9
+    assert 7.2 < result["stop plain"]["end"] < 7.4
+    assert result["note plain"]["calls"] == 9
     for name in "hoc", "again":  # code that changes nothing costs no simulation
-        assert found[f"{name} by_psolve"]["sims"] == 0
+        assert result[f"{name} by_psolve"]["sims"] == 0
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_a_run_ends_as_in_neuron_where_code_makes_its_steps_shorter(engine):
     """It ends half an old step before the stop time; `psolve` adopts the new step later."""
-    found = told(engine, "finer", program=PROGRAM.with_name("statements_program.py"))
-    assert found["worst"] < TOLERANCE and found["rows"] > 600
-    assert found["psolve"].startswith("h.dt has been set to 0.0125 ms in psolve")
+    result = told(engine, "finer", program=PROGRAM.with_name("statements_program.py"))
+    assert result["worst"] < TOLERANCE and result["rows"] > 600
+    assert result["psolve"].startswith("h.dt has been set to 0.0125 ms in psolve")
 
 
 def test_code_of_cvode_events_that_cannot_be_run_is_refused():
-    found = told("refused", program=PROGRAM.with_name("statements_program.py"))
-    point, none, own, nested = found
+    result = told("refused", program=PROGRAM.with_name("statements_program.py"))
+    point, none, code, nested = result
     assert point.startswith("CVode.event with a statement and a point process, at t = 2.99")
     assert none == [] and nested == "RuntimeError"
-    assert own.startswith("CVode.event with a statement, at t = 3 ms") and "neuron.run" in own
+    assert code.startswith("CVode.event with a statement, at t = 3 ms") and "neuron.run" in code
 
 
 def test_neuron_steps_models_whose_sources_and_vectors_call_code():
     """A line names the reason; the code's reads and changes equal NEURON's bit by bit."""
-    found = told("auto", "called", program=PROGRAM.with_name("statements_program.py"))
+    result = told("auto", "called", program=PROGRAM.with_name("statements_program.py"))
     record, play = "NetCon.record of a statement or a function", "Vector.play of a statement"
-    for name, (reasons, same, calls) in found.items():
+    for name, (reasons, same, calls) in result.items():
         assert same and calls, name
         assert len(reasons) == 1 and (play if "plays" in name else record) in reasons[0], name
 
@@ -620,30 +620,30 @@ def test_a_voltage_that_runs_off_is_told_of():
     From 2^20 mV on, v + 0.001 mV, which NEURON uses for conductances, is rounded by 2^-33 mV. This
     is 2^-23 of the difference: as coarse as float32.
     """
-    found = told(program=PROGRAM.with_name("runaway_program.py"))
-    assert abs(found["back"]) < 100
+    result = told(program=PROGRAM.with_name("runaway_program.py"))
+    assert abs(result["back"]) < 100
     for way in ("whole", "pieces", "changed"):  # once in a run
-        assert len(found[way]) == 1, way
-        assert found[way][0].startswith("voltages run off: wild(0.5) (gid 7), to "), way
-    assert found["positive"] == []
-    assert found["ignored"] == [f"clhines: {found['whole'][0]}"]
-    assert found["recorded"][0].startswith("voltages run off: calm(0.5), to 3e+06 mV")
+        assert len(result[way]) == 1, way
+        assert result[way][0].startswith("voltages run off: wild(0.5) (gid 7), to "), way
+    assert result["positive"] == []
+    assert result["ignored"] == [f"clhines: {result['whole'][0]}"]
+    assert result["recorded"][0].startswith("voltages run off: calm(0.5), to 3e+06 mV")
 
 
 def test_what_scripts_do_between_runs_is_as_in_neuron():
     """Compare sums of voltages and spike times, and raised errors, after each run."""
-    found = told(program=PROGRAM.with_name("uses_program.py"))
+    result = told(program=PROGRAM.with_name("uses_program.py"))
     for use, steps in USES.items():
-        truth, got, here = found.pop(use)
+        truth, got, here = result.pop(use)
         assert here == steps, use
         assert len(truth) == len(got) > 1 and truth[-1][2] > 1, use
-        for (said, *expected), (is_said, *own) in zip(truth, got, strict=True):
+        for (said, *expected), (is_said, *values) in zip(truth, got, strict=True):
             assert said == is_said, use
             allowed = TOLERANCE * max(expected[3], 1)  # each of these rows, and a time
-            assert max(abs(a - b) for a, b in zip(expected, own, strict=True)) < allowed, use
-    before, refused, after = found.pop("variable_steps")
+            assert max(abs(a - b) for a, b in zip(expected, values, strict=True)) < allowed, use
+    before, refused, after = result.pop("variable_steps")
     assert "CVode: variable time steps" in refused and before[0] == after[0] == "ran"
-    zero, same, less, also, after = found.pop("steps_of_nothing")
+    zero, same, less, also, after = result.pop("steps_of_nothing")
     assert zero == same == "h.dt is 0 ms; expected more than 0"
     assert less == also == "h.dt is -0.025 ms; expected more than 0"
-    assert after[0] == "ran" and not found
+    assert after[0] == "ran" and not result

@@ -80,35 +80,35 @@ def parsed(arguments):
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
     parser.add_argument("--seeds", type=int, default=100, help="random networks")
     parser.add_argument("--morphologies", type=Path, help="folder of SWC files")
-    given = parser.parse_args(arguments)
-    unknown = [name for name in given.names if name not in CHECKS]
+    args = parser.parse_args(arguments)
+    unknown = [name for name in args.names if name not in CHECKS]
     if unknown:
         parser.error(f"there is no check {unknown[0]!r}; expected {', '.join(CHECKS)}")
-    if given.seeds < 1:
-        parser.error(f"--seeds is {given.seeds}; expected 1 or more")
-    if given.morphologies is not None and not given.morphologies.is_dir():
-        parser.error(f"--morphologies: there is no folder {given.morphologies}")
-    return given
+    if args.seeds < 1:
+        parser.error(f"--seeds is {args.seeds}; expected 1 or more")
+    if args.morphologies is not None and not args.morphologies.is_dir():
+        parser.error(f"--morphologies: there is no folder {args.morphologies}")
+    return args
 
 
 def main(arguments):
-    given = parsed(arguments)
-    queue = record.queue(given.device, ["float64"])
+    args = parsed(arguments)
+    queue = record.queue(args.device, ["float64"])
     settings = Settings(
         queue,
-        seeds=given.seeds,
-        morphologies=given.morphologies,
+        seeds=args.seeds,
+        morphologies=args.morphologies,
         progress=lambda items: tqdm(items, leave=False, disable=None),
     )
-    outcomes, seconds = run(given.names or list(CHECKS), settings)
-    known = {**record.record(queue, "checks", arguments), **versions()}
+    outcomes, seconds = run(args.names or list(CHECKS), settings)
+    run_record = {**record.record(queue, "checks", arguments), **versions()}
     head = (
         f"{devices.label(queue.device)}\n"
-        f"NEURON {known['neuron']}, commit {known['commit']}, seeds 0 to {given.seeds - 1}"
+        f"NEURON {run_record['neuron']}, commit {run_record['commit']}, seeds 0 to {args.seeds - 1}"
     )
     rows = [{**asdict(o), "passed": o.passed} for o in outcomes]
-    result = {"record": known, "seconds": seconds, "checks": rows}
-    record.files(Path(given.out) / "checks.json", result, f"{head}\n\n{text(result)}\n")
+    result = {"record": run_record, "seconds": seconds, "checks": rows}
+    record.files(Path(args.out) / "checks.json", result, f"{head}\n\n{text(result)}\n")
     if any(not o.passed for o in outcomes):
         return 1
-    return 2 if any(o.skipped and o.check in given.names for o in outcomes) else 0
+    return 2 if any(o.skipped and o.check in args.names for o in outcomes) else 0

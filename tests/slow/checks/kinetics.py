@@ -217,18 +217,18 @@ def kinetics(settings):
 
 
 def kinetic(title, settings):
-    found, case = Outcome("kinetics", title), CASES[title]
+    outcome, case = Outcome("kinetics", title), CASES[title]
     theirs = density(case.name, case.states)
     for engine in settings.engines:
         try:
             ours = here(case.text, case.states, settings, engine)
         except InputError as error:
-            found.case(f"{engine}: {error}")
+            outcome.case(f"{engine}: {error}")
             continue
-        compare(found, engine, ours, theirs, case)
+        compare(outcome, engine, ours, theirs, case)
         if case.occupancies and engine != "reference":
-            single_sum(found, engine, case, settings)
-    return found
+            single_sum(outcome, engine, case, settings)
+    return outcome
 
 
 def single_sum(found, engine, case, settings):
@@ -242,7 +242,7 @@ def single_sum(found, engine, case, settings):
 
 def refusals():
     """Texts with constructs that have no right result: all must be refused."""
-    found = Outcome("kinetics", "refused: coupled states without a method, methods nothing takes")
+    outcome = Outcome("kinetics", "refused: coupled states without a method, methods nothing takes")
     sparse, implicit = "method sparse", "method derivimplicit"
     texts = {
         "two coupled states without a method": (TWO, sparse, ""),
@@ -252,8 +252,8 @@ def refusals():
         "a method that no state takes": (CASCADE, "cascade\n", "cascade\n    method rk4\n"),
     }
     for label, (text, old, new) in texts.items():
-        found.case(unless_refused(label, text, old, new))
-    return found
+        outcome.case(unless_refused(label, text, old, new))
+    return outcome
 
 
 def unless_refused(label, text, old, new):

@@ -219,17 +219,17 @@ def determined(v, other):
 
 def networks(settings):
     engines = [engine for engine in settings.engines if engine != "reference"]  # hours, of 100
-    found = Outcome(
+    outcome = Outcome(
         "networks", f"{settings.duration:g} ms, usetable_hh 0, engines {', '.join(engines)}"
     )
     for seed in settings.progress(range(settings.seeds)):
         given = random_network(seed)
         spikes, v = theirs(given, settings.duration)
         end, allowed = determined(v, theirs(given, settings.duration, MORE)[1])
-        known = [spike for spike in spikes if spike[0] < end]
-        found.add("networks that are chaotic", end < len(v))
-        found.add("spikes in NEURON", len(spikes))
-        found.add("before chaos", len(known))
+        early = [spike for spike in spikes if spike[0] < end]
+        outcome.add("networks that are chaotic", end < len(v))
+        outcome.add("spikes in NEURON", len(spikes))
+        outcome.add("before chaos", len(early))
         for engine in engines[: 2 if seed % 10 == 0 else 1]:
             network = ours(given)
             nodes = np.flatnonzero(network.area > 0)
@@ -238,14 +238,14 @@ def networks(settings):
                 v_init=given.v_init, secondorder=given.secondorder,
             )  # fmt: skip
             mine = in_steps(result.spike_time, result.spike_cell, given.dt)
-            wrong = unlike([spike for spike in mine if spike[0] < end], known)
-            found.add("all equal", mine == spikes)
+            wrong = unlike([spike for spike in mine if spike[0] < end], early)
+            outcome.add("all equal", mine == spikes)
             gap = np.abs(result[0] - v).max(axis=1)
             if not wrong:
-                found.largest("mV, of what is allowed", (gap / allowed)[:end].max())
+                outcome.largest("mV, of what is allowed", (gap / allowed)[:end].max())
                 late = ~(gap <= allowed)[:end]
                 first = int(np.argmax(late)) * given.dt
                 wrong = f"voltages differ by {gap[:end].max():.3g} mV, too much from {first:g} ms"
                 wrong = wrong if late.any() else ""
-            found.case(wrong and f"seed {seed}, {engine}, dt {given.dt:g}: {wrong}")
-    return [found]
+            outcome.case(wrong and f"seed {seed}, {engine}, dt {given.dt:g}: {wrong}")
+    return [outcome]

@@ -159,10 +159,10 @@ def _close(x, matrix, b):
 
 def _own_array(arguments, forest):
     """Check that a later change of the caller's array has no effect."""
-    given = arguments["parent"]
+    array = arguments["parent"]
     before = forest.parent.copy()
-    if isinstance(given, np.ndarray) and given.flags.writeable:
-        given[...] = 0
+    if isinstance(array, np.ndarray) and array.flags.writeable:
+        array[...] = 0
         if not np.array_equal(before, forest.parent):
             raise WrongError("Forest shares the array of its caller")
 
@@ -379,7 +379,7 @@ def check(case):
             odd += [(name, value)] if VALUES[value][1] else []
         except (TypeError, ValueError):
             arguments[name] = lawful
-    given = _copied(arguments)
+    copied = _copied(arguments)
     try:
         with np.errstate(all="ignore"):
             result = call.function(**arguments)
@@ -396,7 +396,7 @@ def check(case):
         if name in NAMES[case.call][0].split() and not later:
             raise WrongError(f"{case.call} accepted for a number: '{name}' = {value}")
     if call.good is not None:
-        call.good(arguments if call.good is _own_array else given, result)
+        call.good(arguments if call.good is _own_array else copied, result)
     return "accepted"
 
 

@@ -152,10 +152,10 @@ def _fill():
 def _kinds():
     """Return the type of each file that no command may change, if it exists."""
     names = "link.npz link.png loop.npz null.npz null.png fifo.npz locked.npz folder.swc".split()
-    found = {n: stat.S_IFMT(os.lstat(_FOLDER / n).st_mode) for n in names if os.path.lexists(n)}
-    found["locked.npz"] = hash((_FOLDER / "locked.npz").read_text(errors="replace"))
-    found["good.swc"] = hash((_FOLDER / "good.swc").read_text(errors="replace"))
-    return found
+    types = {n: stat.S_IFMT(os.lstat(_FOLDER / n).st_mode) for n in names if os.path.lexists(n)}
+    types["locked.npz"] = hash((_FOLDER / "locked.npz").read_text(errors="replace"))
+    types["good.swc"] = hash((_FOLDER / "good.swc").read_text(errors="replace"))
+    return types
 
 
 # -------------------------------------------------------------------------------------- checks
@@ -238,13 +238,13 @@ def _check_json(out, code):
 
 def _run(argv):
     """Run ``python -m clhines.cli`` in this process; return its exit code."""
-    given, sys.argv = sys.argv, ["clhines", *argv]
+    argv_before, sys.argv = sys.argv, ["clhines", *argv]
     try:
         runpy.run_module("clhines.cli", run_name="__main__")
     except SystemExit as error:
         return error.code
     finally:
-        sys.argv = given
+        sys.argv = argv_before
 
 
 def _quietly(function, argv):

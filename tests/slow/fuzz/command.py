@@ -106,8 +106,8 @@ def _smallest(module, worker, case, verdict, seconds):
     def fails(candidate):
         if time.monotonic() > end:
             return False
-        found = worker.run(candidate)
-        return (found.outcome, found.signature) == (verdict.outcome, verdict.signature)
+        verdict_now = worker.run(candidate)
+        return (verdict_now.outcome, verdict_now.signature) == (verdict.outcome, verdict.signature)
 
     return shrink(case, module.smaller, fails, SHRINK_TRIES_SLOW if slow else SHRINK_TRIES)
 

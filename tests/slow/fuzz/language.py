@@ -139,17 +139,17 @@ class Text:
 
     def needs(self, tree):
         """Return the names in an expression, also through named expressions."""
-        found = set()
+        names = set()
         waiting = [tree]
         while waiting:
             for node in ast.walk(waiting.pop()):
                 if isinstance(node, ast.Name):
                     name = node.id.removeprefix(_MARK)
-                    if name not in found:
-                        found.add(name)
+                    if name not in names:
+                        names.add(name)
                         inner = self.named.get(name, self.currents.get(name))
                         waiting += [inner] if inner is not None else []
-        return found
+        return names
 
     def names(self):
         every = [*self.states.values(), *self.rates.values(), *self.currents.values()]
@@ -166,16 +166,16 @@ class Text:
 
 def read(text):
     """Sort the statements of a text."""
-    found = Text()
+    result = Text()
     for line in statements(text):
-        if not found.kind:
+        if not result.kind:
             head = re.fullmatch(rf"(density|point)\s+({NAME})", line)
             if not head:
                 raise UnreadError(line)
-            found.kind, found.name = head.groups()
+            result.kind, result.name = head.groups()
         else:
-            _take(found, line)
-    return found
+            _take(result, line)
+    return result
 
 
 def statements(text):

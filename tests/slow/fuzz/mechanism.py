@@ -108,7 +108,7 @@ def _check_rules(text):
 
 def _check_point(m, text, rng):
     v = float(pick(rng, [-65.0, -40.0, 0.0, *rng.uniform(-90, 50, 6)]))
-    given = {
+    values = {
         name: value if rng.random() < 0.5 else round(float(rng.uniform(0.1, 3)), 3)
         for name, value in m.defaults.items()
     }
@@ -119,27 +119,27 @@ def _check_point(m, text, rng):
                      language.exact(value * mp.mpf(factor)))  # fmt: skip
     t = round(float(rng.uniform(0, 10)), 3)
     states = {name: round(float(rng.uniform(0.05, 0.95)), 3) for name in text.states}
-    known = {**given, "v": v}
+    known = {**values, "v": v}
     fired = _fires(text, known)
     if fired is None:  # at the threshold
         return
-    _initial(m, text, known, given, fired)
+    _initial(m, text, known, values, fired)
     known |= {**states, "t": t}
     # rates that take a current need the voltage before the step; no spike holds the voltage
     hidden = {name: 0.0 if name == "since__spike" else v for name in m.states if name not in states}
     states |= hidden
     if not m.uses_noise and "dt" not in text.names():
-        i, g = m.current(v, t, given, states, dt=0.1)
+        i, g = m.current(v, t, values, states, dt=0.1)
         with contextlib.suppress(UnclearError):
             _current(text, known, float(i), float(g))
     if fired:
-        _reset(m, text, known, given, states)
+        _reset(m, text, known, values, states)
     elif m.states:
-        _rates(m, text, known, given, states)
-        _step(m, text, known, given, states)
+        _rates(m, text, known, values, states)
+        _step(m, text, known, values, states)
     if m.takes_events:
         weight = round(float(rng.uniform(-1, 2)), 3)
-        _event(m, text, {**given, **states, "weight": weight}, given, states)
+        _event(m, text, {**values, **states, "weight": weight}, values, states)
 
 
 def _fires(text, known):
@@ -350,8 +350,8 @@ def _run(m, dtype, engine, v):
 def _fits(m, dtype):
     """Return whether a precision can represent the current and its slope at the start."""
     with np.errstate(all="ignore"):
-        found = m.current(-65.0, 0.0, None, m.initial(-65.0), noise=0.0, dt=0.025)
-    return not np.abs(found).max() > float(np.finfo(dtype).max) * MARGIN
+        values = m.current(-65.0, 0.0, None, m.initial(-65.0), noise=0.0, dt=0.025)
+    return not np.abs(values).max() > float(np.finfo(dtype).max) * MARGIN
 
 
 def _check_device(m, dtype):
@@ -405,13 +405,13 @@ def smaller(case):
 
 
 def _brackets(text):
-    open_at, found = [], []
+    open_at, results = [], []
     for k, c in enumerate(text):
         if c == "(":
             open_at.append(k)
         elif c == ")" and open_at:
-            found.append((open_at.pop(), k))
-    return found
+            results.append((open_at.pop(), k))
+    return results
 
 
 def show(case):

@@ -71,13 +71,13 @@ def sensible(rng):
     parameters = [pool.pop() for _ in range(int(rng.integers(1, 4)))]
     lines += [f"parameter {name} = {float(number(rng)) + 0.1:g}" for name in parameters]
     traces = {"pre": [], "post": [], "synapse": []}
-    for side, own in traces.items():
+    for side, names in traces.items():
         for _ in range(int(rng.integers(0, 3))):
-            own.append(pool.pop())
-            lines.append(f"{side} trace {own[-1]}")
+            names.append(pool.pop())
+            lines.append(f"{side} trace {names[-1]}")
             tau = pick(rng, [pick(rng, parameters), "5", "(2 + 3)", f"(1 + {parameters[0]}^2)"])
             form = pick(rng, ["-{0}/{1}", "-0.1*{0}", "-{0}*2/{1}"])
-            lines.append(f"d{own[-1]}/dt = {form.format(own[-1], tau)}")
+            lines.append(f"d{names[-1]}/dt = {form.format(names[-1], tau)}")
     if traces["synapse"] and rng.random() < 0.4:
         some = [pick(rng, traces["synapse"]) for _ in range(int(rng.integers(1, 3)))]
         lines.append(f"dw/dt = {'*'.join(['0.01', *some])}")
@@ -100,11 +100,11 @@ def _actions(
     changed = ["w", *(name for side in sides for name in traces[side])]
     for name in rng.permutation(changed):
         alone = next((side for side in ("pre", "post") if name in traces[side]), None)
-        known = every if alone is None else [*parameters, *traces[alone]]
+        names = every if alone is None else [*parameters, *traces[alone]]
         if rng.random() < 0.4:
-            yield f"{name} += 1" if alone else f"{name} += 0.1*{pick(rng, known)}"
+            yield f"{name} += 1" if alone else f"{name} += 0.1*{pick(rng, names)}"
         else:
-            value = re.sub(r"\bv\b", pick(rng, known), expression(rng, known, 2))
+            value = re.sub(r"\bv\b", pick(rng, names), expression(rng, names, 2))
             yield f"{name} {pick(rng, ['+=', '-=', '=', '*='])} {value}"
 
 
@@ -123,14 +123,14 @@ def check(case):
     try:
         rule = Rule(case.text)
         trains, rewards = _events(case.seed)
-        found = _found(rule, trains, rewards, case.device)
+        trace = _found(rule, trains, rewards, case.device)
     except ClhinesError as error:
         message = check_refusal(error, most=MESSAGE)
         if case.lawful and not REASONS.search(message):
             raise WrongError(f"lawful rule refused: {shortened(message)}") from None
         return "refused"
-    if not np.isfinite(found).all() or not ((rule.w_min <= found) & (found <= rule.w_max)).all():
-        raise WrongError(f"weights beyond {rule.w_min} to {rule.w_max}: {found.tolist()}")
+    if not np.isfinite(trace).all() or not ((rule.w_min <= trace) & (trace <= rule.w_max)).all():
+        raise WrongError(f"weights beyond {rule.w_min} to {rule.w_max}: {trace.tolist()}")
     try:
         expected = _expected(case.text, trains, rewards, START)
         beside = _expected(case.text, trains, rewards, START * (1 + MARGIN))
@@ -139,10 +139,10 @@ def check(case):
     near = np.abs(beside - expected)
     if (near > 1e-6).any():  # at a jump
         return "accepted"
-    off = np.abs(found - expected)
+    off = np.abs(trace - expected)
     if not (off <= TOLERANCE + 1e3 * near).all():
         k = int(np.argmax(off))
-        raise WrongError(f"weight after step {k}: got {found[k]!r}, expected {expected[k]!r}")
+        raise WrongError(f"weight after step {k}: got {trace[k]!r}, expected {expected[k]!r}")
     return "accepted"
 
 
@@ -158,14 +158,14 @@ def _events(seed):
 def _found(rule, trains, rewards, device):
     """Return weights after each step, of one connection from cell 0 to cell 1."""
     start = float(np.clip(START, rule.w_min, rule.w_max))
-    given = GridConnections([0], [0], start, 1, 2, 1, True, rule)
+    connections = GridConnections([0], [0], start, 1, 2, 1, True, rule)
     model = SimpleNamespace(
-        connections=given, dt=DT, num_targets=1, cell_of_target=lambda: np.array([1])
+        connections=connections, dt=DT, num_targets=1, cell_of_target=lambda: np.array([1])
     )
     if device:
-        return _on_device(rule, given, model, trains, rewards)
-    scale = given.scale(largest=given.largest)
-    network = SimpleNamespace(connections=given)
+        return _on_device(rule, connections, model, trains, rewards)
+    scale = connections.scale(largest=connections.largest)
+    network = SimpleNamespace(connections=connections)
     grid = HostGrid(model, SimpleNamespace(slots=8, scale=scale, split=False, network=network))
     rows = []
     for step, spikes in enumerate(trains):
@@ -210,28 +210,28 @@ class Described:
 
 
 def _read(text):
-    found, name = Described(), language.NAME
+    description, name = Described(), language.NAME
     for line in language.statements(text)[1:]:
         if match := re.fullmatch(rf"parameter\s+({name})\s*=\s*(\S+)", line):
-            found.parameters[match[1]] = mp.mpf(match[2])
+            description.parameters[match[1]] = mp.mpf(match[2])
         elif match := re.fullmatch(rf"(pre|post|synapse)\s+trace\s+({name})", line):
-            found.sides[match[2]] = match[1]
+            description.sides[match[2]] = match[1]
         elif match := re.fullmatch(rf"d({name})\s*/\s*dt\s*=(.*)", line):
-            found.rates[match[1]] = language.tree_of(match[2])
+            description.rates[match[1]] = language.tree_of(match[2])
         elif match := re.fullmatch(r"bounds\s*:(.*)<=\s*w\s*<=(.*)", line):
-            found.bounds = language.tree_of(match[1]), language.tree_of(match[2])
+            description.bounds = language.tree_of(match[1]), language.tree_of(match[2])
         elif match := re.fullmatch(r"on\s+(pre|post|reward)\s*:(.*)", line):
             for action in match[2].split(";"):
                 part = re.fullmatch(rf"\s*({name})\s*([-+*/]?)=(?!=)(.*)", action)
                 if not part:
                     raise UnreadError(action)
-                own = part[1], part[2], language.tree_of(part[3])
-                found.actions.setdefault(match[1], []).append(own)
+                statement = part[1], part[2], language.tree_of(part[3])
+                description.actions.setdefault(match[1], []).append(statement)
         else:
             raise UnreadError(line)
-    if not found.bounds:
+    if not description.bounds:
         raise UnreadError("no bounds")
-    return found
+    return description
 
 
 class _Connection:

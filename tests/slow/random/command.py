@@ -53,11 +53,11 @@ def row_of(seed, given, built, spec):
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"seed": seed, "failed": f"more than {given.timeout:g} s"}
-    found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if not found:
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not lines:
         last = (done.stderr.strip().splitlines() or ["?"])[-1]
         return {"seed": seed, "failed": f"exit code {done.returncode}: {last[:300]}"}
-    row = json.loads(found[0].removeprefix(MARK))
+    row = json.loads(lines[0].removeprefix(MARK))
     return row
 
 
@@ -93,7 +93,7 @@ def text(result):
     equal = [r for r in ran if verdict(r) == "equal"]
     lines = [f"{counts[word]:>6}  {word}" for word in sorted(counts)]
     head = f"{len(rows)} seeds of {result['duration_ms']:g} ms, {result['dtype']}"
-    found = [table.ruled(head, lines), ""]
+    parts = [table.ruled(head, lines), ""]
     if equal:
         v, relative = (sorted(r[key] for r in equal) for key in ("v", "relative"))
         at_end = sorted(max(r["end"].values(), default=0.0) for r in equal)
@@ -116,12 +116,12 @@ def text(result):
             f"Seconds in the median: {seconds[0]:.1f} here with what is compiled, {seconds[1]:.1f} "
             f"in NEURON; {result['seconds']:.0f} s in all by {result['processes']} processes."
         )
-        found += table.wrapped(texts)
+        parts += table.wrapped(texts)
     others = [r for r in rows if verdict(r) not in ("equal", "rejected as expected")]
-    found += ["", *table.wrapped(map(said, others[:SHOWN]))] if others else []
+    parts += ["", *table.wrapped(map(said, others[:SHOWN]))] if others else []
     if len(others) > SHOWN:
-        found.append(f"and {len(others) - SHOWN} more, in the JSON file")
-    return "\n".join([*found, "", *table.wrapped([f"`{result['record']['command']}`"])])
+        parts.append(f"and {len(others) - SHOWN} more, in the JSON file")
+    return "\n".join([*parts, "", *table.wrapped([f"`{result['record']['command']}`"])])
 
 
 def parsed(arguments):
@@ -139,31 +139,31 @@ def parsed(arguments):
 
 
 def main(arguments):
-    given = parsed(arguments)
-    queue = record.queue(given.device, [given.dtype])
+    args = parsed(arguments)
+    queue = record.queue(args.device, [args.dtype])
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="clhines-random-") as folder:
-        built = str(Path(given.library).resolve() if given.library else library(Path(folder)))
-        seeds = range(given.first, given.first + given.seeds)
+        built = str(Path(args.library).resolve() if args.library else library(Path(folder)))
+        seeds = range(args.first, args.first + args.seeds)
 
         def work(seed):
-            late = time.monotonic() - begin > given.stop_after
-            return None if late else row_of(seed, given, built, given.device or "")
+            late = time.monotonic() - begin > args.stop_after
+            return None if late else row_of(seed, args, built, args.device or "")
 
-        with ThreadPoolExecutor(given.processes) as pool:
+        with ThreadPoolExecutor(args.processes) as pool:
             rows = [*tqdm(pool.map(work, seeds), total=len(seeds), leave=False, disable=None)]
     rows = [row for row in rows if row is not None]
     result = {
         "record": record.record(queue, "random", arguments),
-        "duration_ms": given.duration,
-        "dtype": given.dtype,
-        "processes": given.processes,
+        "duration_ms": args.duration,
+        "dtype": args.dtype,
+        "processes": args.processes,
         "seconds": time.monotonic() - begin,
         "rows": rows,
     }
-    name = f"random-{given.dtype}-{record.slug(queue.device)}"
+    name = f"random-{args.dtype}-{record.slug(queue.device)}"
     head = "\n".join(
         table.wrapped([f"{devices.label(queue.device)}, commit {result['record']['commit']}"])
     )
-    record.files(Path(given.out) / f"{name}.json", result, f"{head}\n\n{text(result)}\n")
+    record.files(Path(args.out) / f"{name}.json", result, f"{head}\n\n{text(result)}\n")
     return int(any(verdict(row) in ("failed", "differs") for row in rows))

@@ -51,23 +51,23 @@ def make(h, seed, scale="all"):
     """Build the model of a seed."""
     rng = np.random.default_rng([16, seed, len(scale)])
     settings(h, rng)
-    cells, found = make_cells(h, rng), Events()
-    add_points(h, rng, cells, found)
-    add_artificial(h, rng, seed, found)
-    spikes = connect(h, rng, cells, found)
-    if any(kind_of(p) == "imp_gap" for p in found.points):
+    cells, events = make_cells(h, rng), Events()
+    add_points(h, rng, cells, events)
+    add_artificial(h, rng, seed, events)
+    spikes = connect(h, rng, cells, events)
+    if any(kind_of(p) == "imp_gap" for p in events.points):
         h.ParallelContext().setup_transfer()
-    traces = _traces(h, rng, cells, found)
+    traces = _traces(h, rng, cells, events)
     refused, kept = "", []
     if rng.random() < 0.04:
         refused = str(rng.choice(palette.REFUSED))
-        if refused == "CVode" and found.streams:  # NEURON has no CVode with nmrandom
+        if refused == "CVode" and events.streams:  # NEURON has no CVode with nmrandom
             refused = "extracellular"
         if refused == "LinearMechanism":
             h.secondorder = 0  # NEURON itself has it so
         kept = _refused(h, refused, cells[0].sections[0])
     v_init = float(rng.choice([-65, rng.uniform(-75, -58)]))
-    return Random(cells, found, spikes, traces, v_init, rng, refused, kept)
+    return Random(cells, events, spikes, traces, v_init, rng, refused, kept)
 
 
 def settings(h, rng):
@@ -110,15 +110,15 @@ def _traces(h, rng, cells, found):
 
 
 def _names(h, mechanism):
-    suffix, found = f"_{mechanism.name()}", []
+    suffix, names = f"_{mechanism.name()}", []
     for kind in (2, 3):
         standard = h.MechanismStandard(mechanism.name(), kind)
         text = h.ref("")
         for k in range(int(standard.count())):
             if int(standard.name(text, k)) == 1:
-                found.append(text[0].removesuffix(suffix))
-    found = [name for name in found if not name.endswith("_dv_")]  # NEURON's own, of ions
-    return found or [v.name().removesuffix(suffix) for v in mechanism][:1]
+                names.append(text[0].removesuffix(suffix))
+    names = [name for name in names if not name.endswith("_dv_")]  # NEURON's own, of ions
+    return names or [v.name().removesuffix(suffix) for v in mechanism][:1]
 
 
 def _refused(h, what, section):

@@ -88,16 +88,19 @@ def visits(h, model, seed, stop):
 
 def first_difference(truth, other):
     """Return the time of the first spike with another time or source, or without a partner."""
-    found = []
+    results = []
     for t, n, u, m in zip(truth[0], truth[1], other[0], other[1], strict=True):
         size = min(len(t), len(u))
         wrong = np.flatnonzero((np.abs(t[:size] - u[:size]) > SAME) | (n[:size] != m[:size]))
-        found += [min(t[k], u[k]) for k in wrong[:1]] or [*t[size : size + 1], *u[size : size + 1]]
-    return float(min(found)) if found else None
+        results += [min(t[k], u[k]) for k in wrong[:1]] or [
+            *t[size : size + 1],
+            *u[size : size + 1],
+        ]
+    return float(min(results)) if results else None
 
 
 def largest(model, truth, other, until, dt):
-    found = {"relative": 0.0, "where": "", "v": 0.0}
+    worst = {"relative": 0.0, "where": "", "v": 0.0}
     for (name, _), a, b in zip(model.traces, truth[2], other[2], strict=True):
         if len(a) != len(b):
             return {"relative": math.inf, "where": f"{name}: {len(a)} {len(b)} values", "v": 0.0}
@@ -110,10 +113,10 @@ def largest(model, truth, other, until, dt):
         gap = math.inf if math.isnan(gap) else gap
         scale = float(np.nanmax(np.abs(a), initial=0.0))
         if name.endswith(".v"):
-            found["v"] = max(found["v"], gap)
-        if gap and (not scale or gap / scale > found["relative"]):
-            found["relative"], found["where"] = gap / scale if scale else math.inf, name
-    return found
+            worst["v"] = max(worst["v"], gap)
+        if gap and (not scale or gap / scale > worst["relative"]):
+            worst["relative"], worst["where"] = gap / scale if scale else math.inf, name
+    return worst
 
 
 def truth_steps(truth):
@@ -136,38 +139,38 @@ def nudged(h, model):
 
 
 def state_of(h, model):
-    found = {"t": h.t}
+    state = {"t": h.t}
     for section in h.allsec():
         for segment in section:
-            found[f"{segment}.v"] = segment.v
+            state[f"{segment}.v"] = segment.v
             for mechanism in segment:
                 for variable in mechanism:
                     for k in range(len(variable)):
-                        found[f"{segment}.{mechanism}.{variable.name()}[{k}]"] = variable[k]
+                        state[f"{segment}.{mechanism}.{variable.name()}[{k}]"] = variable[k]
     for thing in (*model.events.points, *(t for t, _ in model.events.targets)):
         standard, text = h.MechanismStandard(str(thing).split("[")[0], 0), h.ref("")
         for k in range(int(standard.count())):
             if int(standard.name(text, k)) == 1:
                 value = getattr(thing, text[0])
                 if isinstance(value, float):  # no RANDOM variable
-                    found[f"{thing}.{text[0]}"] = value
+                    state[f"{thing}.{text[0]}"] = value
     for k, thing in enumerate(model.events.kept):
         if hasattr(thing, "wcnt"):
-            found |= {f"netcon{k}.weight[{j}]": thing.weight[j] for j in range(int(thing.wcnt()))}
-    return {name: value for name, value in found.items() if "_dv_" not in name}
+            state |= {f"netcon{k}.weight[{j}]": thing.weight[j] for j in range(int(thing.wcnt()))}
+    return {name: value for name, value in state.items() if "_dv_" not in name}
 
 
 def ends(truth, other):
-    found = {}
+    results = {}
     for name, a in truth.items():
         b = other[name]
         if a == b or (math.isnan(a) and math.isnan(b)):
             continue
         gap = abs(a - b) / max(abs(a), 1e-9)
         variable = name.split(".", 1)[-1].split("[")[0] if name[0] != "c" else name.split(").")[-1]
-        found[variable] = max(found.get(variable, 0.0), math.inf if math.isnan(gap) else gap)
-    worst = sorted(found, key=lambda name: -found[name])[:3]
-    return {name: found[name] for name in worst}
+        results[variable] = max(results.get(variable, 0.0), math.inf if math.isnan(gap) else gap)
+    worst = sorted(results, key=lambda name: -results[name])[:3]
+    return {name: results[name] for name in worst}
 
 
 def run_all(h, model, plan):
