@@ -12,7 +12,7 @@ from clhines.core import errors
 
 
 def every_error():
-    """Return an instance of each class of `errors` with all documented attributes."""
+    """Return an instance of each class in `errors` with all documented attributes."""
     more = {
         "PivotError": (3, 14),
         "SpikeOverflowError": (7,),

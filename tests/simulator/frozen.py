@@ -325,7 +325,7 @@ def measured(run, device, comm=None):
 
 
 def watched(sim):
-    """Record the voltage of the first somas and of other nodes."""
+    """Record v of the first somas and some other nodes."""
     others = np.linspace(0, sim.model.forest.num_nodes - 1, COLUMNS).astype(np.int64)
     nodes = np.unique([*sim.network.soma[: COLUMNS // 2].tolist(), *others])
     return sim.record("v", nodes[:COLUMNS])

@@ -67,7 +67,7 @@ def network(hh=None, fire=None):
 
 
 def records(sim, groups, copies=1):
-    """Record variables of all kinds; return the numbers of the records by name or group."""
+    """Record variables of all kinds; return the records' numbers by name or group."""
     net, n = sim.network, CELLS * NODES
     numbers = {name: sim.record(name, np.arange(n * copies)) for name in ("v", *IONS)}
     kept = {"ext_nmda": "g", "ext_watch": "on", "ext_sum": "sum", "ext_fire": "m", "noisy": "i"}
@@ -81,7 +81,7 @@ def values(result, numbers, copies):
 
 
 def events(result, sim, groups, copies, of):
-    """Return the sorted event times of each source in copy `of`."""
+    """Return the sorted event times per source in copy `of`."""
     net, times = sim.network, []
     for name in ("ext_fire", "more", "ext_watch"):
         group = net.groups[groups[name].number]

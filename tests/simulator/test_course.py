@@ -52,7 +52,7 @@ def warned(run):
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_current_of_a_wrong_unit_is_told(fast_queue, needs, engine, exact, dtype):
-    """Warn of 1e6 mV even if v has decayed by the end of the run."""
+    """Warn of 1e6 mV even if v has decayed when the run ends."""
     net = passive(9, exact=exact)
     clamp = net.add("iclamp", at=net.soma[[4, 6]], delay=[1.0, 2.0], dur=1.0, amp=[-1e7, 1e7])
     sim = simulation(net, fast_queue, needs, engine, dtype)

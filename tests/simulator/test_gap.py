@@ -13,7 +13,7 @@ ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
 
 
 def in_neuron():
-    """Return v and currents of half gaps of two cells: a soma, and a dendrite of five segments."""
+    """Return v and half-gap currents of two cells, each a soma and a dendrite (five segments)."""
     h = mod_files.loaded()
     cells = []
     for c in range(2):

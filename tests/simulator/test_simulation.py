@@ -334,7 +334,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
 
 
 def test_what_no_network_knows_is_not_set():
-    """NEURON's names for the whole model are arguments of `Simulation`, not names of `set`."""
+    """NEURON's names for the whole model are arguments of `Simulation`, not names in `set`."""
     net, syn = simple_network()
     for name in ("v_init", "treshold", "dt", "area", "groups"):
         with pytest.raises(InputError, match=f"{name} cannot be set"):

@@ -1,4 +1,4 @@
-"""The texts of `repr` and of summaries."""
+"""The texts of `repr` and summaries."""
 
 import pickle
 

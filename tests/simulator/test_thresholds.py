@@ -1,4 +1,4 @@
-"""Thresholds of many cells at once, against runs of single cells."""
+"""Thresholds of many cells at once, against single cells."""
 
 import numpy as np
 import pytest

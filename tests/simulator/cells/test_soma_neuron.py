@@ -1,4 +1,4 @@
-"""Somas of several segments against NEURON's import of real cells, HH in the whole soma."""
+"""Somas with several segments against NEURON's import of real cells, HH in the whole soma."""
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_spikes_of_a_real_cell(double_queue, name, current, pulses, segments, sp
 
 @needs_folder
 def test_the_middle_alone_is_seen(double_queue):
-    """HH in only one segment of three gives another number of spikes: the comparison detects it."""
+    """HH in one of three segments gives another number of spikes: the comparison detects it."""
     cable = discretise(read_swc(FOLDER / "good" / "mp_ma_40984_gc2.CNG.swc"), max_length=MAX_LENGTH)
     result, active = our_run(cable, double_queue, 0.5, STEP, "soma.middle")
     assert active == 1

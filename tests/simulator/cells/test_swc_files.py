@@ -17,7 +17,7 @@ from clhines.simulator.cells.swc import read_swc
 pytestmark = pytest.mark.core
 
 SEVERAL = "roots in all, expected 1"
-# The line and words of a strict reader's refusal of each bad file.
+# The line and words of a strict reader's refusal, by bad file.
 REFUSED = {
     "missing_parents.swc": (40, "sample 6 has parent 5, which is absent"),
     "missing_ids.swc": (42, "sample 8 has parent 7, which is absent"),
@@ -43,7 +43,7 @@ REFUSED = {
     "parent_minus_two.swc": (2, "sample 2 has parent -2, which is absent"),
     "nul_bytes.swc": (2, r"x is '5\\x00\\x00\\x00\\x00', expected a number"),
 }
-# Trees that are read: number of samples, of radii <= 0, of samples at their parent's point.
+# Trees that are read: number of samples, radii <= 0, samples at their parent's point.
 READ = {
     "HSS_ids_as_floats.swc": (2252, 0, 0),
     "negative_radius_C031097B-I4.swc": (5420, 815, 0),

@@ -1,4 +1,4 @@
-"""Checks of arguments of networks: conversions, and the lines of refusals."""
+"""Checks of network arguments: conversions and refusals."""
 
 import numpy as np
 import pytest

@@ -69,7 +69,7 @@ def test_groups_of_instances_that_lie_anywhere(cpu, needs, dtype):
 
 
 def test_groups_of_two_registers_change_no_bit(cpu, needs, monkeypatch):
-    """Groups that fill two registers of vectors use two, with the bits of one."""
+    """Groups that fill two vector registers use two, with the bits of one."""
     needs(cpu, "float64")
     most = limits(cpu.device).vector_bytes // 8
     if 2 * most * 8 > limits(cpu.device).trusted_bytes:

@@ -1,4 +1,4 @@
-"""Plans for CPUs: the cells of each work-item, and the length of launches."""
+"""Plans for CPUs: each work-item's cells, and the length of launches."""
 
 import mod_files
 import numpy as np

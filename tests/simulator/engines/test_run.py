@@ -16,7 +16,7 @@ PLAYED = [
 
 
 def methods(protocol):
-    """Return the public methods of a protocol and of its bases."""
+    """Return the public methods of a protocol and its bases."""
     functions = {}
     for base in protocol.__mro__:
         if getattr(base, "_is_protocol", False):

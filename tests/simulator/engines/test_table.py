@@ -1,4 +1,4 @@
-"""The table of engines: needs of networks, support by each engine, names, refusals."""
+"""The table of engines: needs, support by each engine, names, refusals."""
 
 import numpy as np
 import pytest

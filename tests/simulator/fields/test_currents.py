@@ -1,4 +1,4 @@
-"""Currents of fields: against NEURON's `extracellular`, and by linearity of the equations."""
+"""Currents of fields, against NEURON's `extracellular` and by linearity."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Positions of the nodes of cells."""
+"""Positions of nodes."""
 
 import numpy as np
 import pytest

@@ -30,7 +30,7 @@ def lines(count=40, seed=1):
 
 
 def quadrature(at, electrodes, medium, points=4000):
-    """Return mean potentials of segments from point sources at the middles of equal parts."""
+    """Return segments' mean potentials from point sources at the middles of equal parts."""
     share = (np.arange(points) + 0.5) / points
     means = np.empty((len(electrodes), len(at)))
     for j in range(len(at)):

@@ -171,7 +171,7 @@ def test_artificial_cells_go_ahead(double_queue, case, binned):
 
 
 def test_rings_of_artificial_cells_are_those_of_steps_when_saved(double_queue, tmp_path):
-    """Epochs continue a saved state of `steps`, and `steps` one of epochs, with equal results."""
+    """Epochs continue a state that `steps` saved, and the reverse, with equal results."""
     runs = []
     for engines in (("steps", "steps"), ("steps", ENGINE), (ENGINE, "steps")):
         path = tmp_path / f"{'-'.join(engines)}.npz"
@@ -352,7 +352,7 @@ def test_what_epochs_do_not_take(fast_queue):
 
 
 def failing(monkeypatch, error):
-    """Let `error` come in place of the first kernel of epochs."""
+    """Raise `error` in place of the first kernel of epochs."""
 
     def fail(self, queue, arguments):
         raise error

@@ -1,4 +1,4 @@
-"""Epochs of blocks of cells, as GPUs run them, on every device: against the reference."""
+"""Epochs of cells in blocks, as on GPUs, on every device, against `reference`."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Functions of .mod files with tables in epochs: terms of exponentials, lists of cells."""
+"""Functions from .mod files with tables in epochs: terms of exponentials, lists of cells."""
 
 from fractions import Fraction
 from math import factorial
@@ -38,7 +38,7 @@ def test_terms_are_enough(real):
 
 
 def cells(names):
-    """Return two cells of four nodes; the last node of each has one channel at most."""
+    """Return two cells with four nodes; the last node of each has one channel at most."""
     parent, n = np.array([-1, 0, 1, 1, -1, 4, 5, 5]), 8
     area = np.linspace(400.0, 900.0, n)
     net = Network.from_arrays(parent, [0, 4, 8], area, np.full(n, 0.1), 1e-5 * area)

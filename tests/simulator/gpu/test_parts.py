@@ -1,4 +1,4 @@
-"""A part of a network has the bits of the whole, on each engine."""
+"""A part of a network has the whole network's bits, on each engine."""
 
 from dataclasses import replace
 from functools import partial

@@ -70,7 +70,7 @@ def ring(seed=1, cells=5, synapse="exp2syn"):
 
 
 def same_cells(seed=1, cells=6):
-    """Return copies of a cell, lanes of vectors on CPUs; some have an additional synapse."""
+    """Return equal cells, lanes of vectors on CPUs; some have an additional synapse."""
     net, of, records = ring(seed, cells)
     extra = net.add("expsyn", net.soma, tau=2.0)
     net.connect([0, 1], extra, [2, 5], [0.001, 0.002], [0.7, 1.0])

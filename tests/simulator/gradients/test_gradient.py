@@ -1,4 +1,4 @@
-"""Gradients of runs of the reference, against central differences in float64."""
+"""Gradients of runs by `reference`, against central differences in float64."""
 
 import central_differences
 import numpy as np
@@ -341,7 +341,7 @@ def test_slopes_of_spikes_are_those_of_a_sigmoid():
     assert sim.gradient(duration, loss, [(clamp, "amp")])[clamp, "amp"] == 0.0
 
     def by_event(step):
-        """Return the slope of the loss by an event's weight at the begin of a step."""
+        """Return the loss's slope by an event's weight at the begin of a step."""
 
         def value_at(size):
             sim.reset()

@@ -1,4 +1,4 @@
-"""Rows of diffusing species, sorted into rounds of their elimination."""
+"""Rows of diffusing species, sorted into rounds of elimination."""
 
 import numpy as np
 import pytest

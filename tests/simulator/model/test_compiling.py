@@ -1,4 +1,4 @@
-"""The arrays of a model: steps of delays and events; refusals."""
+"""The arrays of a model: steps for delays and events; refusals."""
 
 import numpy as np
 import pytest

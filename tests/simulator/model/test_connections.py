@@ -19,7 +19,7 @@ def test_rows_by_hand():
     first, place = c.backward()
     assert first.tolist() == [0, 1, 3, 4, 4, 4, 5]
     assert place.tolist() == [2, 3, 4, 0, 1]
-    # chunks of three targets: source, delay and block of each slot
+    # chunks of three targets: each slot's source, delay and block
     chunks = c.chunks(3)
     filled = np.flatnonzero(np.diff(chunks))
     assert filled.tolist() == [0, 1, 2 * 6 + 2, 2 * 6 + 4]

@@ -23,7 +23,7 @@ ROUNDINGS = 9 * 60
 
 
 def exact_change(layers, d, b, v, dt):
-    """Solve the step by Gauss elimination of balances of currents in rational numbers."""
+    """Solve the step's current balances by Gauss elimination in rational numbers."""
     number = {}
     for i in range(layers.node.shape[1]):
         for row in range(3):
@@ -38,7 +38,7 @@ def exact_change(layers, d, b, v, dt):
         return voltage + (Fraction(float(v[outer])) if outer >= 0 else 0)
 
     def join(here, there, over, g):
-        """Add conductances of the step and of now between two potentials, or one and the ground."""
+        """Add conductances (of the step, and now) between two potentials, or one and the ground."""
         for x, y in ((here, there), (there, here)):
             if x is not None:
                 a[number[x]][number[x]] += over
@@ -140,7 +140,7 @@ def test_steps_are_those_of_the_reference(dtype, form, monkeypatch):
     assert want[:, net.soma].max() > 0 and want[0].min() == -65
     outer = np.setdiff1d(np.arange(net.forest.num_nodes), compile(net, DT).layers.node[0])
     assert not want[0, outer].any() and np.ptp(want[:, outer], 0).min() > 1e-3
-    # each of 240 steps rounds potentials; the upstroke of a spike amplifies the errors by e^5
+    # each of 240 steps rounds potentials; a spike's upstroke amplifies the errors by e^5
     allowed = 240 * ROUNDINGS * EPS[dtype] * np.abs(want).max()
     assert np.abs(ours - want).max() <= allowed
 
@@ -175,7 +175,7 @@ def test_currents_that_leave_membranes_arrive_in_layers():
 
 @pytest.mark.parametrize("each", [2, 40, 120])
 def test_epochs_advance_cells_of_all_sizes(each):
-    """Cells with one column of unknowns up to several warps of columns, against `reference`."""
+    """Compare cells with one to many columns of unknowns (several warps) with `reference`."""
     net, _ = layered_network(each=each)
     (_, ours), (_, want) = (recorded(net, e, duration=0.5) for e in ("epochs-gpu", "reference"))
     assert np.ptp(want) > 1

@@ -1,4 +1,4 @@
-"""The names of the needs that networks have of an engine."""
+"""The names of a network's needs, and the engines that support them."""
 
 import mod_files
 import pytest

@@ -102,7 +102,7 @@ def test_as_neuron(fast_queue, needs, engine, truth):
 
 
 def random_network(seed, cells):
-    """Return trees of 1 to 30 nodes, whose synapses and shadows read nodes of any tree; groups."""
+    """Return trees with 1 to 30 nodes, whose synapses and shadows read any tree's nodes; groups."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 31, cells)
     bounds = np.append(0, np.cumsum(sizes))

@@ -1,4 +1,4 @@
-"""The fields of a state: keys of files, families, and fields that a rule adds."""
+"""The fields of a state: keys in files, families, and fields that a rule adds."""
 
 import numpy as np
 import pytest

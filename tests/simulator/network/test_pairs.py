@@ -15,11 +15,11 @@ from clhines.simulator.network import pairs as module
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.pairs import connected
 
-SIGMAS = 5  # a number of independent pairs is within 5 standard deviations of its mean
+SIGMAS = 5  # numbers of independent pairs stay within 5 standard deviations
 
 
 def made(pairs, sources=300, targets=200, call=0, own=False):
-    """Return source and target of each pair; with `own`, target t is in the cell of source t."""
+    """Return each pair's source and target; with `own`, target t is in source t's cell."""
     cells = np.arange(sources), np.arange(targets) if own else np.full(targets, -1)
     source, target = connected(pairs, call, *cells)
     assert source.dtype == target.dtype == np.int32

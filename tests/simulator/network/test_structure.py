@@ -1,4 +1,4 @@
-"""Networks that repeat a cycle of cells: planning one cycle has the bits of planning all nodes."""
+"""Networks that repeat a cycle of cells: planning one cycle gives the bits of planning all."""
 
 import numpy as np
 import pytest

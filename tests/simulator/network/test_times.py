@@ -70,7 +70,7 @@ def neuron_delays(dt, delays):
 
 
 def our_delays(dt, delays, engine, queue):
-    """Return the delays of this package, from the conductance at the end of every step."""
+    """Return this package's delays, from the conductance at the end of every step."""
     net = Network(discretise(CELL), 2)
     net.insert("pas", g=1e-4, e=-65.0)
     net.add("iclamp", at=net.soma[0], delay=0.0, dur=1e9, amp=PULSE)
@@ -103,7 +103,7 @@ def test_all_engines_take_them(double_queue, engine):
 
 
 def neuron_events(dt, times, stim):
-    """Return the steps in which events of NetCon.event, or of a NetStim, change a current."""
+    """Return the steps in which NetCon.event, or a NetStim's events, change a current."""
     silent = section()
     synapse = h.ExpSyn(silent(0.5))
     synapse.tau, synapse.e = 1e9, 0.0

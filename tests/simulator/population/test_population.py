@@ -110,7 +110,7 @@ def test_features_refer_to_the_clamp_of_the_model():
     traces = Population(model(), parameters, alone, **options).evaluate(sets)
     window = {"stim_start": 1.0, "stim_end": 4.0, "stimulus_current": 0.7}
     expected = extract(traces.v[:, 0], traces.t, names, **window)
-    for name in names:  # rounded sums of some 50 samples of 65 mV
+    for name in names:  # rounded sums over some 50 samples, 65 mV
         np.testing.assert_allclose(result.features[name][:, 0], expected[name], 1e-12, 1e-10)
     assert np.isfinite(result.features["voltage_base"]).all()
     other = {"step": {"stop": 6.0, "stimuli": [{"amp": 0.0, "delay": 1.0, "dur": 3.0}]}}

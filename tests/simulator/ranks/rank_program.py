@@ -279,7 +279,7 @@ CALLS = {
 
 
 def pairs(comm, folder):
-    """Return the messages of ranks that call two different methods, and spike times of a run."""
+    """Return the messages of ranks that call two different methods, and a run's spike times."""
     sim, results = simulation(busy_network, comm), {}
     path = str(folder / "kept.npz")
     sim.save(path)

@@ -1,4 +1,4 @@
-"""The ranks of a single process: the interface of `Ranks`, without a communicator."""
+"""A single process as ranks: the interface `Ranks` without a communicator."""
 
 import inspect
 

@@ -85,7 +85,7 @@ def exact(tmp_path_factory):
 
 
 def check_differing(texts):
-    """Both of two ranks name a differing argument; they report an error of one with its rank."""
+    """Both ranks name a differing argument, and name the rank if only one has an error."""
     first, second = texts
     said = first.pop(), second.pop()
     assert all("shift of nmbegun is " in x for x in said)

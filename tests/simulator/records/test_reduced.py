@@ -92,7 +92,7 @@ def test_combinations_of_every_form(double_queue, monkeypatch, form):
     rows, kept = sim.record("v", nodes), sim.record("v", nodes, matrix=matrix(len(nodes)))
     result = sim.run(2.0)
     exact, weights = result[rows].astype(np.float64), matrix(len(nodes)).astype(np.float32)
-    # roundings of float32 products, of the compensations of parts, and of the sum
+    # roundings: float32 products, compensations of parts, the sum
     bound = 4 * np.finfo(np.float32).eps * np.abs(exact) @ np.abs(weights.T.astype(float))
     assert (np.abs(result[kept] - exact @ weights.T.astype(float)) <= bound).all()
     assert len(nodes) > 14 and len(exact) % 8
@@ -143,7 +143,7 @@ TIMES, COMBINATIONS, THRESHOLD = 6.0, 3, -20.0
 
 
 def asked(sim, what, nodes, threshold):
-    """Return the numbers of all reductions of a variable, by name."""
+    """Return the numbers of a variable's reductions, by name."""
     numbers = {r: sim.record(what, nodes, reduce=r) for r in ("min", "max", "mean", "integral")}
     for name in ("count", "crossings"):
         numbers[name] = sim.record(what, nodes, reduce=name, threshold=threshold)

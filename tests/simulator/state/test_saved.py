@@ -1,4 +1,4 @@
-"""State files of simulations: a file with no state of this network is refused in one line."""
+"""State files of simulations; a file without a state for this network is refused in one line."""
 
 import zipfile
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Functions for GPU lanes: quotients, helpers, rows of tables, terms of exponentials."""
+"""Functions for GPU lanes: quotients, helpers, table rows, terms of exponentials."""
 
 from pathlib import Path
 

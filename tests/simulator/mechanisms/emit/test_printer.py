@@ -1,4 +1,4 @@
-"""Names of constants and of local variables in printed source."""
+"""Names of constants and local variables in printed source."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""NEURON's streams of random numbers: words by Philox in sequence, and the draws of blocks."""
+"""NEURON's random streams: Philox's words in sequence, and the draws of blocks."""
 
 import numpy as np
 import pytest

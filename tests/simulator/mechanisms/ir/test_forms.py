@@ -1,4 +1,4 @@
-"""Linear forms and sums of multiples of expressions."""
+"""Linear forms, and sums of multiples."""
 
 from fractions import Fraction
 

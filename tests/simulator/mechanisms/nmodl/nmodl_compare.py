@@ -1,4 +1,4 @@
-"""The cases of `nmodl_cases` on the host, with the functions of `Mechanism.from_nmodl`."""
+"""The cases from `nmodl_cases` on the host, with functions by `Mechanism.from_nmodl`."""
 
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ def wheel():
 
 @cache
 def mechanism(name, use_tables=True):
-    """Return the mechanism of a .mod file of these tests or of NEURON."""
+    """Return the mechanism for a .mod file in these tests or in NEURON."""
     path = OWN / f"{name}.mod" if name not in FILES else wheel() / f"{FILES[name]}.mod"
     return Mechanism.from_nmodl(path, use_tables=use_tables)
 

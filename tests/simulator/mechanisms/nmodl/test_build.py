@@ -132,7 +132,7 @@ def test_mechanism_of_nmodl_is_a_value():
 
 
 def test_nmodl_and_text_of_the_same_equations_are_called_alike():
-    """Compare states and currents of hh.mod and of the same text at several voltages."""
+    """Compare states and currents of hh.mod with the text's at several voltages."""
     one, other = mechanism("hh", use_tables=False), built_in("hh")
     v, ions = np.linspace(-90, 30, 7), {"ena": 50.0, "ek": -77.0}
     own = {name: other.defaults[name] for name in ("gnabar", "gkbar", "gl", "el")}

@@ -70,7 +70,7 @@ BREAKPOINT { i = 0.0001*(a + b + n) }
 
 
 def test_loops_keep_branches_that_the_first_turn_does_not_take():
-    """Compare with sums of 3, 4 ... up to the first number from x on, and of 1, 2 ... up to x."""
+    """Compare with sums 3 + 4 + ... up to the first number from x on, and 1 + 2 + ... up to x."""
     x = np.array([0.5, 1.0, 2.5, 4.5, 7.0])
     result = Mechanism.from_nmodl(TURNS).initial(np.full(5, -65.0), {"x": x})
     last, whole = np.ceil(x).astype(int), np.floor(x).astype(int)

@@ -214,7 +214,7 @@ def brian_weights(name):
 
 
 def block_of_the_page():
-    """Return Brian's half of the example on the page for users of Brian."""
+    """Return Brian's half of the example on the page for Brian's users."""
     lines = re.search(r", in Brian:\n\n((?:    .*\n|\n)+)", PAGE.read_text("utf-8"))[1]
     return textwrap.dedent(lines).strip() + "\n"
 

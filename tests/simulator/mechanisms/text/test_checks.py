@@ -1,4 +1,4 @@
-"""Methods of states: each step against the solution of its equations."""
+"""Methods for states: each step against the equation's solution."""
 
 import mpmath
 import numpy as np
@@ -65,7 +65,7 @@ def test_implicit_steps_converge_to_the_exponential_of_the_matrix():
 
 
 def test_newtons_iteration_ends_at_the_root():
-    """Compare a step of a quadratic buffer with the roots of its polynomial."""
+    """Compare a quadratic buffer's step with its polynomial's roots."""
     lines = "state a = 1\nstate b = 0.2\nda/dt = -3*a*b + 0.4*(1 - a)\ndb/dt = -3*a*b + 0.4*(1 - a)"
     m = Mechanism(minimal(f"{lines}\ncurrent i = a*v\nmethod derivimplicit"))
     dt = np.array([1e-3, 0.025, 0.5, 50.0])

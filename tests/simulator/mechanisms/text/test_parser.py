@@ -26,7 +26,7 @@ def chained(form, times):
 
 
 def mixture(lines, seed):
-    """Return lines of expressions of all forms, each of which uses earlier ones."""
+    """Return expressions in all forms, each of which uses earlier ones."""
     rng = random.Random(seed)
     forms = """{a}/(1 + exp(-({b} + {k})/{d})) | {a}*exp(({b} - {k})/{d}) + {c}
         | ({a} + {k})/(1 - exp(-({a} + {k})/{d})) | where({a} < {b}, {c}, {k})

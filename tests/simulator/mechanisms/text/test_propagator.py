@@ -1,4 +1,4 @@
-"""`method exact` against Brian 2, sums of kernels and exponentials of matrices; refusals."""
+"""`method exact` against Brian 2, kernel sums and matrix exponentials; refusals."""
 
 import json
 from pathlib import Path
@@ -159,7 +159,7 @@ def test_an_exact_step_of_coupled_states_and_of_those_in_which_v_is_held(
 
 
 def power(rates):
-    """Return a matrix exponential: 20 squarings of the series for 2**-20 of the matrix."""
+    """Return a matrix exponential: the series for 2**-20 times the matrix, squared 20 times."""
     small = np.array(rates, np.longdouble) / 2**20
     change = small + small @ small / 2 + small @ small @ small / 6
     for _ in range(20):

@@ -272,7 +272,7 @@ def test_texts_that_are_refused(text, message):
 
 
 def test_names_that_begin_alike(double_queue):
-    """Each kernel reads its own of the traces `a` and `a_w`, of cells and connections."""
+    """Each kernel reads the right trace: `a` and `a_w` belong to cells and to connections."""
     text = """
         rule alike
         pre trace a

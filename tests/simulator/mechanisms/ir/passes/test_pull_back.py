@@ -113,7 +113,7 @@ def test_an_infinite_slope_at_zero_is_no_overflow(monkeypatch):
 
 
 def lazy(node, **symbols):
-    """Return the value of an expression, without evaluating the other branch of `where`."""
+    """Return an expression's value, without evaluating the other branch of `where`."""
     if node.op == "where":
         holds = lazy(node.args[0], **symbols)
         return lazy(node.args[1 if holds else 2], **symbols)

@@ -30,7 +30,7 @@ def test_a_pole_stays():
 
 
 def test_a_branch_that_keeps_off_0_by_0_is_not_needed():
-    """``vtrap`` of NMODL loses its branch if the branch is the series of the quotient."""
+    """``vtrap`` in NMODL loses its branch if the branch is the quotient's series."""
     graph = Graph()
     x, one, half = graph.symbol("x"), graph.one, graph.one / 2
     near = graph.less(graph.call("abs", x), graph.number(10) ** -6)
