@@ -85,7 +85,7 @@ def test_steady_state_converges_to_the_cosh_of_cable_theory():
         errors.append(np.abs(v - exact).max() / np.abs(exact + 65).max())
     assert errors[-1] < 1e-4
     for coarse, fine in itertools.pairwise(errors):
-        assert 8 < coarse / fine < 10  # second order: a third of the step gives a ninth of the error
+        assert 8 < coarse / fine < 10  # second order: step/3, error/9
 
 
 def test_one_compartment_decays():
