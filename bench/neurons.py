@@ -159,7 +159,7 @@ _BODIES: dict[str, tuple[float, str]] = {  # reversal potential, equations
 }
 CHANNELS = {k: _HEAD.format(name=k, reversal=e) + body for k, (e, body) in _BODIES.items()}
 
-Densities = dict[str, dict[int, float]]  # of a channel, S/cm2 by region
+Densities = dict[str, dict[int, float]]  # by channel, S/cm2 by region
 _L5PC: Densities = {
     "pas": {SOMA: 3.38e-5, AXON: 3.25e-5, BASAL: 4.67e-5, APICAL: 5.89e-5},
     "nata": {SOMA: 2.04, APICAL: 0.0213},

@@ -28,7 +28,7 @@ System = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 METHODS = list(clhines.METHODS)
 TREE_METHODS = [name for name in METHODS if not clhines.METHODS[name].chains_only]
-TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the componentwise backward error
+TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # componentwise backward error
 
 
 def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -> clhines.Forest:
@@ -258,9 +258,9 @@ class Candidate:
     most: int = 25  # timed runs
     stands_for: float = 1.0  # factor of the times: the batch over the part that it solves
     facts: Callable[[], dict[str, Any]] = dict  # further entries of its row, once it has run
-    solver: clhines.Solver | None = None  # of a method of clhines, for `facts`
-    seconds: list[float] = field(default_factory=list)  # of the timed runs
-    error: float | None = None  # of the worst set, once checked
+    solver: clhines.Solver | None = None  # solver of a clhines method, for `facts`
+    seconds: list[float] = field(default_factory=list)  # timed runs
+    error: float | None = None  # error of the worst set, once checked
 
     def run(self, k: int) -> float:
         self.restore(k)

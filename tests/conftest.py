@@ -99,7 +99,7 @@ def pytest_runtest_setup(item):
 
 
 QUICK = {*("bench", "cli", "kernels", "neuron", "simulator", "slow", "solver")}
-_flags = [""]  # with which PoCL has compiled the programs that are kept
+_flags = [""]  # PoCL's flags for the kept programs
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -189,7 +189,7 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_configure(config):
     """Share nrnivmodl's folder among all processes of a run, and let waiting MPI ranks yield."""
     os.environ.setdefault("CLHINES_QUIET", "1")  # a line at the end of each script with the switch
-    os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # of MPICH: ranks outnumber cores
+    os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # for MPICH: ranks outnumber cores
     if not hasattr(config, "workerinput") and "CLHINES_TEST_BUILDS" not in os.environ:
         made = tempfile.TemporaryDirectory()
         os.environ["CLHINES_TEST_BUILDS"] = made.name

@@ -85,7 +85,7 @@ def test_records_by_mechanism_and_variable(cable):
     result = run(net, ("hh.m", both, {}), ("m", one, {}), ("hh.m", net.soma[0], {}))
     assert np.array_equal(result[0][:, 1:], result[1])
     assert np.array_equal(result[2], result[1][:, :1])
-    assert (result[0][-1, 0] != result[0][-1, 1:]).all()  # of another current
+    assert (result[0][-1, 0] != result[0][-1, 1:]).all()  # it has another current
     sim = Simulation(net, engine="reference")
     for what, where, words in [
         ("hh.q", net.soma, "hh has no state 'q'"),

@@ -25,9 +25,9 @@ import clhines
 from bench import record, table
 from bench.record import SEED
 
-Solve = Callable[[np.ndarray], np.ndarray]  # of rows, (n, n)
+Solve = Callable[[np.ndarray], np.ndarray]  # right-hand sides as rows, (n, n)
 ALONE = "explicit half steps alone"
-NEAR = 1e-11  # of temperatures from 0 to 1
+NEAR = 1e-11  # temperatures are 0 to 1
 
 
 def explicit(a: np.ndarray, r: np.ndarray) -> np.ndarray:

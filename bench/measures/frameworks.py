@@ -75,7 +75,7 @@ ENDED = {
 AT_START = "at the start"  # when older results were nudged
 TUTORIALS = "netpyne/doc/source/code"
 SECONDS = {"neuron_seconds": 8, "core_seconds": 6, "first_seconds": 7, "seconds": 6}  # widths
-SHARES = {"netpyne M1": 0.01, "netpyne M1 5 %": 0.05, "netpyne M1 10 %": 0.1}  # of its cells
+SHARES = {"netpyne M1": 0.01, "netpyne M1 5 %": 0.05, "netpyne M1 10 %": 0.1}  # share of its cells
 WHOLE_NAMES = [name for name in SHARES if name.endswith("%")]  # too long for one process
 SCRIPTS = {  # name -> (folder, script, folder of .mod files)
     "netpyne HHTut": ("netpyne/examples/HHTut", "src/init.py", ""),
@@ -130,7 +130,7 @@ cfg.recordCells = [*range(94)]
         "netParams=part_net.py": f"""
 from netParams import netParams
 for pop in netParams.popParams.values():
-    if "density" in pop:  # of cells
+    if "density" in pop:  # cells per volume
         pop["density"] *= {share}
 """,
     }
@@ -195,7 +195,7 @@ if "hnn_core" in text:
     version, neuron.__version__ = neuron.__version__, "7"
     import hnn_core
     neuron.__version__ = version
-if "bmtk" in text:  # which reads what lies in its folder, and ends the process
+if "bmtk" in text:  # it reads files of its folder, and ends the process
     from bmtk.simulator import bionet
     os.chdir(os.path.dirname(script))
     script = os.path.basename(script)
@@ -427,7 +427,7 @@ def row_of(
                 for result, is_on in ((neurons, False), (ours, True)):
                     least(result, run(name, copy, is_on, device, python))
             row = {"name": name, **first, **compared(ours, neurons)}
-            for key in () if turns else ("seconds", "ended"):  # of a next run
+            for key in () if turns else ("seconds", "ended"):  # times of the next run
                 row.pop(key, None)
             most = max(row.get("spikes", 0), row.get("neuron_spikes", 0))
             if nudge or row.get("same_step", 0) != most:

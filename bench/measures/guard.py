@@ -35,9 +35,9 @@ from clhines.simulator.network import ring
 from clhines.solver import reference
 from clhines.solver.device import devices, timing
 
-BOUND = 0.05  # of the record's ratio, by which a row may be slower
+BOUND = 0.05  # how much slower a row may be, as a share of the record's ratio
 AGAIN = 3  # times that a row above the bound is measured again
-ROUNDS, SECONDS = 8, 0.25  # of all rows; of a row in a round, its yardstick included
+ROUNDS, SECONDS = 8, 0.25  # rounds of all rows; time of a row and its yardstick in a round
 LEAST = 3  # runs of a row in a round
 NODES, SHAPES = 512, 64
 EXPONENTIALS = """

@@ -21,11 +21,11 @@ from clhines.core.errors import InputError
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.ring import ring_cables
 
-NEEDS = Path(__file__).parents[1] / "mods/needs"  # of models that a step count drives
-DENTATE_CELLS = 10  # of each kind
+NEEDS = Path(__file__).parents[1] / "mods/needs"  # files for models driven by step counts
+DENTATE_CELLS = 10  # cells of each kind
 RING, RING_LEVELS, EXP2SYN = 20, 2, {"tau1": 0.5, "tau2": 2.0, "e": 0.0}  # cells; ms, mV
 STIM, THRESHOLD, WEIGHT, DELAY = (1.0, 31.0, 61.0), -20.0, 0.05, 1.0  # ms, mV, µS, ms
-STEPPING = (  # of stdrun.hoc; models replace them to draw
+STEPPING = (  # procedures of stdrun.hoc; models replace them to draw
     "proc advance() { fadvance() }",
     "proc step() {local i if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } "
     "Plot() }",
@@ -47,7 +47,7 @@ class Case:
     # file, text and replacement, for a file that NEURON 9 does not compile
     edits: tuple[tuple[str, str, str], ...] = ()
     without_core: tuple[str, ...] = ()  # the same for CoreNEURON
-    variables: dict[str, str] = field(default_factory=dict)  # of the process's environment
+    variables: dict[str, str] = field(default_factory=dict)  # the process's environment
     # statement of hoc before a model is built, with which all its cells are; empty: they are
     whole: str = ""
     # the same model as a network of texts, which then runs in place of NEURON's memory

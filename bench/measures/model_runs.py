@@ -22,7 +22,7 @@ MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
 THREADS = 2
 DT, LATER = 0.025, 1e-10  # ms; NEURON's spikes are so much later than their step
 ROUNDS, WARM, PIECES = 3, 200, 3  # rounds of a warm run; steps of a run of copies; one-step pieces
-INSTRUCTIONS = {  # in float64, about: pattern -> number
+INSTRUCTIONS = {  # pattern -> its approximate float64 instructions
     r"[-+*] |\bfma\(": 1, r" / ": 9, r"\bexp\w*\(": 16, r"\blog\w*\(": 22, r"\bpow\w*\(": 45,
 }  # fmt: skip
 Taken = tuple[list[np.ndarray], list[np.ndarray]]

@@ -169,7 +169,7 @@ def rows_of_ranks(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of ranks, with the number of the first run's spikes."""
     done, first = kept / f"{name}-spread.npz", set[tuple[float, float]]()
-    seconds = list[float]()  # of the first one's run, and with NEURON's building
+    seconds = list[float]()  # first number of ranks: its run, and with NEURON's building
     for count in counts:
         done.unlink(missing_ok=True)
         row = said("spread", *child.mpiexec(count))[0]

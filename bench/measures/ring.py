@@ -76,7 +76,7 @@ def measured_case(
 ) -> Iterator[dict[str, Any]]:
     every = turns(args)
     gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
-    cost: dict[int, dict[int, float]] = {}  # of a simulator: cells -> seconds that are not timed
+    cost: dict[int, dict[int, float]] = {}  # by simulator: cells -> untimed seconds
     for cells in sorted(args.cells):
         rows_of: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
         for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes

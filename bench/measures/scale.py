@@ -304,7 +304,7 @@ def extended(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-EXTENDED = ("device", "host", "epoch", "got", "on the wire", "decoded")  # of a rank
+EXTENDED = ("device", "host", "epoch", "got", "on the wire", "decoded")  # columns for one rank
 WIRE = 25e9  # bytes a second into a machine, of a network of 200 Gbit/s
 
 

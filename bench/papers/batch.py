@@ -19,7 +19,7 @@ from bench.systems import Candidate, Case
 from clhines.solver.device import devices, timing
 
 COUNTS = (256, 2560, 25_600, 256_000)
-LARGE_COUNTS = (20, 200, 2000, 20_000)  # of chains of 1,024 nodes and more
+LARGE_COUNTS = (20, 200, 2000, 20_000)  # numbers of chains with at least 1,024 nodes
 SMALL_CHAINS, LARGE_CHAINS = (64, 128, 256, 512), (1024, 2048, 4096, 8192)
 CELLS = {
     "small-low": (76, 7, "299-DG-IN-Neuron2"),

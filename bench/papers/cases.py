@@ -23,10 +23,10 @@ from clhines.core.errors import ClhinesError
 SEQUENTIAL = "C, one thread"  # baseline of every speed-up
 PERIOD = 1024  # cells, at least, after which the random values of a batch repeat
 PERIOD_NODES = 1 << 20  # or so many nodes, if cells are large
-BYTES = 200  # of device memory a node: d, u, b, x in two sets, factors and tables
+BYTES = 200  # device memory per node: d, u, b, x in two sets, factors and tables
 MOST_NODES = {True: 4.2e6, False: 2e8}  # a batch at most: on a CPU, which keeps all solvers
 # of a case at once, and on other devices: 256,000 of the papers' largest cells
-HOST_NODES = 8.4e6  # that the host of another device solves at most: far more than caches hold
+HOST_NODES = 8.4e6  # most nodes for the host of another device: far more than caches hold
 QUICK_NODES = 4096
 
 
@@ -36,8 +36,8 @@ class Run:
 
     queue: cl.CommandQueue
     quick: bool  # the fewest sizes that still make a figure
-    most_nodes: int  # of a batch
-    seconds: float  # of timed rounds for twelve solvers of a case
+    most_nodes: int  # largest batch
+    seconds: float  # time for rounds of twelve solvers of a case
     # most nodes for solvers of the host; larger batches in proportion
     host_nodes: float = float("inf")
     cells: Path | None = None  # SWC files of cuHinesBatch's Table 1

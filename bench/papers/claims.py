@@ -228,7 +228,7 @@ def claims_12(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def claims_13(result: dict[str, Any]) -> Iterator[Claim]:
-    rows = [{**r, "seconds": r["seconds"] / r["cells"]} for r in result["rows"]]  # of a system
+    rows = [{**r, "seconds": r["seconds"] / r["cells"]} for r in result["rows"]]  # time per system
     ratio = over(rows, "padding skipped", "padding computed")
     yield from order("most systems: time of padding skipped over computed", ratio)
     names = [r["name"] for r in rows if r["name"].startswith("all of")]

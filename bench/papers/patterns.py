@@ -16,7 +16,7 @@ from bench.papers import pictures
 from bench.papers.cases import Run
 from clhines.solver import reference
 
-ROWS = 8  # of the system of figure 8
+ROWS = 8  # rows of the system of figure 8
 WAYS = {"CR": "cyclic reduction", "PCR": "parallel cyclic reduction"}
 NODES, LEVELS = 5, 3  # compartments of a branch, and levels of branches, in the report's example
 Step = tuple[str, dict[int, list[int]]]  # name of a step, and the rows that each row reads
@@ -251,13 +251,13 @@ def table_2_1(result: dict[str, Any]) -> str:
 
 # -- figures 2 and 7 of cuHinesBatch -----------------------------------------------------------
 
-SYSTEMS, ELEMENTS, BLOCK = 4, 3, 2  # of figure 2; systems of a block
+SYSTEMS, ELEMENTS, BLOCK = 4, 3, 2  # figure 2; systems of a block
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "Flat": ("flat", {}),
     "Full-Interleaved": ("interleaved", {}),
     "Block-Interleaved": ("block_interleaved", {"block_size": BLOCK, "vector_width": 1}),
 }
-NEURONS, BRANCH_LEVELS = 3, 3  # of figure 7
+NEURONS, BRANCH_LEVELS = 3, 3  # figure 7
 
 
 def measure_2(run: Run) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def bar_look(name: str) -> dict[str, Any]:
     if name == "memory floor":
         return {"color": "white", "ec": "black", "lw": 0.8, "hatch": ".."}
     style = look(name)
-    hatch = "//" if style.get("ls") in (":", "-.") else None  # of a colour that another has
+    hatch = "//" if style.get("ls") in (":", "-.") else None  # another bar has the same colour
     return {"color": style.get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
 
 

@@ -33,7 +33,7 @@ def claims_7_1(result: dict[str, Any]) -> Iterator[Claim]:
     yield from order("fewest cells: time of old over fine, split", few)
     yield from order("most cells: time of old over fine, split", many)
     yield from order("that speed-up with fewest cells over most", few and many and few / many)
-    if not rows:  # of other cells
+    if not rows:  # other cells only
         return
     places = {name: linear_from(of(rows, name)) for name in (old, fine)}
     for name, label in ((old, "old"), (fine, "fine, split")):

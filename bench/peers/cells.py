@@ -38,9 +38,9 @@ PEERS = {
 class Case:
     """The simulated neuron, its copies, and the duration."""
 
-    cell: str  # of `neurons.NEURONS`
+    cell: str  # a name in `neurons.NEURONS`
     copies: int
-    steps: int = 800  # of a piece that is timed
+    steps: int = 800  # steps of a timed piece
     check: float = 5.0  # ms before these, of which voltages are returned
     threads: int = 2
     swc: str | None = None  # morphology

@@ -24,7 +24,7 @@ extern "C" __global__ void delay(long long cycles) {
 }
 """
 CYCLES = 400_000  # 0.2 ms: as long as the host takes to enqueue a solve, and more
-ALGORITHMS = {0: "Thomas", 1: "LU", 2: "QR"}  # of gtsvInterleavedBatch
+ALGORITHMS = {0: "Thomas", 1: "LU", 2: "QR"}  # gtsvInterleavedBatch's numbers
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def solver(
         Arguments before and after the arrays dl, d, du, x.
     """
     cp = cupy()
-    cp.get_default_memory_pool().free_all_blocks()  # of the case before, for OpenCL's arrays
+    cp.get_default_memory_pool().free_all_blocks()  # frees memory for OpenCL's arrays
     shape = (case.cells, case.nodes)
 
     def ordered(a: np.ndarray) -> Any:

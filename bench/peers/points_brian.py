@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
     for _ in sys.stdin:
         device.run()
         hz = float(monitor.num_spikes / neurons / duration)
-        # of the loop over steps, by the program itself
+        # time of the loop over steps, by the program itself
         print(json.dumps({"seconds": float(device._last_run_time), "hz": hz}), flush=True)
 
 

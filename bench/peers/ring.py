@@ -49,11 +49,11 @@ class Case:
     dt: float = 0.025  # ms
     duration: float = 200.0  # ms, at most
     seconds: float = 10.0  # for the timed pieces
-    threads: int = 2  # of simulators that run on the host
+    threads: int = 2  # threads of simulators on the host
     dtype: str = "float64"  # this and the next two: of clhines
     engine: str = "auto"
     device: str | None = None
-    least_steps: int = WARM  # of a timed piece, if `duration` allows it
+    least_steps: int = WARM  # least steps of a timed piece, if `duration` allows it
 
     def cables(self) -> list[Cable]:
         shapes = min(self.shapes, self.cells)

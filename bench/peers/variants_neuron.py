@@ -16,7 +16,7 @@ from bench.peers import variants
 from bench.peers.cells import Case, compiled
 from bench.peers.cells_neuron import loaded, sections_of
 
-_state: dict[str, Any] = {}  # of a process: the cell that it simulates
+_state: dict[str, Any] = {}  # the cell that this process simulates
 
 
 def _began(library: str, stop: float) -> None:

@@ -32,7 +32,7 @@ def test_every_measure_is_listed():
     """A module of `measures` that no other module imports is a measure."""
     listed = {m.split(".")[1] for m in __main__.MEASURES.values() if m.startswith("measures.")}
     there = {p.stem for p in (BENCH / "measures").iterdir() if not p.name.startswith("__")}
-    parts = {"rank", "model_cases", "model_runs"}  # of others
+    parts = {"rank", "model_cases", "model_runs"}  # parts of other measures
     assert there - listed == parts
 
 

@@ -83,7 +83,7 @@ def test_unknown_device(cli, command, spec):
 def test_unknown_device_in_the_environment(cli, monkeypatch):
     monkeypatch.setenv("CLHINES_DEVICE", "no such device")
     cli("solve").assert_refused("CLHINES_DEVICE='no such device'")
-    assert cli("plan").code == 0  # which needs none
+    assert cli("plan").code == 0  # it needs no device
     index, _ = devices.all_devices()[0]
     listed = cli("devices")  # the only command that looks for devices
     assert listed.code == 0

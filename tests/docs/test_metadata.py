@@ -161,7 +161,7 @@ def test_the_sdist_has_no_tests(tmp_path):
     pytest.importorskip("setuptools")
     copy = copy_project(tmp_path / "checkout", "tests/docs", "bench/papers")
     shutil.copy(ROOT / "MANIFEST.in", copy)
-    shutil.copy(__file__, copy / "tests" / "test_any.py")  # which setuptools takes by its name
+    shutil.copy(__file__, copy / "tests" / "test_any.py")  # setuptools packs it by its name
     output_of("-c", "from setuptools import build_meta; build_meta.build_sdist('..')", cwd=copy)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -79,7 +79,7 @@ def test_code_blocks(page, folder, monkeypatch):
             dense[i, a.parent[i]] = dense[a.parent[i], i] = -1
         expected = np.linalg.solve(dense, np.arange(7.0))
         # |inverse| <= 1 as rows are dominant by 1 at least, |A| <= 7, some 9 roundings an entry
-        error = np.abs(names["v"] - expected).max()  # of `solver.enqueue` in device order
+        error = np.abs(names["v"] - expected).max()  # error of `solver.enqueue` in device order
         assert error <= 64 * np.finfo(float).eps * np.abs(expected).max()
     if page.name == "methods.md":
         n = 100

@@ -110,7 +110,7 @@ def fault_case(config, old, new):
             arrays = system.d, system.u, system.b
             packed = [solver.to_device_order(v) for v in arrays]
             solver.enqueue(*packed, out=cla.empty_like(packed[2]))
-        assert any(there), f"{old!r} is not in the source"  # of one of the kernels
+        assert any(there), f"{old!r} is not in the source"  # in any kernel
         queue.finish()
 
 

@@ -24,7 +24,7 @@ from clhines.simulator.ranks.joints import JoinedExchange
 from clhines.simulator.ranks.one_device import OneDeviceRun
 from clhines.simulator.simulation import Simulation
 
-CELLS, STIM, FIRES = 6, 50, 60  # of gid STIM: a NetStim; from FIRES on: IntFire1
+CELLS, STIM, FIRES = 6, 50, 60  # gid STIM is a NetStim; gids from FIRES on are IntFire1
 TRAINS, CROWDED = 70, 80
 STOPS = 1.7, 15.0, 16.0, 30.0  # ms; the first after a step in which NEURON itself sees a spike
 comm = MPI.COMM_WORLD

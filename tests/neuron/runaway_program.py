@@ -58,7 +58,7 @@ def main():
     results["ignored"] = said.getvalue().splitlines()
     kept[3].weight[0] = 0
     h.finitialize(-65)
-    kept[0][0](0.5).v = -3e6  # of no synapse, but it is recorded
+    kept[0][0](0.5).v = -3e6  # a cell without synapses, but recorded
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clhines.neuron.run(STOP, engine=ENGINE)

@@ -135,7 +135,7 @@ def nesting(engine):
     disable()
     results.append(steps_of(outer, h.run))
     with enable(engine=engine) as on:
-        h("proc continuerun() { hoc_after = 7 }")  # of the user, in a run
+        h("proc continuerun() { hoc_after = 7 }")  # defined by the user in a run
         h.run()
         results.append([int(h.hoc_after), on.steps])
     h.run()

@@ -12,7 +12,7 @@ h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 
 STOP = 10.0  # ms
-EPS = 400 * 2.2e-16  # of a step each, relative, in voltages that follow a membrane without spikes
+EPS = 400 * 2.2e-16  # 400 steps' relative roundings in voltages without spikes
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
 
     compare(refs, before)
     results, h.celsius = [], 20
-    for run in (h.continuerun, clhines.neuron.run):  # which calls pace for the table of now
+    for run in (h.continuerun, clhines.neuron.run):  # calls pace, which fills the present table
         h.finitialize(-65)
         run(1)
         results.append([segment.ext_unseen.speed for segment in section])

@@ -10,7 +10,7 @@ from clhines.simulator.engines.table import ENGINES
 
 pytestmark = [pytest.mark.neuron, pytest.mark.core]
 PROGRAM = Path(__file__).with_name("engines_program.py")
-SPIKES = 3  # of the two cells in 20 ms
+SPIKES = 3  # the two cells' spikes in 20 ms
 
 
 @pytest.fixture(scope="module")

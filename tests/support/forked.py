@@ -106,7 +106,7 @@ def _server():
 
 
 def _serve():
-    inherited = {*os.environ}  # of the first test; variables set by imports stay
+    inherited = {*os.environ}  # the first test's; variables set by imports stay
     import neuron  # noqa: F401
     import raised  # noqa: F401
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from clhines import Mechanism
 
 FOLDER = Path(__file__).parents[1] / "mod"
-FEW = "na", "ext_ca", "ext_cad", "ext_kca", "ext_nmda"  # of tests that are marked `core`
+FEW = "na", "ext_ca", "ext_cad", "ext_kca", "ext_nmda"  # files of tests marked `core`
 sys.path.append(str(FOLDER.parents[1]))  # bench
 # A compiler that reads the headers of all translated .mod files once, which halves the time. Its
 # arguments end with -c FILE -o OBJECT, or belong to the linker.

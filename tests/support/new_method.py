@@ -87,7 +87,7 @@ def plan_@name@(
     begin = np.repeat(trees.offsets[:-1], trees.sizes)
     above = trees.parent[trees.order]
     parent = np.where(above < 0, 0, trees.rank[above] - begin)
-    nodes = ranges(trees.offsets[shape], forest.sizes)  # of the shape of each cell, cell by cell
+    nodes = ranges(trees.offsets[shape], forest.sizes)  # nodes of each cell's shape, cell by cell
     gather = (trees.order - begin)[nodes] + np.repeat(forest.cell_offsets[:-1], forest.sizes)
     tables = {
         "cell_start": forest.cell_offsets[:-1],

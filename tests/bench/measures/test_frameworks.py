@@ -53,7 +53,7 @@ def test_equal_spikes_need_no_nudged_run(row_with):
 def test_a_short_row_has_the_first_run_and_ranks(row_with):
     row = row_with(0.0, turns=0, ranks=True)
     assert (row["first_seconds"], row["first_ended"], row["neuron_ended"]) == (9.0, 8.0, 3.0)
-    assert not {"seconds", "ended"} & row.keys()  # of a next run
+    assert not {"seconds", "ended"} & row.keys()  # times of the next run
     assert "there is one rank" in row["ranks_failed"] and "core_failed" not in row
 
 

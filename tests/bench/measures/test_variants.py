@@ -47,6 +47,6 @@ def test_other_spikes_than_neurons_end_the_measure():
     ]
     measure.compare(rows)
     assert rows[1]["apart"]["same_count"] == pytest.approx(2 / 3)
-    assert rows[1]["apart"]["AHP_depth"] == 0.5  # of the traces with as many spikes
+    assert rows[1]["apart"]["AHP_depth"] == 0.5  # only traces with as many spikes
     with pytest.raises(SystemExit, match="67% of the traces have NEURON's spikes"):
         measure.check(rows)

@@ -42,7 +42,7 @@ LINES = {
     "batch-13": {"padding skipped", "padding computed", "all of 32 nodes", "all of 64 nodes"},
     "batch-14": {"levels", "full-interleaved", "C/OpenMP, cell by cell"},
     "batch-padding": {"padding skipped", "padding computed"},
-}  # of figures whose rows are times; the panels of some have to be several
+}  # figures whose rows are times; some must have several panels
 PANELS = {
     "report-7.1": 2,
     "report-7.2": 6,

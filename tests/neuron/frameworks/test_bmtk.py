@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("bmtk", reason="BMTK is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("bmtk_program.py")
-SHAPES = {  # of the reports' tables, (steps, columns)
+SHAPES = {  # tables of the reports, (steps, columns)
     "v/report/a/data": [200, 2], "v/report/b/data": [200, 2], "late/report/a/data": [160, 3],
     "m/report/a/data": [200, 1], "m/report/b/data": [200, 1], "ina/report/a/data": [50, 1],
     "ina/report/b/data": [50, 1], "g/report/b/data": [200, 1], "i/data": [200, 2],

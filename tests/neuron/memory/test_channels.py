@@ -96,7 +96,7 @@ names += "p_calcium q_mixed A_mixed D_mixed F_mixed C1_bound O1_bound i_leak ica
 vectors = [h.Vector().record(getattr(s(0.5), f"_ref_{n}")) for s in sections for n in names]
 vectors += [h.Vector().record(getattr(sites[0], f"_ref_{n}")) for n in ("wide", "i", "p")]
 vectors += [h.Vector().record(shunts[0]._ref_s), h.Vector().record(patches[0]._ref_w)]
-number = 3  # of parameters of `na`, in Vectors that hoc holds
+number = 3  # parameters of `na` in Vectors of hoc
 
 def values():
     found = [[s(x).v, s(x).m_sodium, s(x).D_mixed, s(x).O1_bound, s(x).i_calcium, s(x).ik]

@@ -301,7 +301,7 @@ def test_static_variables_of_c_have_their_present_values(engine):
         points[0].setBias(0)
         h.finitialize(-65)
         run(3)
-        points[0].setBias(1)  # of all instances, between runs
+        points[0].setBias(1)  # sets all instances, between runs
         run(9)
         results.append(np.array(records))
     assert (np.ptp(results[0], axis=1) > 1e-4).all()

@@ -22,7 +22,7 @@ for reference in (stim._ref_interval, synapse._ref_tau, pulse._ref_dur, clamp._r
 normal.play(clamp._ref_amp)  # once more, after the other one: this number counts
 normal.play(other._ref_amp)
 times, numbers = h.Vector([0, 12.3]), h.Vector([1e9, 0])
-numbers.play(stim._ref_number, times)  # of the same source as the interval
+numbers.play(stim._ref_number, times)  # the interval's source
 exact = [h.Vector().record(x) for x in (
     clamp._ref_amp, other._ref_amp, synapse._ref_tau, pulse._ref_dur, stim._ref_interval)]
 exact += [h.Vector().record(clamp._ref_amp, 0.31), h.Vector().record(clamp._ref_i)]
@@ -116,11 +116,11 @@ def test_numbers_and_all_else_are_those_of_neuron(engine):
     for name, ((exact, near, after), (of_exact, of_near, of_after)) in results.items():
         assert exact == of_exact, name
         assert after == of_after, name
-        assert len({*exact[0]}) > 100 and exact[0] != exact[1]  # of two draws in each step
+        assert len({*exact[0]}) > 100 and exact[0] != exact[1]  # two draws in each step
         for mine, true in zip(near, of_near, strict=True):
             assert len(mine) == len(true)
             off = max(abs(a - b) for a, b in zip(mine, true, strict=True))
-            assert off <= 1e-9 * max(map(abs, true)), name  # as of `test_run`
+            assert off <= 1e-9 * max(map(abs, true)), name  # as in `test_run`
 
 
 OTHERS = """
@@ -298,7 +298,7 @@ print(json.dumps(found))
 def test_what_cannot_be_played_is_rejected_by_name_and_nothing_drawn():
     result = forked.result_of(START + REFUSED)
     ours, theirs, off = result.pop("later")
-    assert ours == theirs == 201 and off < 65e-9  # as of `test_run`
+    assert ours == theirs == 201 and off < 65e-9  # as in `test_run`
     for name, (lines, message, kept) in result.items():
         assert kept and len(lines) == 1 and "Random.play" in lines[0], (name, lines)
         assert name == "from_neuron" or name in lines[0]

@@ -119,8 +119,8 @@ look("plain")
 from neuron import nonvint_block_supervisor
 look("plain")
 calls = [None] * 11
-calls[0] = calls[1] = lambda: None  # of starts
-calls[5] = lambda offset: 0  # of variable steps
+calls[0] = calls[1] = lambda: None  # called at starts
+calls[5] = lambda offset: 0  # for variable steps
 nonvint_block_supervisor.register(calls)
 look("plain")
 nonvint_block_supervisor.unregister(calls)
@@ -231,7 +231,7 @@ references = {
 found = {"names": list(references), "record": [], "play": [], "statement": []}
 
 def look(kind):
-    h.dt = 0.025  # which a Vector that plays has set to 0
+    h.dt = 0.025  # a playing Vector has set it to 0
     h.finitialize(-65)
     found[kind].append(listed())
 
@@ -326,7 +326,7 @@ def test_pieces_joined_by_multisplit_are_rejected():
     for lines, _, ours, theirs in others:  # `gid_clear` takes it out, as the message says
         assert lines == [] and np.ptp(theirs[0]) > 50 > 1 > np.ptp(theirs[1])
         off = np.abs(np.subtract(ours, theirs)).max()
-        assert off < 1e-9 * np.abs(theirs).max()  # as of `test_run`
+        assert off < 1e-9 * np.abs(theirs).max()  # as in `test_run`
 
 
 ORDER = """
@@ -361,7 +361,7 @@ def test_orders_of_nodes_run():
     truth, *others = (np.array(v) for _, v in result)
     assert np.ptp(truth[0]) > 50
     for other in others:
-        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`
+        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as in `test_run`
 
 
 TEMPLATES = """

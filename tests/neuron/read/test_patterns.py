@@ -29,7 +29,7 @@ for fake in (0, 1):
         found.append([lines, list(v)])
 h.finitialize(-65)
 times = h.Vector(rows).indgen(0.1)
-times.x[200], times.x[201] = 10, 9  # of a group that NEURON sends at 10.2 ms
+times.x[200], times.x[201] = 10, 9  # in a group that NEURON sends at 10.2 ms
 stim.play(times, gids)
 h.finitialize(-65)
 found.append([listed(), []])
@@ -48,4 +48,4 @@ def test_fake_output_of_pattern_stim_is_as_in_neuron():
     truth, *others = (np.array(v) for _, v in result)
     assert np.ptp(truth) > 50
     for other in others:
-        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`
+        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as in `test_run`

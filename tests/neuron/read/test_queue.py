@@ -13,7 +13,7 @@ CASES = [(case, seed, "reference", "0") for case, n in SEEDS.items() for seed in
 CASES += [
     (case, seed, e, "0") for case, n in SEEDS.items() for e in ENGINES for seed in range(n)[:2]
 ]
-# in pieces, of which NEURON takes the last step itself
+# in pieces; NEURON takes each last step itself
 CASES += [("fires", 1, "reference", "10,1,0.1,1e"), ("level", 0, "reference", "5,1,0.1,1e")]
 CASES += [
     ("clock", 0, "reference", "5,1,0.1"),

@@ -99,7 +99,7 @@ def test_times_that_leave_the_order_open(model):
         clhines.neuron.run(STOP)
     before.delay, extra = 0.613, h.NetCon(sources[1], rule)
     extra.weight[0] = 1
-    second = sources[0].start + sources[0].interval + wire.delay  # of the synapse's events
+    second = sources[0].start + sources[0].interval + wire.delay  # the synapse's second event
     extra.delay = second + 1e-3 - sources[1].start  # another source's, later in its step
     for engine in ENGINES:
         h.finitialize(-65)

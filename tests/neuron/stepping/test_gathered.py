@@ -151,7 +151,7 @@ def test_functions_of_extra_scatter_gather_have_neurons_values_or_are_rejected()
             assert ours.shape == theirs.shape, name
             assert theirs.size or name == "ended", name
             off = np.abs(ours - theirs).max(initial=0)
-            assert off < 1e-9 * np.abs(theirs).max(initial=1e-9), name  # as of `test_run`
+            assert off < 1e-9 * np.abs(theirs).max(initial=1e-9), name  # as in `test_run`
     assert np.ptp(result["same"]["run"][0][2]) > 80
     assert result["same"]["psolve"][1][-1] == [480]
     for what, (*_, message, t, _) in result["rejected"]:

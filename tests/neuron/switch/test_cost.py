@@ -233,7 +233,7 @@ def test_counts(cells, monkeypatch):
     assert counts == cost.count(h)
     cells[1].nseg = 7
     assert cost.count(h) != counts
-    monkeypatch.setattr(cost, "_SAMPLES", 1)  # of three sections the first
+    monkeypatch.setattr(cost, "_SAMPLES", 1)  # the first of three sections
     assert dict(cost.count(h).instances)["pas"] == 4  # as if all four quarters had it
 
 

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).parents[1] / "switch_program.py"
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
 TOLERANCE = 1e-9
-STEPS = 480  # of 12 ms
-USES = {  # of `uses_program`: ms of each step, 1/40 or 1/20, that are run here
+STEPS = 480  # 12 ms
+USES = {  # steps of `uses_program` that run here: ms times steps per ms
     "intervals": 20 * 40,
     "other_temperatures": (20 + 20 + 10) * 40,
     "other_steps": 20 * 40 + 20 * 20 + 5 * 20 + 5 * 40,
@@ -142,7 +142,7 @@ def test_command_line_ends_as_the_script_does(tmp_path, end, code):
 def test_an_exception_of_any_class_is_one_line(tmp_path):
     (tmp_path / "ends.py").write_text("class Own(BaseException):\n    pass\n\n\nraise Own('x')\n")
     done = run(tmp_path, "hh", "-m", "clhines.cli", "simulate", "ends.py")
-    assert done.returncode == 1 and "Traceback" not in done.stderr  # as of Python
+    assert done.returncode == 1 and "Traceback" not in done.stderr  # as by Python
     assert done.stderr.splitlines()[-1] == "clhines: ends.py, line 5: Own: x"
 
 

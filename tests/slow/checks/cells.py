@@ -25,8 +25,8 @@ from clhines.solver import reference
 
 DT, DURATION, V_INIT = 0.025, 50.0, -65.0
 G_PAS, E_PAS, RA, CM = 1e-4, -65.0, 100.0, 1.0
-AGREED = 1e-6  # of sections' lengths, areas and input resistances
-V_BOUND = 1e-6  # of the soma's deflection, at all times
+AGREED = 1e-6  # relative, for sections' lengths, areas and input resistances
+V_BOUND = 1e-6  # relative to the soma's deflection, at all times
 DEPOLARISED = 150.0  # mV: final depolarisation by the current in the cell without hh
 PULSES, WIDTH = (2.0, 14.0, 26.0, 38.0), 3.0  # ms
 LARGEST = 60_000  # segments of a cell that is simulated

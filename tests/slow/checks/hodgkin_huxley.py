@@ -15,7 +15,7 @@ from bench.measures.checks.common import (
     unlike,
 )
 
-V_BOUND = 1e-7  # of the deflection
+V_BOUND = 1e-7  # relative to the deflection
 AMPLITUDES = (0.05, 0.1, 0.2, 0.4, 0.8)  # nA, into a sphere of 20 um: 2 to 20 spikes in 200 ms
 HH_DURATION, HH_DT = 200.0, 0.025
 

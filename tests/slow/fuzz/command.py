@@ -100,7 +100,7 @@ def _smallest(module, worker, case, verdict, seconds):
     """Cut a case while it shows the same fault, for at most a tenth of the time."""
     slow = verdict.outcome in ("hang", "memory", "crash")
     if verdict.signature == "memory kept":
-        return case  # of no case alone
+        return case  # no single case has the fault
     end = time.monotonic() + max(5.0, seconds / 10)
 
     def fails(candidate):
@@ -161,7 +161,7 @@ def main(arguments):
     parser.add_argument("--case", metavar="TARGET:SEED", help="repeat one case")
     parser.add_argument("--no-shrink", action="store_true", help="print failures as they are")
     options = parser.parse_args(arguments)
-    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # of workers that are ended
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # warnings of ended workers
     names = options.only.split(",")
     if not set(names) <= set(TARGETS):
         parser.error(f"--only {options.only}: expected some of {','.join(TARGETS)}")

@@ -42,7 +42,7 @@ class Value:
 
     v: Any
     e: Any
-    limit: bool = False  # of a quotient that is 0/0 at this very place
+    limit: bool = False  # limit of a quotient that is 0/0 here
 
     def __post_init__(self):
         if not isinstance(self.v, mp.mpf) or not mp.isfinite(self.v) or abs(self.v) > LARGE:
@@ -132,7 +132,7 @@ class Text:
     currents: dict[str, ast.expr] = field(default_factory=dict)
     named: dict[str, ast.expr] = field(default_factory=dict)
     events: dict[str, tuple[str, ast.expr]] = field(default_factory=dict)
-    resets: dict[str, tuple[str, ast.expr]] = field(default_factory=dict)  # of `v` among them
+    resets: dict[str, tuple[str, ast.expr]] = field(default_factory=dict)  # resets, of `v`, too
     threshold: ast.expr | None = None
     units: dict[str, str] = field(default_factory=dict)
     method: str = ""
@@ -363,7 +363,7 @@ def evaluate(text, tree, values):
             raise UnclearError("undefined") from error
         if any(abs(low.v - x.v) > mp.mpf(10) ** -15 * (1 + abs(low.v)) for x in others):
             raise UnclearError("a jump or a pole")
-        smooth = text.name == "smooth"  # of forms that are documented to be finite there
+        smooth = text.name == "smooth"  # its forms are documented to be finite there
         return Value(low.v, 1 + abs(low.v) * 10, limit=not smooth)
 
 

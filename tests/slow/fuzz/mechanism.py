@@ -24,7 +24,7 @@ IMPLICIT = 1e-8  # remainder of Newton's method, relative to the added terms
 POINTS = 4
 TINY_STEP = 1e-7  # ms: so short that a state's change over it is its rate
 DEVICE_SHARE = 0.08
-MARGIN = 1e-8  # of the largest number, for areas and units
+MARGIN = 1e-8  # share of the largest number, for areas and units
 # acceptable reasons to refuse a sensible text
 REASONS = re.compile(
     r"too (large|small|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in"
@@ -42,7 +42,7 @@ class Case:
     text: str
     lawful: bool
     points: int
-    dtype: str = ""  # of a run on a device, or none
+    dtype: str = ""  # type of a run on a device, or none
 
 
 def generate(rng):
@@ -86,7 +86,7 @@ def check(case):
         _check_rules(text)
         rng = np.random.default_rng(case.points)
         for _ in range(POINTS):
-            with contextlib.suppress(RecursionError):  # of the evaluation here
+            with contextlib.suppress(RecursionError):  # raised by this evaluation
                 _check_point(m, text, rng)
     if case.dtype:
         _check_device(m, case.dtype)
@@ -248,7 +248,7 @@ def _rates(m, text, known, given, states):
             continue
         change = (float(new[name]) - states[name]) / TINY_STEP
         rounding = 4 * EPS * abs(states[name]) / TINY_STEP + SLACK * EPS * float(rate.e)
-        stiff = 1e-3 * max(1.0, abs(float(rate.v)))  # of values that change during the step
+        stiff = 1e-3 * max(1.0, abs(float(rate.v)))  # bound for values that change during the step
         stiff += 2 * abs(float(moved.v - rate.v))
         if abs(float(rate.v)) < 1e3 and not abs(change - float(rate.v)) <= rounding + stiff:
             raise WrongError(f"rate: got {change!r}, expected {float(rate.v)!r}")
@@ -287,7 +287,7 @@ def _step(m, text, known, given, states):
                 if abs(at[2].v - 2 * at[1].v + at[0].v) > 1e-30 * abs(at[2].v):
                     return  # not linear
                 if b and abs(b) < 1e-30 * abs(a):
-                    return  # which of its digits are left is not clear
+                    return  # the number of its correct digits is unclear
                 grown = mp.expm1(b * dt) / b if b else dt
                 values[name] = x + grown * (a + b * x)
                 size = sum((k.e for k in at), abs(x)) * (1 + abs(grown))

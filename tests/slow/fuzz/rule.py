@@ -22,7 +22,7 @@ from clhines.simulator.state.host_grid import HostGrid, settled
 from clhines.solver.device import devices
 
 MESSAGE, DEVICE_SHARE, STEPS, DT = 500, 0.15, 12, 0.5
-TOLERANCE = 1e-9  # of sums and products of a dozen numbers, beside a start that differs by less
+TOLERANCE = 1e-9  # for sums and products of a dozen numbers; starts differ by less
 START, MARGIN = 0.4, 1e-13
 REASONS = re.compile(r"not a finite|too (large|deep|long)|power |no real value|no finite number")
 _SIDES = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), "reward": ("synapse",)}

@@ -27,7 +27,7 @@ RADIUS_TOLERANCE = 2e-5  # points are in single precision
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 NODE_BYTES = 256  # allowed for each node of an accepted cell, beyond the limit for every case
 _FOLDER = Path(".")
-_NODES = [0]  # of the cells accepted in a case
+_NODES = [0]  # nodes of the cells accepted in a case
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bench.measures.fuzz.common import MIB, Verdict, WrongError, without_numbers
 
-CASE_SECONDS = 5.0  # of CPU: more is a hang
-KILL_SECONDS = 30.0  # of CPU: a worker is ended; between the two the case is repeated
+CASE_SECONDS = 5.0  # CPU time; more is a hang
+KILL_SECONDS = 30.0  # CPU time that ends a worker; a case between the two is repeated
 WALL_SECONDS = 90.0  # a worker that waits for something
-GROWTH = 200 * MIB  # in one case, or from the first to the last case of a worker
+GROWTH = 200 * MIB  # bytes in one case, or over all cases of a worker
 KILL_GROWTH = 1500 * MIB
 WARM_CASES = 25  # before leaks are counted
 _PAGE, _TICK = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")

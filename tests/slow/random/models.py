@@ -133,6 +133,6 @@ def _refused(h, what, section):
         y = [h.Vector(1) for _ in range(3)]
         c, g = h.Matrix(1, 1), h.Matrix(1, 1)
         x = h.Vector([0.5])
-        made = h.LinearMechanism(print, c, g, *y, h.SectionList([section]), x)  # which it calls
+        made = h.LinearMechanism(print, c, g, *y, h.SectionList([section]), x)  # it calls print
         return [c, g, *y, x, made]
     return [getattr(h, what)(section(0.5))]

@@ -18,7 +18,7 @@ from bench.measures.random.models import make
 from clhines.neuron.switch.cost import Accounts
 
 MARK = "RANDOM "
-CALLS = 8  # of a run in which a coin decides who takes each call
+CALLS = 8  # calls of a run; a coin decides who takes each
 MOVES = "ext_move", "ext_sum"  # mechanisms with net_move
 SAME = 1e-9  # ms between times of one spike
 # NEURON takes conductances as differences of currents over 0.001 mV, which rounds: a voltage moves
