@@ -41,10 +41,7 @@ class Driver:
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
-        """Return why the potential that this driver sets is not supported; empty if it is.
-
-        The potential may depend on parameters and on the time only.
-        """
+        """Return why the potential is not supported: it may depend on parameters and time only."""
         program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
         names = {(q.public or q.name) for q in program.states}
         names |= {q.public or q.name for q in self.parameters if q.name not in parameters}

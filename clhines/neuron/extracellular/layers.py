@@ -43,10 +43,7 @@ def _layers(instances: Instances) -> int:
 
 
 def _values(instances: Instances, name: str, n: int) -> np.ndarray:
-    """Return a parameter of extracellular in each layer at each of `n` nodes, (layers, n).
-
-    The value is 0 at nodes without a segment of extracellular, such as section ends.
-    """
+    """Return a parameter of each layer at `n` nodes, (layers, n); 0 without extracellular."""
     values = np.zeros((_layers(instances), n))
     for layer, row in enumerate(values):
         row[instances.nodes] = instances.values(name, layer)
@@ -116,10 +113,7 @@ def _lengths(tree: Tree) -> np.ndarray:
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:
-    """Return the addresses of all vext[0], (k,) uint64, and the node of each, (k,) int64.
-
-    Segments have a vext[0], and so have the ends of sections with extracellular.
-    """
+    """Return the address of vext[0] of each segment and section end, and their nodes, (k,) each."""
     segments, nodes = [*instances.things], instances.nodes.tolist()
     for s in np.unique(tree.owner[instances.nodes]).tolist():
         section, turned = tree.sections[s], bool(tree.turned[s])

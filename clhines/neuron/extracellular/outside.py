@@ -55,10 +55,7 @@ class Coupling:
 
 
 def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
-    """Return the axial currents that extracellular potentials drive.
-
-    `nodes` has the node of each instance of extracellular.
-    """
+    """Return the axial currents that extracellular potentials, of instances at `nodes`, drive."""
     row, of, weight = _potentials(tree, nodes)
     first = offsets(np.bincount(row, minlength=tree.num_nodes))
     below = np.flatnonzero(tree.parent >= 0)
@@ -272,7 +269,6 @@ class Outside:
         return rejected
 
     def _records(self, recorded: Sequence[Variable]) -> list[Rejected]:
-        """List unsupported records of extracellular variables."""
         names = {v.name for v in recorded if v.owner == OUTSIDE} - {*OWN, "i_membrane"}
         if self._tree.layers is not None:
             names -= {"vext"}

@@ -113,10 +113,7 @@ def _variables(model: NeuronModel) -> dict[raw.Place, Variable]:
 
 
 def _take(h: Hoc, memory: NeuronMemory, places: list[raw.Place], values: np.ndarray) -> None:
-    """Pass values to BMTK's modules, as if BMTK had read them after each step.
-
-    `values`, (steps, variables), has a column for the variable at each of `places`.
-    """
+    """Pass `values`, (steps, variables), of the variables at `places` to BMTK's modules."""
     sim, n, columns = h.pysim, len(values), {place: k for k, place in enumerate(places)}
     for module in _reading_modules(sim):
         name, things = _read_by(sim, module)
@@ -144,10 +141,7 @@ def _modules() -> Any:
 
 
 def _reading_modules(sim: Any) -> Iterator[Any]:
-    """Yield the BMTK modules that read the model in each step.
-
-    InputError if a module might change the model.
-    """
+    """Yield BMTK's modules that read the model in steps; InputError if one might change it."""
     modules, idle = _modules(), [sys.modules[name].SimulatorMod.step for name in _BASES]
     readers = [modules.MembraneReport, modules.SomaReport, modules.NetconReport]
     readers += [modules.ClampReport, modules.EcpMod]
@@ -215,10 +209,7 @@ def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None
 
 
 def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) -> None:
-    """Add the potentials at BMTK's electrodes that membrane currents cause in the next steps.
-
-    `currents` has an array (steps, segments), nA, for each gid.
-    """
+    """Add the potentials at electrodes due to membrane `currents`, nA, (steps, segments) by gid."""
     begin = private(module, "block_step")
     rows, of_cells = slice(begin, begin + steps), private(module, "saved_gids")
     for gid, of_segments in currents.items():

@@ -109,11 +109,7 @@ def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.nda
 
 
 def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
-    """Store a cell's membrane currents, and add their potentials to NetPyNE's LFP.
-
-    `currents` are (samples, segments), nA; sample k belongs to index ``row[k]`` of NetPyNE's
-    arrays.
-    """
+    """Store a cell's `currents`, (samples, segments), nA, and add their potentials to the LFP."""
     cfg, data = sim.cfg, sim.simData
     if cfg.saveIMembrane and gid in data["iMembrane"]:
         data["iMembrane"][gid][row] = currents
@@ -128,10 +124,7 @@ def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
 
 
 def _recording(segments: Iterable[Any], at: object) -> list[Any]:
-    """Return Vectors that record `i_membrane_` of segments.
-
-    `at` is the interval between samples, ms, or a Vector of times.
-    """
+    """Return Vectors that record `i_membrane_` of segments at an interval or Vector `at`, ms."""
     from neuron import h
 
     return [h.Vector().record(ref(segment, "i_membrane_"), at) for segment in segments]
@@ -188,10 +181,7 @@ class _Finder(MetaPathFinder):
 
 
 def install(is_on: Callable[[], bool]) -> None:
-    """Replace the frameworks' functions, also in modules that are imported later.
-
-    The replacements act while `is_on()` is true.
-    """
+    """Replace the frameworks' functions, now or when they are imported; active while `is_on()`."""
     finder = _Finder(is_on)
     for name in _ADAPTERS.keys() & sys.modules.keys():
         finder.adapt(sys.modules[name])

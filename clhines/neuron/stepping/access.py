@@ -53,10 +53,7 @@ class GatherError(ClhinesError):
 
 
 class AccessHooks:
-    """Hooks in NEURON's Python classes that check what functions of `extra_scatter_gather` access.
-
-    The hooks check while they are `on`. `problem` describes the first unsupported access.
-    """
+    """Check what functions access while the hooks are `on`; `problem` is the first bad access."""
 
     def __init__(self, model: NeuronModel) -> None:
         self.on = self.raises = False  # whether a problem raises a GatherError
@@ -77,11 +74,7 @@ class AccessHooks:
 
     @contextmanager
     def installed(self, raises: bool) -> Iterator[None]:
-        """Put the hooks into NEURON's classes until the end of the block.
-
-        They check nothing until `on` is set. If `raises`, an unsupported access raises a
-        GatherError.
-        """
+        """Install the hooks in the block, still off; `raises`: bad access raises GatherError."""
         self.raises, self.on = raises, False
         originals = list[tuple[type, str, Any]]()
         try:
@@ -226,10 +219,7 @@ class AccessHooks:
 
 
 def _array_classes() -> list[type]:
-    """Return a list with NEURON's Python class of array variables, which no module exports.
-
-    Without such a variable in any section, the list is empty.
-    """
+    """Return a list of NEURON's Python class of array variables; empty if no section has one."""
     segments = (section(0.5) for section in all_sections())
     variables = (v for segment in segments for mechanism in segment for v in mechanism)
     return [type(v) for v in islice(variables, 1)]

@@ -38,11 +38,7 @@ _WORDS = {  # instructions of calls with numbers and texts: number of words afte
 
 
 def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Rejected]]:
-    """Read the model's own `advance()`, `step()` and `Plot()`.
-
-    Return the Python code that each step calls, whether calls of Graph methods are left out, and
-    the reasons why the model cannot run.
-    """
+    """Return the model's Python code of each step, whether Graphs are left out, and rejections."""
     h, memory = model.h, model.memory
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
     replaced = [name for name in names if not is_standard(h, memory.symbols, name)]
@@ -128,10 +124,7 @@ def _class_of(thing: int) -> str:
 
 
 def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
-    """Yield the addresses of the objects that a top-level objref, or array of objrefs, refers to.
-
-    `symbol` is the address of its hoc symbol.
-    """
+    """Yield the addresses of the objects in the objref, or objref array, of a top-level symbol."""
     words = words_at(symbol, 5)
     if memory.symbols.symbol_in(_name_of(symbol)) != symbol:
         return  # a member of a class

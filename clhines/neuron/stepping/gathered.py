@@ -66,11 +66,7 @@ class Gathering:
         self._values = StepValues(sim, imported, reads)
 
     def play(self, result: Result, first: int, begin: float, dt: float) -> None:
-        """Call the functions for each new step of a run on the device.
-
-        The new steps begin at time `begin` (ms); their rows in `result` come after its `first`
-        rows.
-        """
+        """Call the functions for steps from `begin` (ms), after the `first` rows of `result`."""
         if self._values is None:
             raise RuntimeError("play() before start()")
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()

@@ -34,10 +34,7 @@ class StepValues:
         ])  # fmt: skip
 
     def rows(self, result: Result, first: int) -> np.ndarray:
-        """Return the values of the variables after each new step, (steps, variables).
-
-        The new steps' rows in `result` come after its `first` rows.
-        """
+        """Return the variables in `result` after its `first` rows, (steps, variables)."""
         rows = np.empty((len(result.t) - first, len(self._places)))
         for k, row in enumerate(self._records.rows(result, first)):
             rows[:, k] = row

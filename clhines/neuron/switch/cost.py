@@ -105,10 +105,7 @@ def import_seconds() -> float:
 
 
 def count(h: Hoc) -> Counts:
-    """Count a model's segments, NetCons, and instances of mechanisms.
-
-    If the model has many sections, instances of density mechanisms are counted in a sample.
-    """
+    """Count segments, NetCons and, in a sample of the sections, instances of mechanisms."""
     sections = all_sections()
     every = 1 + len(sections) // _SAMPLES
     numbers = dict[str, int]()
@@ -138,10 +135,7 @@ def count(h: Hoc) -> Counts:
 
 @lru_cache(maxsize=1)
 def machine_factor() -> float:
-    """Return this machine's time for a Python loop, relative to the machine of the constants.
-
-    The loop's time is measured once and then stored.
-    """
+    """Return how many times slower than the machine of the constants this one is (stored)."""
     key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
     seconds = files.kept_entry("calibration", _SCHEMA, key).get("seconds")
     if not isinstance(seconds, float) or not seconds > 0:
@@ -236,10 +230,7 @@ class Ledger:
 
     @property
     def pauses_per_step(self) -> float:
-        """Number of NEURON's steps for `CVode.event` for each step on the device.
-
-        If the device has not begun in this process, this is the number of the last process.
-        """
+        """NEURON's steps for `CVode.event` per device step, in this process or the last one."""
         if self.has_begun:
             return self.pauses / max(self.steps - self.neuron_steps, 1)
         return self.record.pauses if self.record.first == self.first else 0.0
@@ -354,10 +345,7 @@ class Accounts:
         self.refused_steps = 0  # taken by NEURON because the device cannot
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Return whether the device takes a call of `steps` steps.
-
-        All MPI ranks that exchange events must call this method together.
-        """
+        """Return whether the device takes a call; called together by MPI ranks with exchange."""
         context = self._ranks()
         ledger = self._ledger = self._current(steps, context)
         sooner = not ledger.is_refused and ledger.device_is_sooner(steps)
@@ -390,11 +378,7 @@ class Accounts:
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:
-        """Return the ledger of NEURON's present model.
-
-        If `context` is NEURON's ParallelContext, the ledger is for the sum of all MPI ranks'
-        models.
-        """
+        """Return the present model's ledger; with `context`, for the sum of all ranks' models."""
         change = float(self._h.CVode().structure_change_count())
         if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()

@@ -149,10 +149,7 @@ def _made(test: str = "hooks") -> Switch:
 
 
 def _report(is_quiet: bool) -> None:
-    """At exit, store this process's measured times, and print how many steps ran where.
-
-    MPI ranks other than 0 print nothing.
-    """
+    """Store this process's measured times; on rank 0, print how many steps ran where."""
     if is_quiet or os.getpid() != _process:
         return
     accounts = _switch[0].state.accounts
@@ -163,10 +160,7 @@ def _report(is_quiet: bool) -> None:
 
 @contextmanager
 def skipping(ends: bool = False) -> Iterator[SwitchState]:
-    """Skip all runs in the block: a run only sets NEURON's clock.
-
-    With `ends`, the first run ends the script instead.
-    """
+    """Let runs in the block only set NEURON's clock; with `ends`, the first run ends the script."""
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False

@@ -38,10 +38,7 @@ class ScriptEnd(BaseException):  # no `except Exception` of the script catches i
 
 
 class Switch:
-    """The functions that NEURON calls instead of its own while the switch is on.
-
-    If one of them fails, hoc prints `message`.
-    """
+    """Functions that NEURON calls instead of its own; if one fails, hoc prints `message`."""
 
     def __init__(self, h: Hoc) -> None:
         self._h = h
@@ -173,10 +170,7 @@ class Switch:
     def _leave_to_neuron(
         self, reason: str, neuron_call: Callable[[], object], left_out: bool | None
     ) -> None:
-        """Let NEURON take a call by `neuron_call`, and print the `reason`.
-
-        `left_out` is not None if the call has been skipped; then it is the result of `_left_out`.
-        """
+        """Let NEURON take a call and print `reason`, unless `_left_out` (`left_out`) skipped it."""
         if left_out is None:
             self._runner.say(reason)
             left_out = self._runner.in_neuron(neuron_call)

@@ -74,10 +74,7 @@ class SwitchState:
 
 
 class CallRunner:
-    """Run calls on the device, or let NEURON take them.
-
-    While NEURON takes a call, `methods`, the replacements of NEURON's methods, are off.
-    """
+    """Run calls on the device, or in NEURON with NEURON's own `methods` restored."""
 
     def __init__(
         self, h: Hoc, state: SwitchState, errors: ErrorRelay, methods: Sequence[Redirect]
@@ -132,10 +129,7 @@ class CallRunner:
         return done
 
     def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
-        """Start a child process for later calls if useful; return whether one is running.
-
-        `is_due`: the device would end this call of `steps` steps sooner than NEURON.
-        """
+        """Start a child process for later calls if useful; return whether one is running."""
         background = self._background
         ledger = self._state.accounts.ledger_to_compile(steps, is_due)
         if ledger is None:

@@ -267,7 +267,6 @@ class Cable:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return len(self.parent)
 
     @cached_property

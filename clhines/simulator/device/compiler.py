@@ -19,9 +19,9 @@ def load_compiler(device: object, name: str) -> threading.Thread | None:
     """Load PoCL's compiler in a thread, before the first program is built.
 
     The first program of a process takes about 0.4 s of a core longer, because PoCL loads its
-    compiler. The thread builds a small program whose kernel contains `name`. If PoCL has it in its
-    cache, it mostly has the programs of a model of this name, too, and needs no compiler. None for
-    other platforms, and if the process has already built a program.
+    compiler. The thread builds a small program whose kernel contains the model's `name`. If PoCL
+    has this program in its cache, it mostly has the model's programs, too, and needs no compiler.
+    The result is None for other platforms, and if the process has already built a program.
     """
     if build_seconds or not (device is None or isinstance(device, str | cl.Device)):
         return None

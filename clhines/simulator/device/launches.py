@@ -18,7 +18,7 @@ _WHOLE = int, np.integer
 
 
 class BoundKernel:
-    """A kernel with all its arguments; `change` replaces those with the indices `changing`."""
+    """A kernel with all its arguments; `change` replaces those at the indices `changing`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class BoundKernel:
         self._set(index, argument)
 
     def change(self, *arguments: KernelArgument) -> None:
-        """Set all changing arguments, in the order of `changing`; integers may be int."""
+        """Set the changing arguments, in the order of `changing`; a Python int is accepted."""
         old = self._arguments
         packed: list[Any] = []
         for k, a in zip(self._changing, arguments, strict=True):
@@ -90,13 +90,13 @@ class BoundKernel:
     def launch_columns(
         self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
     ) -> None:
-        """Enqueue `width` columns and `rows` rows; work-groups have `most` columns at most."""
+        """Enqueue `rows` rows of `width` work-items, in work-groups of at most `most` of a row."""
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 
 
 class SideBySide:
-    """Run up to `count` launches concurrently, each on its own queue; the first one on `queue`."""
+    """Run up to `count` launches concurrently: the first on `queue`, the others on own queues."""
 
     def __init__(self, queue: cl.CommandQueue, count: int) -> None:
         self._queue = queue
@@ -107,7 +107,7 @@ class SideBySide:
     ) -> None:
         """Call each function of `launches` with its queue and the events that it must wait for.
 
-        Later commands on `queue` wait for all launches.
+        Later commands on the main queue wait for all launches.
         """
         first, *others = launches
         begin, ends = [], []
@@ -135,7 +135,7 @@ def bind(
     arguments: Mapping[str, KernelArgument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
-    """Return a kernel with `arguments`, by name; calls of `change` replace those in `changes`."""
+    """Return a kernel with `arguments` by name; `change` replaces those named in `changes`."""
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
     return BoundKernel(built, name, [arguments[n] for n in names], changing)

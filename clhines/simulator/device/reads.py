@@ -36,7 +36,7 @@ def copied(a: cla.Array, queue: cl.CommandQueue) -> cla.Array:
 
 
 def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> None:
-    """Copy an array onto another one of equal size, by the host if it can access both."""
+    """Copy a device array to another one of equal size; the host copies if it can access both."""
     to_host, from_host = host_of(target), host_of(source)
     if to_host is not None and from_host is not None:
         queue.finish()
@@ -51,9 +51,9 @@ def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> N
 def read_parts(
     parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
 ) -> list[np.ndarray]:
-    """Return values of several arrays on the device, and wait only once.
+    """Return parts of several device arrays on the host, and wait only once.
 
-    Each part is an array with the first index and the end index.
+    A part is (array, first index, end index).
     """
     values, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
     for a, begin, end in parts:
@@ -66,7 +66,7 @@ def read_parts(
 
 
 def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
-    """Copy buffers, from an offset on, into host arrays; wait once for all enqueued work."""
+    """Copy (buffer, offset in bytes, host array) to the host; wait once for all enqueued work."""
     events = []  # kept: a dropped event waits for its copy
     for k, (data, place, host) in enumerate(others, 1):  # blocking only the last one
         last = k == len(others)
@@ -77,7 +77,7 @@ def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.
 
 
 class Reads:
-    """Copy small arrays to the host with one wait; arrays from `zeros` share a buffer."""
+    """Copy small device arrays to the host with one wait; arrays from `zeros` share a buffer."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device
@@ -91,7 +91,7 @@ class Reads:
             self._page = cl.Buffer(queue.context, access, _SLOTS * _SLOT_BYTES)
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> cla.Array:
-        """Return an array of zeros on the device, in place of an earlier one with this name."""
+        """Return zeros on the device; an earlier array with this `name` becomes invalid."""
         dtype = np.dtype(dtype)
         if self._page is None or math.prod(shape) * dtype.itemsize > _SLOT_BYTES:
             return within_reach(self._queue, shape, dtype)
@@ -103,7 +103,7 @@ class Reads:
         return a
 
     def wait(self, arrays: Iterable[cla.Array]) -> None:
-        """Wait for all enqueued work; copy small `arrays` for `get`, and drop earlier copies."""
+        """Wait for all enqueued work, and copy small `arrays` to the host, for `get`."""
         self._copies, page = {}, None
         others: list[tuple[cl.Buffer, int, np.ndarray]] = []
         shared: list[tuple[np.ndarray, np.ndarray]] = []

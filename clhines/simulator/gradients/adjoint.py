@@ -24,9 +24,9 @@ BackFunction = tuple[adjoints.AdjointBlock, Callable[..., Any]]
 def back_function(
     mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()
 ) -> BackFunction | None:
-    """Return the reverse-mode derivative of a block, and its function; None if it is zero.
+    """Return the reverse-mode derivative of a block of a mechanism, and its compiled function.
 
-    InputError if the block has no derivative.
+    None if the derivative is zero; InputError if the block has no derivative.
     """
 
     def make() -> BackFunction | None:
@@ -42,9 +42,10 @@ def back_function(
 class Adjoint:
     """Derivatives of a loss with respect to all variables of a run, and to arrays of its model.
 
-    They are with respect to the values at the time to which the trace has been followed backwards.
-    `matrix` has the derivatives with respect to arrays of the model, (n,). At the end, `start` has
-    those with respect to the state after INITIAL.
+    The trace of the run is followed backwards in time. The derivatives are with respect to the
+    values at the time that has been reached. `matrix` has the derivatives with respect to arrays of
+    the model, (n,). At the end, `start` has the derivatives with respect to the state after
+    INITIAL.
     """
 
     def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:
@@ -72,7 +73,7 @@ class Adjoint:
         return self.run.model
 
     def take_back(self, entries: Sequence[Entry]) -> None:
-        """Update the derivatives back over entries of the trace, the last one first."""
+        """Apply the reverse of each entry of a trace to the derivatives, the last entry first."""
         with np.errstate(all="ignore"):  # np.where computes both sides
             for name, values in reversed(entries):
                 getattr(self, name)(*values)
@@ -82,7 +83,7 @@ class Adjoint:
         self.start = {"v": self.v.copy(), "states": copies}
 
     def finish(self) -> None:
-        """Take derivatives back over what the start sets itself: weights and capacitances."""
+        """Apply the reverse of the run's start, which sets weights and capacitances."""
         model = self.model
         for k in self.run.variables.wires.kinds:
             program = model.kinds[k].mechanism.program
@@ -114,9 +115,10 @@ class Adjoint:
             self._add(call, a, np.broadcast_to(slope, call.instances.shape))
 
     def _seed(self, call: TracedCall, a: Argument) -> np.ndarray:
-        """Return the derivatives with respect to a result of a call, and clear them.
+        """Return the derivatives with respect to the result `a` of a call, and set them to 0.
 
-        A call replaces the variable of its result: before it, the variable has no influence.
+        A call replaces the variable of its result, so the variable's previous value has no
+        influence.
         """
         k, instances, name = call.kind, call.instances, a.name
         kind = self.model.kinds[k]
@@ -179,7 +181,7 @@ class Adjoint:
     def to_nernst(
         self, ion: IonNodes, node: np.ndarray, inside: np.ndarray, outside: np.ndarray
     ) -> None:
-        """Go back over Nernst's equation: from reversal potentials to these concentrations."""
+        """Apply the reverse of Nernst's equation, from reversal potentials to concentrations."""
         e, name_inside, name_outside, _ = ion.variables
         seed = nernst_scale(self.model.celsius, ion.valence) * _pop(self.ions[e], node)
         defined = (inside > 0) & (outside > 0)
@@ -187,16 +189,17 @@ class Adjoint:
         self.ions[name_outside][node] += np.where(defined, seed / outside, 0.0)
 
     def clear_currents(self) -> None:
-        """Go back over the statement that sets all ion currents to 0."""
+        """Apply the reverse of the statement that sets all ion currents to 0."""
         for ion in self.model.ions:
             self.ions[ion.variables[3]][:] = 0.0
             self.ions[f"d{ion.variables[3]}"][:] = 0.0
         self._g[:], self._i[:] = 0.0, 0.0
 
     def change_voltages(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
-        """Go back over ``A dv = constant_b - constant_g v - i + axial(v)``; A is symmetric.
+        """Apply the reverse of ``A dv = constant_b - constant_g v - i + axial(v)``.
 
-        `d` is the diagonal of A, `dv` the change before any extrapolation.
+        `d` is the diagonal of the symmetric matrix A. `dv` is the change of the voltages v before
+        any extrapolation.
         """
         model = self.model
         forest, u, matrix = model.forest, model.u, self.matrix
@@ -215,9 +218,9 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Go back over playing a value: ``parameter = sum of share * entry``.
+        """Apply the reverse of playing a value: ``parameter = sum of share * entry``.
 
-        `shares` has the pairs (index of the entry, share).
+        `shares` has a pair (index of an entry of the played array, share) for each term of the sum.
         """
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
@@ -225,17 +228,17 @@ class Adjoint:
             self.played[played][k] += share * slope
 
     def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
-        """Go back over a spike that added weights to the sums of later steps."""
+        """Apply the reverse of spikes that added the weights of connections to a sum of events."""
         by_weight = self.sums[slot, self.model.connections.target[connection]]
         np.add.at(self.grid_weight, connection, by_weight)
 
     def take_sums(self, slot: int) -> None:
-        """Go back over clearing a step's sums of weights: no derivative passes it."""
+        """Apply the reverse of setting a step's sums of events to 0."""
         self._slot = slot
         self.sums[slot] = 0.0
 
     def end_step(self, step: int, v: np.ndarray, free: np.ndarray) -> None:
-        """Add the surrogate slopes of spikes: a sigmoid of the detectors' voltages v."""
+        """Add the slopes of spikes, by a sigmoid of the detectors' voltages v instead of a step."""
         if self.surrogate is None:
             return
         grid, sources = self.model.connections, self.model.sources
@@ -251,7 +254,7 @@ class Adjoint:
 
 
 def _pop(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the derivatives at `at`, and set them to 0."""
+    """Return the entries `at` of an array of derivatives, and set them to 0."""
     values: np.ndarray = slopes[at]
     slopes[at] = 0.0
     return values
@@ -261,9 +264,10 @@ def by_constant(
     model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism,
     nodes: np.ndarray, factor: np.ndarray, parameters: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Return the derivatives with respect to parameters of a constant mechanism at `nodes`.
+    """Return the derivatives with respect to parameters of a mechanism with constant conductance.
 
-    `matrix` has the derivatives with respect to constant conductances and currents.
+    The mechanism's instances are at `nodes`. `matrix` has the derivatives with respect to the
+    nodes' constant conductances and currents.
     """
     back = back_function(mechanism, "current")
     assert back is not None

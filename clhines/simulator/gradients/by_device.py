@@ -69,9 +69,9 @@ _CHANGES = {  # arguments of a kernel that differ between launches
 
 
 class DeviceSteps:
-    """Steps of a model on a device: its arrays, kernels and rows of records.
+    """The arrays and kernels that advance a model on a device, and all recorded values.
 
-    `recorded` has the entries of a state that are in any record.
+    `recorded` has the indices of the entries of a state that are in any record.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class DeviceSteps:
         self._kernels: dict[str, launches.BoundKernel] = {}
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
-        """For each number with a tangent: its mechanism, parameter, and first seed."""
+        """(Mechanism, parameter, index of the first seed) of each number with a tangent."""
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)
         return tuple((k, name, int(begin)) for (k, name, _), begin in directions)
 
     def _launched(self, tile: int) -> tuple[int, int, None, int]:
-        """Return launch arguments: work-items, group size, no events to wait for, rows of items."""
+        """Return launch arguments: work-items per row, work-group size, no events, and rows."""
         width, rows = self.layout.rows * tile, -(-self.layout.nodes // tile)
         most = min(_GROUP, self.queue.device.max_work_group_size)
         group = min(most, 1 << (width - 1).bit_length())
@@ -140,9 +140,10 @@ class DeviceSteps:
     # -- arrays ----------------------------------------------------------------------------------
 
     def _places(self) -> np.ndarray:
-        """Return the index of each node of each lane in the solver's arrays, (nodes, lanes).
+        """Return the index in the solver's arrays of each node of each lane, (nodes, lanes).
 
-        Lanes that fill up the last row repeat a copy; their nodes come after all other nodes.
+        A lane is a copy of the network. Lanes that fill up the last row repeat the last copy, and
+        their nodes come after all other nodes.
         """
         layout, gather = self.layout, self.solver.plan.gather
         at = np.flatnonzero(gather >= 0)
@@ -155,9 +156,9 @@ class DeviceSteps:
         return places
 
     def _tile(self, places: np.ndarray) -> int:
-        """Return how many nodes of a copy neighbouring work-items advance.
+        """Return how many nodes of one copy neighbouring work-items advance.
 
-        It is 1 if the solver's order has the same node of all copies side by side.
+        It is 1 if the same node of all copies is contiguous in the solver's order.
         """
         if devices.is_cpu(self.queue.device):
             return 1
@@ -166,7 +167,7 @@ class DeviceSteps:
         return 1 if places[0, 1] == places[0, 0] + 1 else _NEIGHBOURS // self.dtype.itemsize
 
     def _stride(self, places: np.ndarray) -> int:
-        """Return the distance of each node to the same node of the next copy; 0 if it varies."""
+        """Return the distance of a node to the same node of the next copy; 0 if it varies."""
         if self.layout.width > 1 or self.lanes < 2:
             return 0
         apart = np.diff(places, axis=1)
@@ -236,10 +237,10 @@ class DeviceSteps:
         return to_device(self.queue, values, dtype or self.dtype)
 
     def room(self, size: int, owner: object) -> cla.Array:
-        """Return an array, not initialised, which stays valid for as long as its `owner` lives.
+        """Return an uninitialised array, which is valid as long as its `owner` lives.
 
-        On a CPU it is in NumPy's memory, which has large pages. The next gradient uses this memory
-        again, as clearing new memory takes longer than a step.
+        On a CPU the array is in NumPy's memory, which has large pages. The next gradient uses this
+        memory again, because clearing new memory takes longer than a step.
         """
         if not copies.lends_all(self.queue.device):
             return cla.Array(self.queue, size, self.dtype)
@@ -266,7 +267,7 @@ class DeviceSteps:
         self._kernels[name] = launches.bind(*self._programs[name], name, arguments, changes)
 
     def launch(self, name: str, *changes: int | cla.Array) -> None:
-        """Launch a kernel between two steps; `changes` are the arguments `_CHANGES`."""
+        """Launch the kernel `name` between two steps; `changes` has its arguments `_CHANGES`."""
         kernel = self._kernels[name]
         kernel.change(*changes)
         kernel.launch(self.queue, *self._sizes[name == "take_step"])
@@ -279,11 +280,11 @@ class DeviceSteps:
     # -- rows of records -------------------------------------------------------------------------
 
     def new_rows(self, numbers: int = 1) -> cla.Array:
-        """Allocate rows for the recorded values of all steps, with `numbers` numbers per value."""
+        """Allocate zeros for the recorded values of all steps, `numbers` for each value."""
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
 
     def recorded_rows(self, on_device: cla.Array, last: cla.Array) -> list[np.ndarray]:
-        """Read the rows of each record; InputError if a value or a `last` voltage is not finite."""
+        """Read each record's rows; InputError if they or the voltages in `last` are not finite."""
         rows = on_device.get(self.queue).reshape(self.steps + 1, -1)
         start = self.start[self.recorded]
         rows[0, : start.size] = start.reshape(-1)
@@ -293,7 +294,7 @@ class DeviceSteps:
         return [self._of_record(record, rows) for record in self.records]
 
     def _columns(self, record: Record) -> np.ndarray | slice:
-        """Return the indices in a row of a record's values, as a slice if possible."""
+        """Return a record's columns among all recorded values, as a slice if possible."""
         entry, copy = self.plan.entry(record)
         at = np.searchsorted(self.recorded, entry) * self.lanes + copy
         is_slice = len(at) > 0 and (np.diff(at) == 1).all()
@@ -304,7 +305,7 @@ class DeviceSteps:
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the derivatives with respect to recorded values, (steps + 1, r, lanes).
+        """Return the derivatives of a loss with respect to recorded values, (steps + 1, r, lanes).
 
         `cotangents` has the derivatives with respect to the rows of each record.
         """
@@ -322,10 +323,10 @@ class DeviceSteps:
 
 
 class DeviceGradient:
-    """Advance a model on a device from t = 0, then take derivatives back to t = 0.
+    """Reverse-mode gradient on a device: advance from t = 0, then go back to t = 0.
 
-    It has the methods of `ReferenceGradient`. The store has all states of a range of steps, a
-    stretch; earlier stretches run again when the derivatives come to them.
+    It has the methods of `ReferenceGradient`. The store on the device has all states of one range
+    of steps. Earlier ranges run again when the derivatives reach them.
     """
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
@@ -340,7 +341,7 @@ class DeviceGradient:
         self._number = -1  # of the stretch in the store
 
     def keep_every(self) -> int:
-        """Return the number of steps between two states that the forward run keeps.
+        """Return the interval, in steps, between states that the forward run stores.
 
         It is the number of all steps if their states fit into memory, else about its square root.
         """
@@ -372,9 +373,10 @@ class DeviceGradient:
         self._steps.bind(name, {**usual, **arrays})
 
     def _advance(self, first: int, last: int, more: int = NOTES) -> None:
-        """Advance from the begin of stretch `first` to the end of stretch `last`.
+        """Advance through the ranges of steps from number `first` to number `last`.
 
-        The store keeps all states of stretch `last`; steps before it use two slots in turn.
+        Afterwards the store has all states of range `last`. Steps of earlier ranges alternate
+        between two slots of the store.
         """
         of, stretch = self._steps, self._stretch
         begin, kept_from = first * stretch, last * stretch
@@ -401,7 +403,7 @@ class DeviceGradient:
                 solve()
 
     def _slot_of(self, step: int) -> cla.Array:
-        """Return the slot of the store with the state at which a step begins."""
+        """Return the part of the store that has the state at the begin of a step."""
         size = self._steps.slot * self._steps.layout.width
         after = step - self._number * self._stretch
         first = (after if after >= 0 else after % 2) * size
@@ -410,7 +412,7 @@ class DeviceGradient:
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the derivatives of a loss with respect to all variables.
 
-        `cotangents` has its derivatives with respect to the rows of each record.
+        `cotangents` has the loss's derivatives with respect to the rows of each record.
         """
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
@@ -433,7 +435,7 @@ class DeviceGradient:
         return self._adjoint(found, by_rows[0])
 
     def _stretch_back(self, begin: int) -> None:
-        """Take derivatives back over the stretch whose states are in the store."""
+        """Go back over the range of steps from step `begin`, whose states are in the store."""
         of, systems = self._steps, self._systems
         count = min(self._stretch, of.steps - begin)
         for k in reversed(range(count + 1)):
@@ -443,7 +445,7 @@ class DeviceGradient:
                 self._solve_back[k - 1]()
 
     def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
-        """Read the derivatives with respect to the state at t = 0; take them back over INITIAL."""
+        """Read the derivatives with respect to the state at t = 0, and go back over INITIAL."""
         of, adjoint = self._steps, Adjoint(self._steps.host)
         layout, plan, model = of.layout, of.plan, of.model
         by_values = found["by_values"].get(of.queue).reshape(-1, of.lanes)
@@ -487,14 +489,14 @@ class DeviceGradient:
 
 
 def _keep(queue: cl.CommandQueue, forest: Forest, memory: np.ndarray) -> None:
-    """Keep memory for the next gradient; wait for kernels that still use it."""
+    """Store host memory for the next gradient, after all kernels that use it have ended."""
     queue.finish()
     if memory.nbytes <= KEPT:
         _ROOM[forest] = memory
 
 
 def _solver(forest: Forest, dtype: np.dtype, queue: cl.CommandQueue) -> Solver:
-    """Return a solver for a forest; later gradients use it again."""
+    """Return the solver of a forest; all gradients with the same dtype and queue share it."""
     of_forest = _SOLVERS.setdefault(forest, {})
     if (dtype, queue) not in of_forest:
         of_forest[dtype, queue] = Solver(forest, "auto", dtype, None, queue)

@@ -17,10 +17,10 @@ from clhines.simulator.refusals import refusal
 
 
 class ReferenceGradient:
-    """Advance a model in NumPy from t = 0, then take derivatives of a loss back to t = 0.
+    """Reverse-mode gradient in NumPy: advance from t = 0, then go back to t = 0.
 
-    It stores about as many states as the square root of the number of steps. The steps between two
-    states run again, with a trace, when the derivatives come to them.
+    The number of stored states is about the square root of the number of steps. The steps between
+    two stored states run again, with a trace, when the derivatives reach them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ReferenceGradient:
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the derivatives of a loss with respect to all variables.
 
-        `cotangents` has its derivatives with respect to the rows of each record.
+        `cotangents` has the loss's derivatives with respect to the rows of each record.
         """
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps

@@ -17,7 +17,7 @@ from clhines.simulator.gradients.kernels import NOTES, turn_of
 
 
 class TangentGradient:
-    """Advance a model on a device, together with derivatives with respect to a few parameters."""
+    """Advance a model on a device together with its derivatives by a few parameters."""
 
     def __init__(self, steps: DeviceSteps) -> None:
         self._steps = steps
@@ -63,7 +63,7 @@ class TangentGradient:
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the derivatives of a loss with respect to all variables.
 
-        `cotangents` has its derivatives with respect to the rows of each record.
+        `cotangents` has the loss's derivatives with respect to the rows of each record.
         """
         run, adjoint = self._steps, Adjoint(self._steps.host)
         by_rows = run.by_rows(cotangents)

@@ -25,7 +25,7 @@ MOST = 0x7F  # most events of a source in a step
 
 
 def step_times(dt: float, steps: int) -> np.ndarray:
-    """Return (steps + 1, 4) times, ms: of the step before the begin, then begin, middle and end."""
+    """Return each step's begin, middle and end after the last step's begin, (steps + 1, 4), ms."""
     clock, half = Clock(dt), 0.5 * dt
     begin = np.array([clock.at(step) for step in range(steps + 1)])
     before = np.concatenate([[0.0], begin[:-1]])
@@ -35,9 +35,10 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 class EventConnections:
     """The connections of a model sorted by target, with delays in steps.
 
-    ``number[k]`` is the index of connection k's weight among all weights: first weights of
-    connections in whole steps, then of connections with exact times. `trained` has the steps in
-    which events of trains act, and the source that stands for each train.
+    ``number[k]`` is the index of connection k's weight in an array of all weights. This array has
+    the weights of connections with delays of whole steps, then the first weights of connections
+    with exact times. `trained` has the steps in which events of trains act, and the source that
+    stands for each train.
     """
 
     def __init__(self, model: Model, steps: int) -> None:
@@ -66,7 +67,7 @@ class EventConnections:
     def _exact(self) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, int]]]:
         """Return source and delay of each connection with exact times, and the trains' events.
 
-        A delay is -1 if it differs between spikes.
+        The delay is in steps; it is -1 if it differs between the spikes of a source.
         """
         model, (_, begin, middle, _) = self.model, step_times(self.model.dt, self.steps).T
         times = dict(zip(model.sources.train_source, model.sources.train_time, strict=True))
@@ -89,12 +90,12 @@ class EventConnections:
 
     @property
     def are_even(self) -> bool:
-        """Whether each spike acts a fixed number of steps after it, at least one."""
+        """Whether each spike acts after a fixed number of steps, which is at least one."""
         return bool((self.delay[self.source < self.model.sources.count] > 0).all())
 
     @cached_property
     def outside(self) -> np.ndarray:
-        """Sums of external events in each step, (steps, targets) float64; (0, 0) without events."""
+        """Sums of external events in each step, (steps, targets) float64; (0, targets) if none."""
         events, targets = self.model.events, int(self.first[-1])
         sums = np.zeros((self.steps if len(events.step) else 0, targets))
         here = events.step < len(sums)
@@ -104,7 +105,7 @@ class EventConnections:
         return sums
 
     def first_of(self, k: int) -> int:
-        """Return the first target of mechanism `k`; -1 if it receives no events."""
+        """Return the first target of mechanism `k`; -1 if the mechanism receives no events."""
         first, end = self.first[k : k + 2]
         return int(first) if self.is_target[first:end].any() else -1
 
@@ -115,7 +116,7 @@ class EventConnections:
         return reached
 
     def arrays(self, variables: Variables, dtype: np.dtype) -> dict[str, Any]:
-        """Return arguments of kernels; `spikes` has all spikes that are known at the start."""
+        """Return kernel arguments by name; `spikes` has all spikes that are known at the start."""
         sources = self.model.sources
         spikes = np.zeros((self.steps + 1, self.num_sources), np.uint8)
         spikes[0, sources.detector_source[variables.exact.held > 0]] = 1

@@ -59,9 +59,9 @@ class Gradient(Mapping[Any, Any]):
 
 
 class RunGradient:
-    """A run that can be differentiated: `forward` returns rows, `backward` derivatives.
+    """A run that can be differentiated: `forward` returns rows, `backward` returns derivatives.
 
-    It uses a queue's device if kernels support the model, otherwise the reference.
+    It runs on the queue's device if the kernels support the model, otherwise in NumPy.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class RunGradient:
     def backward(self, cotangents: object) -> list[Any]:
         """Return the derivatives of a loss with respect to each quantity.
 
-        `cotangents` has its derivatives with respect to the rows of each record.
+        `cotangents` has the loss's derivatives with respect to the rows of each record.
         """
         by_rows = as_cotangents(cotangents, self.shapes)
         return self.quantities.slopes(self._run.backward(by_rows))
@@ -142,7 +142,7 @@ def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
 
 
 def surrogate_width(surrogate: object) -> float | None:
-    """Check the width, mV, of the sigmoid that replaces the step of a spike."""
+    """Check and return the width, mV, of the sigmoid that stands for a spike's step function."""
     if surrogate is None:
         return None
     width = as_number("surrogate", surrogate, "mV")

@@ -41,16 +41,17 @@ _EVENTS = (
 
 
 def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
-    """Return the bits of `turn` for a launch between steps k - 1 and k of `count`.
+    """Return the bits that tell a launch which steps it belongs to.
 
-    They say whether it ends step k - 1 and begins step k. `more` has further bits.
+    In a run of `count` steps, the launch ends step k - 1 unless k is 0, and begins step k unless k
+    is `count`. `more` has further bits to set.
     """
     return ENDS * (k > 0) | BEGINS * (k < count) | more
 
 
 @dataclass(frozen=True)
 class CopyColumn:
-    """Where kernels find a constant of each entry: shared by all copies, or one for each copy."""
+    """Index of constants in a kernel argument, shared by all copies unless `each` is set."""
 
     begin: int
     each: bool = False  # a value for each copy
@@ -66,7 +67,7 @@ class CopyColumn:
 
 @dataclass(frozen=True)
 class ChangingIon:
-    """An ion whose potential, concentrations and current are part of the state, in this order."""
+    """An ion whose reversal potential, concentrations and current are part of the state."""
 
     names: tuple[str, str, str, str]
     first: tuple[int, int, int, int]  # entries before each
@@ -74,15 +75,15 @@ class ChangingIon:
     follows: CopyColumn  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return each variable, and the expression for the begin of its values in a slot."""
+        """Return (variable, OpenCL expression for the begin of its values in a state) pairs."""
         return [(n, f"{k}u * num_rows") for n, k in zip(self.names, self.first, strict=True)]
 
 
 @dataclass(frozen=True)
 class GradientKind:
-    """Print calls of a mechanism's blocks, forward and back, for the gradient kernels.
+    """Print the calls of one mechanism's blocks, forward and backward, for the gradient kernels.
 
-    If `crowded`, nodes may have several instances.
+    If `crowded`, a node may have several instances of the mechanism.
     """
 
     number: int
@@ -107,7 +108,7 @@ class GradientKind:
         return len(self.states)
 
     def entry(self, state: str) -> str:
-        """Return the expression for the index of a state among the entries of a slot."""
+        """Return the OpenCL expression for the index of a mechanism's state in the whole state."""
         return f"first + {self.states.index(state)}"
 
     @property
@@ -116,7 +117,7 @@ class GradientKind:
 
     @property
     def weight(self) -> str:
-        """The name of the weight of the mechanism's events, or "" if they change nothing."""
+        """The weight with respect to which NET_RECEIVE has a derivative; "" if there is none."""
         adjoints = self.adjoints(BACK.format("receive"))
         return next((name for role, name in adjoints if role == "weight"), "")
 
@@ -125,9 +126,10 @@ class GradientKind:
         return self.first_target >= 0 and bool(self.weight)
 
     def blocks_back(self, part: str) -> list[tuple[str, str, str]]:
-        """Return the blocks that a launch takes back, each with a bit of `turn` and a slot.
+        """Return the blocks with derivatives as (name, part of a launch, slot of the state).
 
-        A `part` (``ends`` or ``begins``) limits them to blocks of that part of a launch.
+        A launch ends one step and begins the next one; `part` (``ends`` or ``begins``) selects the
+        blocks of one of the two.
         """
         blocks = [("current", "begins", "later"), ("receive", "begins", "later"),
                   ("advance", "ends", "earlier")]  # fmt: skip
@@ -141,7 +143,7 @@ class GradientKind:
 
     @property
     def each(self) -> str:
-        """The begin of the loop over the instances `j` at a node."""
+        """The first lines of the OpenCL loop over the instances `j` at a node."""
         begin, end, first, value = (f"here[{4 * self.number + k}]" for k in range(4))
         loop = f"if ({begin} < {end}) {{\n        const int j = {begin};"
         if self.crowded:
@@ -166,7 +168,7 @@ class GradientKind:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """The parameters with derivatives, and the expression that stores each derivative."""
+        """(Parameter, OpenCL expression that stores its derivative) pairs."""
         return [(n, f"by_values[value + {k}u * num_rows]") for k, n in enumerate(self.by)]
 
     def state(self, owner: str, name: str) -> str:
@@ -191,7 +193,7 @@ class GradientKind:
         return dict(self.columns)[a.name].at("j")
 
     def call(self, block: str) -> str:
-        """Return the call of a block's function; the variables ``s_NAME`` have the states."""
+        """Return the OpenCL call of a block's function; ``s_NAME`` has the state NAME."""
         name, arguments = self._arguments(block)
         before, values = list[str](), ["series__"] * self.series
         for a in arguments:
@@ -208,13 +210,13 @@ class GradientKind:
         return " ".join((*before, f"{name}({', '.join(values)});"))
 
     def written(self, block: str, role: str) -> list[str]:
-        """Return the names with a `role`, such as states or ion variables, that a block sets."""
+        """Return the names of the variables with a `role`, such as ``state``, that a block sets."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [a.name for a in arguments if a.role == role and a.direction != "in"
                 and (role != "ion" or a.name in self.ions)]  # fmt: skip
 
     def read_ions(self, block: str) -> list[str]:
-        """Return the variables of changing ions that a block, or its derivative, reads."""
+        """Return the variables of changing ions that a block, or the block's derivative, reads."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [a.name for a in arguments if a.role == "ion" and a.direction != "out"
                 and a.name in self.ions]  # fmt: skip
@@ -225,7 +227,7 @@ class GradientKind:
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
-        """Return (name, expression) for each seed of a block, except for seeds of states."""
+        """Return (result, OpenCL expression of the loss's derivative by it), except for states."""
         share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":
@@ -233,7 +235,7 @@ class GradientKind:
         return seeds
 
     def pulled(self, block: str) -> list[str]:
-        """Return statements that add the adjoints of a block to the derivatives ``by_NAME``."""
+        """Return OpenCL statements that add a block's adjoints to the derivatives ``by_NAME``."""
         by = {("state", s): f"by_{s}" for s in self.states}
         by |= {("ion", n): f"by_ion_{n}" for n in self.ions} | {("v", "v"): "by_v"}
         by |= {("parameter", n): f"of_{n}" for n in self.by}
@@ -258,8 +260,9 @@ class GradientKind:
 class GradientSpec(TemplateSpec):
     """Spec of ``gradients.mako``.
 
-    With `matrix`, `diagonal` and `axial` it also computes derivatives with respect to constants of
-    nodes, to the diagonal alone, and to `u`.
+    With `matrix`, kernels also compute derivatives with respect to constant currents and
+    conductances of nodes; with `diagonal`, to the matrix's diagonal apart from conductances; with
+    `axial`, to `u`.
     """
 
     template: ClassVar[str] = "simulator/gradients"
@@ -332,24 +335,23 @@ class GradientSpec(TemplateSpec):
 
     @property
     def ion_places(self) -> list[tuple[str, str]]:
-        """The variables of changing ions, and expressions for where their values begin."""
+        """(Variable of a changing ion, OpenCL expression for the begin of its values) pairs."""
         return [pair for ion in self.ions for pair in ion.pairs()]
 
     @property
     def rounds(self) -> list[tuple[tuple[GradientKind, ...], str]]:
-        """The loops over mechanisms in a forward launch: mechanisms, and the part of the launch.
+        """The loops of a forward launch, each with its mechanisms and the part of the launch.
 
-        One loop, which reads states once, suffices if no current depends on another mechanism's
-        results.
+        A single loop, which reads states once, suffices if no ion changes.
         """
         return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
 
     def row(self, entry: str) -> str:
-        """Return the expression for the recorded value of an entry."""
+        """Return the OpenCL expression for the recorded value of an entry of the state."""
         return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
-        """Return a mechanism's entries of `directions`: (index there, parameter, first seed)."""
+        """Return a mechanism's `directions` as (index, parameter, index of the first seed)."""
         return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
 
     @property
@@ -372,10 +374,10 @@ def functions_of(
     single: Collection[str],
     lanes: Lanes | None,
 ) -> Printed:
-    """Return the source of a mechanism's blocks and of their derivatives, and their arguments.
+    """Return OpenCL source of a mechanism's blocks and their derivatives, and their arguments.
 
-    Derivatives are with respect to the `wanted` parameters and the variables `ions`. Equal calls
-    return the same object.
+    Derivatives are with respect to the `wanted` parameters and the variables `ions`. Repeated calls
+    with the same arguments return the same object.
     """
     growing = GROWING if lanes is None else GROWING - {"exp"}  # which ``rates.mako`` limits
 
@@ -405,6 +407,6 @@ def functions_of(
 
 
 def takes_vectors(mechanism: Mechanism) -> bool:
-    """Whether functions can be printed that compute several copies at once."""
+    """Whether a mechanism's functions can use OpenCL vectors, with one copy in each element."""
     blocks = (block for block in BLOCKS if block in mechanism.program.blocks)
     return all(mechanism.takes_vectors(block) for block in blocks)

@@ -52,7 +52,7 @@ def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
 
 
 def goes_forward(model: Model, records: Sequence[Record]) -> bool:
-    """Whether kernels can advance tangents of a model that they support."""
+    """Whether the kernels' forward mode supports a model that their reverse mode supports."""
     return (
         not EventConnections(model, 0).is_target.any()
         and not changing_ions(model, records)
@@ -84,7 +84,7 @@ def _is_simple(model: Model, kind: Kind, is_target: bool) -> bool:
 
 
 def _has_simple_events(kind: Kind, is_target: bool) -> bool:
-    """Whether a mechanism sends no events, and receives at most sums of weights."""
+    """Whether a mechanism sends no events, and needs only the sum of the weights it receives."""
     program = kind.mechanism.program
     if program.net is not None and (program.net.sends or (is_target and not _adds(kind))):
         return False
@@ -104,7 +104,7 @@ def _has_simple_ions(model: Model, kind: Kind) -> bool:
 
 
 def _adds(kind: Kind) -> bool:
-    """Whether events add multiples of their weight to states, so that their sum is enough."""
+    """Whether NET_RECEIVE only adds multiples of the weight: the sum of weights then suffices."""
     program, body = kind.mechanism.program, kind.mechanism.compiled.bodies["receive"]
     assert program.net is not None
     if program.net.summed or len(program.net.weights) != 1:
@@ -133,7 +133,7 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """The order of copies of a network: `count` copies in `rows` rows of `width` each.
+    """The order of a network's copies on the device: `rows` rows of `width` copies.
 
     The last copy is repeated to fill its row.
     """
@@ -160,20 +160,20 @@ class CopyLayout:
         return bool(alike)
 
     def packed(self, values: np.ndarray) -> np.ndarray:
-        """Return values by entry, with all copies side by side, (entries, rows * width)."""
+        """Return values in device order, (entries, rows * width), one column per copy."""
         by_copy = np.asarray(values).reshape(self.count, -1)
         if self.count < self.rows * self.width:
             by_copy = by_copy[np.arange(self.rows * self.width).clip(max=self.count - 1)]
         return by_copy.T
 
     def unpacked(self, values: np.ndarray) -> np.ndarray:
-        """Return values of all copies, one copy after another, as float64."""
+        """Return values in natural order, one copy after another, as float64."""
         by_entry = values.reshape(-1, self.rows * self.width)[:, : self.count]
         return np.ascontiguousarray(by_entry.T, np.float64).reshape(-1)
 
 
 class CopyColumns:
-    """Collect constant values for the device: shared by all copies, or for each copy."""
+    """Collect constants for the device, and separate the ones that all copies share."""
 
     def __init__(self, layout: CopyLayout) -> None:
         self._layout = layout
@@ -181,7 +181,7 @@ class CopyColumns:
         self._lengths = [0, 0]
 
     def add(self, values: np.ndarray, single: bool = False) -> CopyColumn:
-        """Add values, (count,) in natural order; if `single`, they are all equal."""
+        """Add constants, (count,) in natural order; `single`: they are all equal."""
         if single and not len(values):
             values = np.zeros(1)
         by_copy = values.reshape(self._layout.count, -1) if not single else values[None]
@@ -201,9 +201,9 @@ class CopyColumns:
 
 
 class GradientPlan:
-    """Number the entries of states and derivatives, collect constants, and make the spec.
+    """Number the values of a state and of its derivatives, collect constants, and make the spec.
 
-    - `entries`: the number of voltages, ions and states in a slot
+    - `entries`: the number of voltages, ion variables and states of one copy
     - `first`: for each mechanism, the entry at which the states of each instance begin
     - `num_values`: the number of derivatives with respect to the `wanted` parameters
     - `first_value`: for each mechanism, the entry at which each instance's derivatives begin
@@ -269,8 +269,8 @@ class GradientPlan:
     def _placed(self, each: Sequence[int], begin: int) -> tuple[list[np.ndarray], int]:
         """Return the first entry of each instance, by mechanism, and the end of all entries.
 
-        An instance of mechanism k has ``each[k]`` entries; the first entry of all is `begin`. The
-        entries at a node are side by side, as a kernel reads and writes them one after another.
+        An instance of mechanism k has ``each[k]`` entries. The first of all entries is `begin`.
+        Entries of a node are contiguous, as a kernel accesses them one after another.
         """
         copies, kinds = self.layout.count, self._variables.model.kinds
         counts = [kind.count // copies for kind in kinds]
@@ -289,7 +289,7 @@ class GradientPlan:
         return first + record.index % self.layout.nodes, record.index // self.layout.nodes
 
     def start(self) -> np.ndarray:
-        """Return voltages, states and ions at the start, (entries, lanes) float64."""
+        """Return voltages, states and ion variables at t = 0, (entries, lanes) float64."""
         layout, variables = self.layout, self._variables
         start = np.empty((self.entries, layout.rows * layout.width))
         start[: layout.nodes] = layout.packed(variables.v)

@@ -28,7 +28,7 @@ _NF = 1e-5  # nF per 1 µF/cm² times 1 µm²
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """The quantities with respect to which a loss is differentiated, as users name them."""
+    """The quantities, named by the user, with respect to which a loss is differentiated."""
 
     network: Network
     model: Model
@@ -83,7 +83,7 @@ class Quantities:
 
     @property
     def by_matrix(self) -> bool:
-        """Whether a quantity acts through the matrix: cm, Ra, parameters of constant mechanisms."""
+        """Whether any of cm, Ra and parameters of constant mechanisms is a quantity."""
         constant = (self.model.instances[one[0].number][0] < 0
                     for one in self.of if not isinstance(one, str))  # fmt: skip
         return bool({"cm", "Ra"} & {one for one in self.of if isinstance(one, str)}) or any(
@@ -92,7 +92,7 @@ class Quantities:
 
     @property
     def of_start(self) -> bool:
-        """Whether a quantity is an initial value, or a parameter that INITIAL reads."""
+        """Whether any quantity is an initial value, or a parameter that INITIAL reads."""
         of_groups = (one for one in self.of if not isinstance(one, str))
         return "v_init" in self.of or any(
             name in group.mechanism.states or is_of_start(group.mechanism, name)
@@ -100,7 +100,7 @@ class Quantities:
         )
 
     def parameters(self) -> dict[int, set[str]]:
-        """Return the parameters among the quantities, by number of the mechanism."""
+        """Return the names of the parameters among the quantities, by number of the mechanism."""
         names: dict[int, set[str]] = {}
         for group, name in (one for one in self.of if not isinstance(one, str)):
             kind = self.model.instances[group.number][0]
@@ -109,10 +109,10 @@ class Quantities:
         return names
 
     def directions(self, copies: int) -> list[Direction]:
-        """Return mechanism, parameter and instances of each number with its own derivative.
+        """Return (mechanism, parameter, instances) of each number that gets a derivative.
 
-        A value that all instances share is one number; otherwise each instance of a copy has one.
-        The list is empty if a quantity is not a parameter, or if not only steps read it.
+        A number belongs to one instance of a copy, or to all of them if they share the value. The
+        list is empty if any quantity is not a parameter, or is read outside of steps.
         """
         if self.by_matrix or self.of_start or any(isinstance(one, str) for one in self.of):
             return []
@@ -162,7 +162,7 @@ class Quantities:
         return slope if np.ndim(value) else np.asarray(slope.sum())
 
     def _of_group(self, adjoint: Adjoint, group: Group, name: str) -> np.ndarray:
-        """Return derivatives with respect to a variable of each instance, (count,) float64."""
+        """Return the derivatives with respect to a variable of a group, (count,) float64."""
         k, instances = self.model.instances[group.number]
         mechanism = group.mechanism
         if k < 0:

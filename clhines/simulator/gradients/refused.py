@@ -46,7 +46,7 @@ def check_blocks(mechanism: Mechanism) -> None:
 
 
 def check_records(records: Sequence[Record]) -> None:
-    """Refuse records without a derivative: no record at all, reduced ones and `i_membrane`."""
+    """Raise InputError without records, or for reduced records and records of `i_membrane`."""
     if not records:
         raise InputError(refusal("gradient.no-record"))
     for record in records:
@@ -57,7 +57,7 @@ def check_records(records: Sequence[Record]) -> None:
 
 
 def check_parameter(mechanism: Mechanism, name: str) -> None:
-    """Raise InputError if a parameter has no derivative, or only decides a branch."""
+    """Raise InputError if a parameter has no derivative, or only selects a branch of the code."""
     said = {"name": mechanism.name, "value": name}
     is_used, has_slope = False, False
     for block, body in mechanism.compiled.bodies.items():
@@ -81,7 +81,7 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
 
 
 def is_of_start(mechanism: Mechanism, name: str) -> bool:
-    """Whether the state at t = 0 depends on a parameter, or `name` is an initial value."""
+    """Whether the state at t = 0 depends on the parameter `name`, or `name` is an initial value."""
     if name not in mechanism.parameters:
         return name in mechanism.begins
     blocks = [b for b in ("before_initial", "initial", "after_initial", "net_initial")
@@ -91,7 +91,7 @@ def is_of_start(mechanism: Mechanism, name: str) -> bool:
 
 
 def _is_drawn(body: Body, name: str) -> bool:
-    """Whether a random number depends on a symbol."""
+    """Whether a random number in a block's body depends on the symbol `name`."""
 
     def draws(node: Node) -> bool:
         return node.op.startswith(("random_", "scop_")) and node.uses(name)

@@ -20,7 +20,7 @@ from clhines.simulator.state.variables import BlockCall, Variables
 
 @dataclass(frozen=True, eq=False)
 class TracedCall:
-    """A call of a mechanism's block for some instances, with the values that it read."""
+    """A call of a mechanism's block for `instances`, with the values that the call read."""
 
     kind: int
     block: str
@@ -34,9 +34,10 @@ Entry: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class StepTrace:
-    """The operations of the reference, in order, while the trace is `on`.
+    """The operations of a reference run in order, recorded while the trace is `on`.
 
-    An entry has the method of `Adjoint` that goes back over an operation, and its arguments.
+    Each entry has the name of an `Adjoint` method, which applies the operation's reverse, and the
+    method's arguments.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class StepTrace:
 
 
 class TracedPlays(PlayedValues):
-    """Played values that note in a trace how they follow from the played arrays."""
+    """Played values whose computation from the played arrays is recorded in a trace."""
 
     def __init__(self, model: Model, variables: TracedVariables) -> None:
         super().__init__(model, variables.parameters)
@@ -59,10 +60,10 @@ class TracedPlays(PlayedValues):
 
 
 class TracedGrid(HostGrid):
-    """Sums of events that note in a trace what they deliver.
+    """Sums of events whose deliveries are recorded in a trace.
 
-    Each target has an event in each step, if need be of weight 0: it changes nothing, but has a
-    derivative with respect to the weight.
+    In each step every target has an event, if need be of weight 0: such an event changes nothing,
+    but has a derivative with respect to the weight.
     """
 
     def __init__(self, model: Model, decisions: Decisions, trace: StepTrace) -> None:
@@ -89,7 +90,7 @@ class TracedGrid(HostGrid):
 
 
 class TracedVariables(Variables):
-    """Variables that note all calls of blocks in a trace."""
+    """Variables whose calls of blocks are recorded in a trace."""
 
     def __init__(
         self,
@@ -133,9 +134,9 @@ def _sets_states(kind: Kind) -> bool:
 
 
 class TracedRun(Reference):
-    """A reference run that traces its start (`start_entries`) and chosen steps.
+    """A reference run that can trace its start (`start_entries`) and single steps.
 
-    With `plain`, the start computes no currents if they set no states: devices need none.
+    With `plain`, the start computes no currents unless they set states; runs on devices use this.
     """
 
     def __init__(self, model: Model, wanted: Wanted, plain: bool = False) -> None:

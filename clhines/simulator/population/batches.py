@@ -27,7 +27,7 @@ PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What the batches of a population share: model, protocols, and variables to record."""
+    """What all batches of a population share: model, protocols and recorded variables."""
 
     model: Network  # one cell
     compiled: Model
@@ -44,7 +44,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class BatchResults:
-    """Results of a batch: parameter sets from number `first` on, under the protocols `columns`."""
+    """Results of a batch: parameter sets from number `first`, under the protocols `columns`."""
 
     first: int
     columns: np.ndarray
@@ -57,7 +57,7 @@ class BatchResults:
 
 
 class Batch:
-    """A simulation of `size` parameter sets, each under the protocols `columns`.
+    """A simulation of `size` parameter sets, each under the protocols with numbers `columns`.
 
     Set s under protocol ``columns[k]`` is cell ``s * len(columns) + k``.
     """
@@ -112,7 +112,7 @@ class Batch:
     def gradient(
         self, values: np.ndarray, kept: int, loss: PopulationLoss
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss of each of the first `kept` sets, and its slope in each parameter."""
+        """Return the losses of the first `kept` sets, and their derivatives by each parameter."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()
@@ -140,9 +140,10 @@ class Batch:
         return losses, by_parameter[:kept]
 
     def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
-        """Simulate sets with the parameters `values`, (size, parameters).
+        """Simulate the sets with the parameters `values`, (size, parameters).
 
-        Return the results of the first `kept` sets; `first` is the first set's number.
+        Return the results of the first `kept` sets. The first set has the number `first` in the
+        population.
         """
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
@@ -187,9 +188,10 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 def joined_features(
     results: Sequence[BatchResults], number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Join the features of batches: arrays by name, (number, several), or a `RaggedArray`.
+    """Join the features of batches by name.
 
-    `number` counts sets and `several` protocols; a `RaggedArray` has an entry for each pair.
+    A feature is an array (number, several), or a `RaggedArray` with an entry for each pair of a set
+    and a protocol. There are `number` sets and `several` protocols.
     """
     names = results[0].features if results else {}
     joined: dict[str, np.ndarray | RaggedArray] = {}

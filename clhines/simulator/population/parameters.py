@@ -18,7 +18,7 @@ ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class ParameterGroups:
-    """The groups of a model, divided so that a parameter sets all instances of a group."""
+    """Groups of a model, divided so that a parameter sets all instances of a group or none."""
 
     groups: list[Group]  # the pieces
     instances: list[np.ndarray]  # of each piece, by their numbers in the model's group
@@ -27,7 +27,7 @@ class ParameterGroups:
 
 @dataclass(frozen=True, eq=False)
 class _Setting:
-    """A variable that a parameter of the population sets, for some instances of a group."""
+    """A mechanism's variable that a population's parameter sets, for some instances of a group."""
 
     parameter: int
     variable: str
@@ -37,7 +37,7 @@ class _Setting:
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
     """Divide each group of a model so that the same parameters set all its instances.
 
-    `parameters` are the population's; each sets some instances of some groups.
+    `parameters` are the population's parameters; each may set instances of several groups.
     """
     settings = _settings_by_group(model, parameters)
     divided = ParameterGroups([], [], [[] for _ in parameters])
@@ -67,9 +67,9 @@ def _settings_by_group(
 
 
 def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
-    """Divide the instances of a group by the parameters that set them.
+    """Divide a group so that the same parameters set all instances of a part.
 
-    Yield the instances of each piece, and the settings of the parameters that set them.
+    Yield each part's instances, and the settings of these parameters.
     """
     if not settings:
         yield np.arange(len(group)), []
@@ -81,7 +81,7 @@ def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group of only the instances `members`; `set_variables` get a value for each."""
+    """Return a group of the instances `members`, with a value of `set_variables` for each."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables
@@ -92,7 +92,7 @@ def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
 
 
 def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups, and masks of their instances, that the parameter `name` sets."""
+    """Return the groups that the parameter `name` sets, each with a mask of its instances."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "

@@ -250,7 +250,7 @@ class Population:
         return np.concatenate(losses), np.concatenate(slopes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the arguments; simulations are made again when needed."""
+        """Pickle the arguments; `evaluate` makes the simulations again after unpickling."""
         parameters, protocols, options = self._given
         if options.get("queue") is not None or self._ranks.size > 1:
             raise TypeError("a Population with queue or comm cannot be pickled; expected device")
@@ -317,7 +317,7 @@ class Population:
         _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _most(self, options: Mapping[str, Any]) -> int:
-        """Estimate how many sets fit into the memory of the device or the host."""
+        """Estimate how many parameter sets fit into the memory of the device, or of the host."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
         cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
@@ -334,7 +334,7 @@ class Population:
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
-        """Yield the results of sets `begin` to `end`, batch by batch; show a progress bar."""
+        """Yield the results of the sets `begin` to `end` by batch, with a bar if `progress`."""
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
             for part in self._batches_of(values, begin, end):
@@ -343,7 +343,7 @@ class Population:
                 yield part
 
     def _batches_of(self, values: np.ndarray, begin: int, end: int) -> Iterator[list[BatchResults]]:
-        """Simulate sets `begin` to `end` in batches, on all devices of the process."""
+        """Yield the results of the sets `begin` to `end`, simulated in batches on all devices."""
         if not self._batches:
             self._make(end - begin)
         size, free = self._batches[0][0].size, SimpleQueue[list[Batch]]()
@@ -381,7 +381,7 @@ def _check_arguments(model: object, parameters: object, protocols: object) -> No
 
 
 def _check_columns(sets: Mapping[str, object], names: Sequence[str]) -> None:
-    """Raise InputError if sets by name have unknown names, or lack names."""
+    """Raise InputError if the mapping `sets` has an unknown name or lacks one of `names`."""
     for name in sets:
         if name not in names:
             raise InputError(

@@ -24,9 +24,10 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 def by_step(
     model: Network, protocols: Mapping[str, Protocol], dt: float
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """Return the stop of each protocol, in steps, and the values of each clamp, by name, (P,).
+    """Return the stop of each protocol, in steps, and a dict of arrays (P,) for each current clamp.
 
-    Protocols use as many clamps as the one with most stimuli; unused clamps have duration 0.
+    Every protocol uses as many clamps as the protocol with most stimuli; clamps that it does not
+    need have duration 0.
     """
     stops, lists = [], []
     for name, protocol in protocols.items():
@@ -76,9 +77,9 @@ def stimulus_windows(
     features: Sequence[str],
     paths: Iterable[ParameterPath],
 ) -> dict[str, np.ndarray]:
-    """Return amplitude, delay and so on, (P,), of the stimulus to which features refer.
+    """Return amplitude, delay and duration of the stimulus that features refer to, (P,) each.
 
-    It is the protocol's first stimulus or, without stimuli, the model's only current clamp.
+    This is the first stimulus of the protocol or, if it has none, the model's only current clamp.
     """
     if not features:
         return {}
@@ -99,7 +100,7 @@ def _own_clamp(
 ) -> dict[str, float]:
     """Return amplitude, delay and duration of the model's only current clamp, by name.
 
-    InputError if there are none or several, or if it differs between sets.
+    InputError if the model has no clamp or several, or if parameters change the clamp.
     """
     clamps = list[dict[str, float]]()
     for group in (g for g in model.groups if g.mechanism.name in CLAMPS):

@@ -42,7 +42,7 @@ class ChainsSpec(TemplateSpec):
 
 
 class DeviceChains:
-    """Convert pyopencl arrays of tridiagonal systems to chains, into new arrays."""
+    """Convert pyopencl arrays of tridiagonal systems to Hines matrices, in new arrays."""
 
     def __init__(self, chains: Chains, queue: cl.CommandQueue) -> None:
         self._chains, self._queue = chains, queue
@@ -65,13 +65,13 @@ class DeviceChains:
 
     @cached_property
     def ones(self) -> cla.Array:
-        """Signs for matrices without rows to be multiplied by -1, (n,)."""
+        """The factor 1 for each row, (n,): the signs of matrices whose rows need no factor -1."""
         return cla.to_device(self._queue, np.ones(self._chains.n, self._chains.dtype))
 
     def rows(
         self, b: cla.Array, sign: cla.Array, shape: Shape, columns: bool, out: cla.Array | None
     ) -> cla.Array:
-        """Enqueue ``sign * b`` in natural order, (n,) or (k, n); it goes to `out` if given."""
+        """Enqueue ``sign * b`` as rows, (n,) or (k, n), into `out`; `columns`: b has k last."""
         target = cla.empty(self._queue, shape, self._chains.dtype)
         if out is not None:
             target = cla.Array(self._queue, shape, out.dtype, data=out.base_data)

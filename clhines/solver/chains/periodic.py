@@ -33,10 +33,10 @@ _ChainSolve = Callable[[np.ndarray], np.ndarray]  # b, (n,) or (k, n), to the so
 
 @dataclass(frozen=True, eq=False)
 class Corners:
-    """Periodic matrices A = T + p q' with tridiagonal T, one for each system; see the module.
+    """Periodic matrices A = T + p q', one for each system, with tridiagonal T.
 
-    `p` is (n,). Of each q, whose entries are 1, 0, ..., 0 and a last one, `q`, (m,), has the last.
-    `low`, `main` and `up`, (n,) each, are the diagonals of A.
+    `p` is (n,). A vector q has the entries 1, 0, ..., 0 and a last one, which is in `q`, (m,). The
+    diagonals of A are `low`, `main` and `up`, (n,) each.
     """
 
     sizes: np.ndarray
@@ -47,7 +47,7 @@ class Corners:
     up: np.ndarray
 
     def with_signs(self, sign: np.ndarray | None) -> Corners:
-        """Return the corners after the rows of the matrix were multiplied by `sign`."""
+        """Return the corners of the matrix whose rows are multiplied by `sign`."""
         if sign is None:
             return self
         return replace(self, low=sign * self.low, main=sign * self.main, up=sign * self.up)
@@ -77,7 +77,7 @@ class Corners:
         return correct
 
     def refine(self, solve: _ChainSolve, b: np.ndarray, x: np.ndarray, check: bool | str) -> None:
-        """Improve x in place until its backward error is small; report an error that remains."""
+        """Improve x in place until its backward error is small; report a remaining error."""
         eps = float(np.finfo(x.dtype).eps)
         for k in range(_REFINEMENTS + 1):
             gap, scale = self._residual(b, x)
@@ -97,14 +97,14 @@ class Corners:
 
     @cached_property
     def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the row before and the row after each row, (n,) each; systems are rings."""
+        """Indices of the previous and next row of each row, (n,) each; systems are rings."""
         first, last = offsets(self.sizes)[:-1], offsets(self.sizes)[1:] - 1
         before, after = np.arange(-1, len(self.main) - 1), np.arange(1, len(self.main) + 1)
         before[first], after[last] = last, first
         return before, after
 
     def _residual(self, b: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return b - A x, and |A| |x| + |b|, float64."""
+        """Return the residual b - A x, and its scale |A| |x| + |b|, float64."""
         before, after = self._neighbours
         wide = x.astype(np.float64)
         terms = self.low * wide[..., before], self.main * wide, self.up * wide[..., after]
@@ -115,7 +115,7 @@ class Corners:
 def cut_corners(
     sizes: np.ndarray, low: np.ndarray, main: np.ndarray, up: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Corners]:
-    """Return the diagonals of the tridiagonal matrices T, (n,) each, and the corners.
+    """Split periodic matrices into the diagonals of tridiagonal ones, (n,) each, and corners.
 
     The first `low` and the last `up` of each system are the corners of the periodic matrix.
     """

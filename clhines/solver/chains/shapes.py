@@ -22,7 +22,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 class Matrix(NamedTuple):
-    """Chains as a Hines matrix, (n,) each; `sign` (-1 or 1) has multiplied each row, if given."""
+    """A Hines matrix of tridiagonal systems; `sign` (-1 or 1) has multiplied each row, if set."""
 
     l: Array
     d: Array
@@ -51,9 +51,9 @@ def sizes_of(sizes: object) -> np.ndarray:
 
 
 class Chains:
-    """The m tridiagonal systems of a batch, n rows in all, as chains of nodes.
+    """The m tridiagonal systems of a batch, n rows in all; each is a chain of nodes.
 
-    `grid` is (m, n / m) if all systems have the same size.
+    `grid` is (m, n / m) if all systems have the same size, else None.
     """
 
     def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
@@ -64,7 +64,7 @@ class Chains:
         self.grid = (self.m, int(rows[0])) if equal else None
 
     def forest(self) -> Forest:
-        """Return a forest with one chain per system; chains of one size are planned once."""
+        """Return a forest with a chain for each system; chains of equal size share one plan."""
         sizes, first, number = np.unique(self.rows, return_index=True, return_inverse=True)
         appear = np.argsort(first)  # shapes are numbered by their first appearance
         shape = inverse(appear)[number.reshape(-1)]
@@ -72,7 +72,7 @@ class Chains:
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """All rows but the first of each system, (n - m,) int64."""
+        """All rows except the first row of each system, (n - m,) int64."""
         is_inner = np.ones(self.n, bool)
         is_inner[self.offsets[:-1]] = False
         return np.flatnonzero(is_inner)
@@ -80,9 +80,9 @@ class Chains:
     # -- shapes --------------------------------------------------------------------------------
 
     def _shapes(self, between: bool) -> list[Shape]:
-        """Return the accepted shapes of a diagonal; with `between`, of `dl` and `du` only.
+        """Return the accepted shapes of a diagonal.
 
-        Such a diagonal may have one value less per system.
+        If `between`, they are the shapes of a `dl` or `du` with one value less per system.
         """
         less = int(between)
         shapes: list[Shape] = [(self.n - less * self.m,)]
@@ -92,7 +92,7 @@ class Chains:
         return shapes
 
     def is_between(self, name: str, shape: Shape) -> bool:
-        """Whether `dl` or `du` has one value less per system than `d`; refuse other shapes."""
+        """Whether a diagonal has one value less per system than `d`; refuse wrong shapes."""
         if name != "d" and shape in self._shapes(True):
             return True
         if shape and shape not in self._shapes(False):
@@ -104,7 +104,7 @@ class Chains:
         return False
 
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shape of the solution for users, and for the solver: (n,) or (k, n)."""
+        """Return the solution's shape for the user and, (n,) or (k, n), for the solver."""
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)
@@ -118,7 +118,7 @@ class Chains:
         return ((*shape[1:], *shape[:1]) if columns else shape), rows
 
     def _solution_shape(self, b_shape: Shape) -> Shape:
-        """Return the shape of the solution, k first; () if `b_shape` does not fit."""
+        """Return the shape of the solution, with k first; () if `b_shape` is not accepted."""
         if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
             return b_shape
         if self.grid is None:
@@ -166,7 +166,7 @@ class Chains:
 
     @staticmethod
     def _spread_grid(name: str, rows: np.ndarray, between: bool, table: np.ndarray) -> None:
-        """Write a diagonal to `table`, (m, n); row i gets the `du` of row i - 1."""
+        """Write a diagonal to `table`, (m, n), in which row i has the `du` of row i - 1."""
         if name == "d" or (name == "dl" and not between):
             table[...] = rows
             return
@@ -174,7 +174,7 @@ class Chains:
         table[:, 1:], table[:, 0] = rows[..., :last] if rows.ndim else rows, 0
 
     def whole(self, name: str, a: object) -> np.ndarray:
-        """Return a diagonal of a periodic matrix, (n,): a value for each row."""
+        """Return a diagonal of periodic matrices, (n,), with a value for each row."""
         if isinstance(a, cla.Array):
             raise InputError(f"{name} is a pyopencl array; expected NumPy for periodic systems")
         values = self.values(name, a)

@@ -62,7 +62,6 @@ def all_devices() -> list[tuple[str, cl.Device]]:
 
 
 def has_fp64(device: cl.Device) -> bool:
-    """Whether a device computes in float64."""
     return "cl_khr_fp64" in device.extensions.split() or bool(device.double_fp_config)
 
 

@@ -12,11 +12,11 @@ from clhines.solver.plan.by_segment import schedule
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
-    """Assigns the segments of blocks to lanes: inner ones first, then leaves, longest first.
+    """The lane of each segment of a block: inner segments first, then leaves, longest first.
 
-    `links` has a `schedule.LINK` and a `schedule.AT_ELIMINATION` for each lane. If a lane's node
-    stays in the reduced system, `AT_ELIMINATION` has no parent, but the node's number among such
-    nodes of the template. The mailboxes (in local memory) of a lane's children are successive.
+    `links` has a `schedule.LINK` and a `schedule.AT_ELIMINATION` for each lane. If a lane's last
+    node stays in the reduced system, `AT_ELIMINATION` has the node's number among such nodes of the
+    template, in place of a parent. Children of a lane use successive mailboxes in local memory.
     """
 
     template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
@@ -37,7 +37,7 @@ def segment_lanes(
     slot_template: np.ndarray,
     slot_tree: np.ndarray,
 ) -> SegmentLanes:
-    """Return a lane for each segment of each template, and its links to other lanes."""
+    """Assign each segment of each template to a lane, and link the lanes."""
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
@@ -83,7 +83,7 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mailbox of each lane in local memory, that of its first child, and child count."""
+    """Return each lane's mailbox in local memory, its first child's mailbox, and child count."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = inverse(order) - begin
@@ -99,7 +99,8 @@ def _mailboxes(
 def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
     """Return, for each lane, the length of the longest segment that runs in lockstep with it.
 
-    Segments run in lockstep if they are in the same 32 lanes, and all of them inner or all leaves.
+    Segments run in lockstep if their lanes are in the same warp of 32, and all of them are inner
+    segments or all are leaves.
     """
     lane = np.arange(len(length)) - begin
     key = (begin * 2 + leaf) * 1024 + lane // 32

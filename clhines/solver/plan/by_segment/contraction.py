@@ -31,7 +31,7 @@ from clhines.solver.plan.plan import (
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Cells cut into connected pieces that fit into local memory; each is a tree of `forest`."""
+    """Cells cut into connected parts that fit into local memory, each a tree of `forest`."""
 
     forest: Forest  # the pieces, cell after cell
     natural: np.ndarray  # (n,) index of each node in the old forest
@@ -42,7 +42,7 @@ class Pieces:
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
-    """Cut cells into connected pieces of at most `most` values and `most_segments` segments."""
+    """Cut cells into connected parts of at most `most` values and `most_segments` segments."""
     trees = forest.trees
     cut = schedule.segments(trees, segment)
     top = schedule.pieces(cut, most, most_segments)
@@ -120,12 +120,12 @@ ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class ContractionSpec(KernelSpec):
-    """Spec of ``contraction.mako``: a work-item per segment of a branch.
+    """Spec of ``contraction.mako``, whose kernels have a work-item for each segment of a branch.
 
-    `phase` is ``solve`` for whole cells. For cells above local memory, ``reduce`` eliminates pieces
-    of a cell, which leaves a smaller system of some of their nodes; ``expand`` computes the other
-    nodes from its solution. `factor` is ``make`` (write the inverse pivots), ``use`` (read them
-    instead of `d`), or empty.
+    `phase` is ``solve`` for whole cells. A cell that exceeds local memory is cut into parts:
+    ``reduce`` eliminates most nodes of each part, which leaves a smaller system, and ``expand``
+    computes them from the solution of this system. `factor` is ``make`` (write the inverse pivots),
+    ``use`` (read the inverse pivots instead of `d`), or empty.
     """
 
     template: ClassVar[str] = "solver/by_segment/contraction"
@@ -182,12 +182,12 @@ class ContractionSpec(KernelSpec):
 
     @property
     def keeps_factors(self) -> bool:  # type: ignore[override]
-        """Whether the kernel can compute the inverse pivots once and use them later."""
+        """Whether the kernel can store inverse pivots and use them for later right-hand sides."""
         return not self.direct
 
     @property
     def finds_infinite(self) -> bool:  # type: ignore[override]
-        """Whether the kernel writes a cell's status only when all x of the cell are known."""
+        """Whether the kernel writes a cell's status after all x of the cell are computed."""
         return self.phase == "solve" and not self.shared
 
     @property
@@ -196,7 +196,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reorders(self) -> bool:
-        """Whether the kernel converts natural to device order when it fills local memory."""
+        """Whether the kernel converts natural to device order when it reads into local memory."""
         return self.natural and not self.direct
 
     @property
@@ -225,7 +225,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def eliminates(self) -> bool:
-        """Whether the kernel eliminates `d`; factors have the inverse pivots already."""
+        """Whether the kernel eliminates `d`, instead of reading inverse pivots."""
         return not self.uses
 
     @property
@@ -235,7 +235,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def local_arrays(self) -> str:
-        """Names of the arrays in local memory; `u` is last, see `tree_places`."""
+        """Names of the arrays in local memory; `u` is the last one, see `tree_places`."""
         return "dbu" if self.solves else "du"
 
     @property
@@ -248,37 +248,37 @@ class ContractionSpec(KernelSpec):
 
     @property
     def steps_of_one(self) -> int:
-        """Steps in which the lanes of a work-group copy one array of a block."""
+        """Number of steps in which a work-group copies one array of a block, a value per lane."""
         return -(-self.capacity // self.work_group)
 
     @property
     def batch_of_one(self) -> int:
-        """How many of the loads in `steps_of_one` a work-item issues before it uses the values."""
+        """Number of loads of one array that a work-item issues before it uses the first value."""
         return 12 if self.ptx else 4
 
     def at(self, place: str) -> str:
-        """Return the OpenCL index in global memory of the block's value at index `place`."""
+        """Return the OpenCL expression for the index in global memory of value `place`."""
         return f"gather[block.s0 + {place}]" if self.natural else f"block.s0 + {place}"
 
     def index(self, k: int) -> str:
-        """Return the OpenCL expression for the natural index of the value ``to{k}``."""
+        """Return the OpenCL expression for the natural index of the k-th copied value."""
         if self.of_pieces:
             return f"natural_index[block.s0 + k{k}]"
         return f"cell_from[{self.order.read('cell', f'to{k}')}] + k{k}"
 
     def place_of(self, k: int) -> str:
-        """Return the OpenCL expression for the index in local memory of the value ``to{k}``."""
+        """Return the OpenCL expression for the index in local memory of the k-th copied value."""
         return f"to{k}" if self.of_pieces else self.order.read("place", f"to{k}")
 
     def measure(self, pivot: str, own: str) -> str:
-        """Return the OpenCL call that checks a pivot for lost digits.
+        """Return the OpenCL call that checks the variable `pivot` for lost digits.
 
-        For unsymmetric matrices it compares the pivot with `own`, the diagonal entry.
+        For unsymmetric matrices the call compares the pivot with the diagonal entry, `own`.
         """
         return f"measure({pivot})" if self.symmetric else f"compare({pivot}, {own})"
 
     def lower(self, name: str) -> str:
-        """Return the name of l's variable from the name of u's; if symmetric it is the same."""
+        """Return l's variable for u's variable `name`; symmetric matrices share it."""
         return name if self.symmetric else name.replace("up", "low", 1)
 
 
@@ -290,11 +290,11 @@ def plan_contraction(
     options: Options,
     ranks: np.ndarray | None = None,
 ) -> Plan:
-    """Plan `contraction` for a batch of cells.
+    """Plan the method `contraction` for a batch of cells.
 
-    Cells that exceed local memory are cut into pieces; but `fine` may plan those with too many
-    branches at one node. For a reduced system `ranks` has each node's number in the larger system's
-    elimination order.
+    Cells that exceed local memory are cut into parts, or planned by the method `fine` if one of
+    their nodes has too many branches. If the batch is the reduced system of a larger one, `ranks`
+    has the number of each node in the larger system's elimination order.
     """
     most = int(options["segment"] or 0) or room.usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
@@ -341,9 +341,10 @@ class _ContractionPlanner:
     def by_kind(
         self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
     ) -> Plan:
-        """Plan one launch for each class of cells: `USUAL`, `LARGER`, `ABOVE`, `IN_REGISTERS`.
+        """Plan a launch for each class of cells: `USUAL`, `LARGER`, `ABOVE`, `IN_REGISTERS`.
 
-        With `joins` the launch that expands pieces of `ABOVE` cells also solves the `USUAL` cells.
+        With `joins`, the launch that expands the parts of `ABOVE` cells also solves the `USUAL`
+        cells.
         """
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
@@ -376,7 +377,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, gather, (part,))
 
     def direct(self, forest: Forest) -> Plan:
-        """Plan cells whose values are in registers, in one launch."""
+        """Plan cells whose values stay in registers, in one launch."""
         most = room.registers_segment(forest, self.real, self.limits, self.options)
         cut = cut_trees(forest.trees, most)
         group = int(self.options["work_group"] or room.in_warps(cut.lanes).max())
@@ -391,7 +392,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, places.gather(forest), (part,))
 
     def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
-        """Plan cells above local memory: reduce their pieces, solve the reduced system, expand."""
+        """Plan cells above local memory: reduce parts of them, solve the reduced system, expand."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(room.local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
@@ -452,10 +453,11 @@ class _ContractionPlanner:
         return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
-        """Plan cells that exceed local memory; `stars`, (num_cells,) bool, marks star-shaped ones.
+        """Plan cells that exceed local memory; `stars`, (num_cells,) bool, marks star-shaped cells.
 
-        These have too many pieces with one parent. They are solved whole if their segments fit into
-        local memory, else by `fine`. All other cells are cut into pieces.
+        A star-shaped cell has too many parts with the same parent. It is solved whole if its
+        segments fit into local memory, else by the method `fine`. All other cells are cut into
+        parts.
         """
         fits = room.fits_local(
             cut_trees(forest.trees, self.most), self.real, self.limits, self.options
@@ -472,18 +474,19 @@ class _ContractionPlanner:
         return plan_by_kind(forest, self.method, how, plan_some)
 
     def _many(self, forest: Forest) -> int:
-        """Return the most cells per work-group.
+        """Return the maximum number of cells per work-group.
 
-        Small batches have few, so that all compute units work: there the latency counts.
+        In small batches it is so small that all compute units work, because their time depends on
+        latency.
         """
         if room.is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))
         return forest.num_cells
 
     def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
-        """Return the work-items of a work-group: enough for the tree with the most lanes.
+        """Return the size of a work-group: enough work-items for the tree with the most lanes.
 
-        There are more if several cells share a work-group and local memory suffices.
+        It is larger if several cells share a work-group and local memory suffices.
         """
         if self.options["work_group"]:
             return int(self.options["work_group"])
@@ -494,9 +497,10 @@ class _ContractionPlanner:
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
-        """Return how many work-items to launch per work-group, as idle ones would use registers.
+        """Return how many work-items of a work-group of `group` lanes to launch.
 
-        Usually these are the most lanes that a block has, in whole warps; else `group`.
+        Usually this is the largest number of lanes in a block, in whole warps, because idle
+        work-items would use registers.
         """
         if self.options["work_group"] or self.limits.is_cpu or room.is_small(forest, self.limits):
             return group

@@ -16,7 +16,7 @@ USUAL_PLACES = 1056  # values per array in the local memory of usual work-groups
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Let the launch that expands pieces also solve blocks of whole cells, which saves launches."""
+    """Let the launch that expands parts of cells also solve whole cells, which saves launches."""
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
     ]
@@ -33,7 +33,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _appended(expand: Part, solve: Part) -> Part:
-    """Join the launches `expand` and `solve`; `solve` is for other cells, which it solves whole."""
+    """Join the launch `expand` with the launch `solve`, which solves other cells whole."""
     longest = max(expand.spec.segment, solve.spec.segment)
     capacity = max(expand.spec.capacity, solve.spec.capacity)
     tree = max(expand.spec.tree_places, solve.spec.tree_places)
@@ -73,7 +73,7 @@ def _appended(expand: Part, solve: Part) -> Part:
 
 
 def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
-    """Return the tables of a launch, widened for segments of up to `longest` nodes."""
+    """Return the tables of a launch, converted to segments of up to `longest` nodes."""
     rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
     wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
     tables = {**part.tables, "rows": wider.reshape(-1)}
@@ -95,10 +95,10 @@ class Cut:
 
 
 def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None, late: bool = False) -> Cut:
-    """Cut trees into segments and contract them.
+    """Cut trees into segments, and plan the rounds that eliminate them.
 
-    Nodes in `ends` end a segment, and are kept. With `late` only roots are kept, and other nodes in
-    `ends` are eliminated in rounds.
+    Nodes in `ends` end a segment, and stay in the reduced system. With `late`, only roots stay, and
+    other nodes in `ends` are eliminated in rounds.
     """
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)

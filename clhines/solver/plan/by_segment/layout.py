@@ -12,10 +12,11 @@ from clhines.solver.plan.packing import Blocks
 
 
 class SegmentRows:
-    """Layout of a block: the first nodes of all inner segments, the second nodes, ...; then leaves.
+    """Layout of a block: the first nodes of all inner segments, the second nodes, and so on.
 
-    Row j has node j of every inner segment that is long enough, or, for leaves, the node j before
-    the last: the order of elimination. `rows`, (num_templates, 2, most), has the start of each row.
+    Leaves follow in the same way, but from their last nodes to their first: in each case a row has
+    the nodes that a step eliminates. Row j has node j of every segment that is long enough, counted
+    in this order. `rows`, (num_templates, 2, most), has the start of each row.
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
@@ -35,7 +36,7 @@ class SegmentRows:
         self._lanes, self._blocks = lanes, blocks
 
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return, for each node, its index in the block, slot, and index in `Trees.order`."""
+        """Return the index in the block, the slot, and the index in `Trees.order` of each node."""
         lanes = self._lanes
         k, step = expand(lanes.length)
         row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)

@@ -31,7 +31,7 @@ def is_small(forest: Forest, limits: Limits) -> bool:
 
 
 def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return the most nodes of a segment: 16; fewer in small batches, more in large cells."""
+    """Return the maximum nodes of a segment: 16; fewer in small batches, more in large cells."""
     usual = (16, 24, schedule.MAX_SEGMENT)
     sizes = (4, 8, 16, 18, *usual[1:]) if is_small(forest, limits) else usual
     best, chosen = -1, sizes[0]
@@ -55,14 +55,14 @@ def fits_local(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndar
 
 
 def local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> np.ndarray:
-    """Return the nodes that fit into local memory: three values per node, and three per lane."""
+    """Return how many nodes fit into local memory, with three values per node and per lane."""
     values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
     lanes = np.asarray(work_group)
     return np.maximum(0, values - 3 * lanes) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
 
 
 def most_lanes(real: str, limits: Limits, options: Options) -> int:
-    """Return the most lanes of a work-group that keeps its values in registers."""
+    """Return the maximum number of lanes in a work-group that keeps its values in registers."""
     size = TREE_VALUES * (8 if real == "double" else 4) + 4
     room = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // size
     most = min(room, limits.max_work_group, NO_LANE - 1)
@@ -72,10 +72,11 @@ def most_lanes(real: str, limits: Limits, options: Options) -> int:
 def fits_registers(
     forest: Forest, above: np.ndarray, real: str, limits: Limits, options: Options
 ) -> np.ndarray:
-    """Return which cells to solve in registers, (num_cells,) bool; `above` exceed local memory.
+    """Return which cells to solve in registers, (num_cells,) bool.
 
-    By default all cells or none, and only with NVIDIA's compiler: there a cache beside local memory
-    holds values that do not fit into registers.
+    `above` marks cells that exceed local memory. By default either all cells are solved in
+    registers or none, and only with NVIDIA's compiler: on NVIDIA's devices a cache beside local
+    memory has room for values that do not fit into registers.
     """
     registers = options["registers"]
     none: np.ndarray = np.zeros(forest.num_cells, bool)
@@ -102,7 +103,7 @@ def fits_registers(
 
 
 def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
-    """Whether cells are nearly chains, so that local memory limits how many work-groups run."""
+    """Whether cells are nearly chains, so that local memory limits the number of work-groups."""
     many = forest.num_nodes > FEW_NODES * limits.compute_units
     if real != "double" or many or is_small(forest, limits) or options["segment"]:
         return False
@@ -139,9 +140,10 @@ _OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)  # if no number leaves all values in r
 
 
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return the nodes of a segment with which registers hold all values of each cell.
+    """Return the maximum length of a segment, in nodes, for cells that are solved in registers.
 
-    If no number does that, return one with which each cell has enough lanes.
+    It is a length with which registers have room for all values of each cell or, if there is none,
+    a length with which each cell has enough lanes.
     """
     if options["segment"]:
         return int(options["segment"])

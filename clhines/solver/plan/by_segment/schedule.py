@@ -33,8 +33,9 @@ NO_LANE = LINK.most("parent")  # instead of a lane: none; instead of a round: th
 class Segments:
     """Trees cut into segments: parts of a branch with a limited number of nodes.
 
-    All nodes of a segment but the last, which is farthest from the root, have one child. So they
-    can be eliminated at once, from the root outwards, which leaves one node per segment.
+    All nodes of a segment have one child, except for the last node, which is farthest from the
+    root. So all other nodes can be eliminated at once, from the root outwards; one node per segment
+    is left.
     """
 
     offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
@@ -44,7 +45,7 @@ class Segments:
 
 
 def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
-    """Cut branches into the fewest segments of up to `most` nodes; some end at nodes in `ends`."""
+    """Cut branches into few segments of up to `most` nodes; a node in `ends` ends a segment."""
     start, branch = trees.branch_start, np.arange(len(trees.branch_start))
     if ends is not None:  # cut the branches at `ends`, too
         place = np.flatnonzero(ends) + 1
@@ -75,10 +76,10 @@ KEPT_VALUES = 5  # values of an inner segment in local memory, stored over the l
 
 
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
-    """Cut trees of segments into connected pieces, from the tips; cut off heavy subtrees first.
+    """Cut trees of segments into connected parts, from the tips on; heavy subtrees are cut first.
 
-    A piece has at most `most` values and `most_segments` segments. Return (num_segments,) bool:
-    True for the segment of each piece that is nearest the root.
+    A part has at most `most` values and `most_segments` segments. Return (num_segments,) bool: True
+    for the segment of each part that is nearest the root.
     """
     size, parent = cut.length.tolist(), cut.parent.tolist()
     # of each piece so far: nodes of leaf segments, segments, inner segments
@@ -118,11 +119,11 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
 class Contraction:
     """Rounds in which the nodes of a forest are eliminated; nodes of one round are independent.
 
-    All leaves go first. Each later round takes leaves and nodes with one child (rake and compress,
-    Miller and Reif 1985): n nodes take O(log n) rounds if nodes have few children. A node is chosen
-    only if neither its parent, nor its child, nor another child of its parent is. So every node
-    that stays gets at most one update from below and one from above in a round. Pinned nodes and
-    roots stay, and `late` leaves wait for the rounds.
+    All leaves come first, except `late` ones. Each later round has leaves and nodes with one child
+    (rake and compress, Miller and Reif 1985): n nodes need O(log n) rounds if nodes have few
+    children. A round never has a node together with its parent, its child or another child of its
+    parent. So every remaining node gets at most one update from below and one from above in a
+    round. Pinned nodes and roots are not eliminated.
     """
 
     LEAF: ClassVar[int] = -1
@@ -135,9 +136,9 @@ class Contraction:
 def contract(
     parent: np.ndarray, pinned: np.ndarray | None = None, late: np.ndarray | None = None
 ) -> Contraction:
-    """Plan the contraction of a forest; roots, whose parent is -1, and `pinned` nodes are kept.
+    """Plan the contraction of a forest; roots (parent -1) and `pinned` nodes are not eliminated.
 
-    `late` nodes, (n,) bool, are eliminated in rounds, also if they are leaves.
+    `late` nodes, (n,) bool, are eliminated in the rounds even if they are leaves.
     """
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
@@ -165,9 +166,9 @@ def contract(
 def _independent(
     alive: np.ndarray, above: np.ndarray, keep: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose nodes among `alive` that one round of the contraction can eliminate together.
+    """Choose nodes among `alive` that one round of a contraction can eliminate together.
 
-    Return the nodes, and the only child of each, or -1. Nodes in `keep` are not chosen.
+    Return the nodes, and for each node its only child, or -1. Nodes in `keep` are never chosen.
     """
     n = len(above)
     children = np.bincount(above[alive], minlength=n)
