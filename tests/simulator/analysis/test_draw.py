@@ -22,7 +22,7 @@ def strokes(figure, panel=0):
 
 
 def test_each_stroke_has_the_value_of_its_segment(cable):
-    """A segment's strokes, colored by value, have its length, computed from area and diameters."""
+    """A segment's strokes, coloured by value, have its length, computed from area and diameters."""
     figure = draw.plot_morphology(cable, np.arange(cable.num_nodes))
     drawn = strokes(figure)
     node, ends, diameters = draw._frusta(cable)

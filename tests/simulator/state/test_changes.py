@@ -581,7 +581,7 @@ def test_events_are_set_in_the_middle_of_a_run(engine, kind, double_queue):
 
 
 def test_a_network_may_have_a_train_of_no_events(tmp_path):
-    """Such a train may end at a synapse that receives events one by one, also in network files."""
+    """A train without events may target a synapse that receives events one by one, in files too."""
     net = Network(CABLES, CELLS)
     syn = net.add(Mechanism.from_nmodl(ONE_BY_ONE), at=net.soma)
     net.add_event(syn, 0, [], 0.1)

@@ -69,7 +69,7 @@ def test_one_clear_refusal(stub, fast_queue):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_shows_the_check_of_a_device(stub, fast_queue, monkeypatch, capsys, terminal):
-    """It shows once, while a user's first call waits; log files have no line."""
+    """The check shows once, while a user's first call waits; log files have no line."""
     stub(lambda family, width: "right")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     for _ in range(2):

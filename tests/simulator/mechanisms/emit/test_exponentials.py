@@ -63,7 +63,7 @@ def test_exponentials_of_vectors(queue, needs, dtype):
 @pytest.mark.parametrize("ends", [(), (Fraction(-3, 4), Fraction(1, 16))])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_polynomials_of_exponentials(dtype, ends):
-    """The polynomial is a quarter of a rounding off the series in exact numbers."""
+    """The polynomial is within a quarter of a rounding of the series in exact numbers."""
     c = series(REALS[dtype], *ends)
     low, high = ends or (Fraction(-355, 1024), Fraction(355, 1024))
     assert low <= -np.log(2) / 2 and len(c) < {"float64": 13, "float32": 8}[dtype]
@@ -78,7 +78,7 @@ def test_polynomials_of_exponentials(dtype, ends):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_rates_of_vectors(typed_queue, dtype):
-    """Compare functions and inverses to a few roundings; no number depends on its neighbours."""
+    """Compare both formulas of each function, near 0 and elsewhere; neighbours change no number."""
     real, number, width = REALS[dtype], np.dtype(dtype).type, 4
     more = np.longdouble if real == "double" else np.float64
     weight = "x, (real4)(step)"

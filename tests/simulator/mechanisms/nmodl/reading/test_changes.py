@@ -48,7 +48,7 @@ def test_hoc_sees_currents(shows):
 
 @pytest.mark.parametrize(("value", "picks"), [(2, True), (-1, True), (None, False)])
 def test_c_has_the_values_of_static_variables(value, picks):
-    """Without the static variable the file does not declare the name."""
+    """A C condition uses the caller's value of a static variable, and without it keeps the name."""
     statics = () if value is None else (("style", value),)
     [condition] = [s for s in changed(statics=statics).blocks["draw"].body if s.kind == "if"]
     number = condition.values[0][1]
