@@ -34,6 +34,7 @@ _WORDS = {  # words that stay the same during recording or playing; others hold 
 _SCALAR, _BUILT_IN = 5, 2  # name_declared() of hoc's scalars; symbol type of NEURON's variables
 _INDEX = 11  # word of "VecPlayStep" with its position
 _ALL = np.ones(16, np.uint64)
+_BY_EVENT, _DRIVEN = ("VecRecordDt", "VecRecordDiscrete"), 10  # word with the address of an event
 _LISTS = 4  # words of NEURON's object with the lists of fixed-step recorders and players
 
 
@@ -152,6 +153,22 @@ class NeuronMemory(Objects):
             if ctypes.c_int.from_address(self.address(name)).value:
                 self.function(rebuild, None)()
 
+    @property
+    def queue(self) -> int:
+        """Address of NEURON's queue of events; 0 if there is none yet."""
+        name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
+        return self.function(name, pointer, pointer)(self.variable("nrn_threads")) or 0
+
+    def queued(self) -> np.ndarray:
+        """Return the addresses of all entries of NEURON's queue of events, (k,) int64."""
+        items = list[int]()
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+        name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
+        each, at = self.function(name, None, ctypes.c_void_p, kind), self.queue
+        if at:
+            each(at, kind(lambda item, _: items.append(item)))
+        return np.array(items, np.int64)
+
     # -- gap junctions ---------------------------------------------------------------------------
 
     @property
@@ -230,7 +247,10 @@ class VectorLists:
         return raw.vector_at(self._list())
 
     def acting(self) -> list[int]:
-        """Return the active recorders and players; all others wait for ``h.finitialize()``."""
+        """Return the active recorders and players; all others wait for ``h.finitialize()``.
+
+        After ``h.frecord_init()`` a recorder that an event drives acts without it.
+        """
         entries = self.entries()
         listed, acting = {*entries}, set[int]()
         for word in raw.words_at(self._memory.variable("net_cvode_instance"), _LISTS):
@@ -239,6 +259,14 @@ class VectorLists:
                 if begin < end <= room and end - begin <= 8 * len(entries):
                     members = {*raw.vector_at(word)}
                     acting |= members if members <= listed else set()
+        waiting = {
+            raw.words_at(entry, _DRIVEN + 1)[_DRIVEN]: entry
+            for entry in listed - acting
+            if self.classes.get(raw.words_at(entry, 1)[0]) in _BY_EVENT
+        }
+        if waiting:
+            due = raw.gather(self._memory.queued())[:, 0].tolist()
+            acting |= {waiting[event] for event in due if event in waiting}
         return [entry for entry in entries if entry in acting]
 
     def played(self, every: bool = False) -> list[raw.PlayEntry]:

@@ -33,23 +33,14 @@ class EventQueue:
 
     @property
     def address(self) -> int:
-        name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
-        queue = self._memory.function(name, pointer, pointer)
-        return queue(self._memory.variable("nrn_threads")) or 0
+        return self._memory.queue
 
     def words(self) -> list[int]:
         at = self.address
         return words_at(at, _WORDS) if at else []
 
     def columns(self) -> QueueEvent:
-        items = list[int]()
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
-        name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
-        each = self._memory.function(name, None, ctypes.c_void_p, kind)
-        at = self.address
-        if at:
-            each(at, kind(lambda item, _: items.append(item)))
-        item = np.array(items, np.int64)
+        item = self._memory.queued()
         entry = gather(item, _WORDS_OF_ITEM)
         event = gather(entry[:, 0], _WORDS_OF_EVENT)
         tables, which = np.unique(event[:, 0], return_inverse=True)

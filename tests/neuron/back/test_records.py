@@ -137,3 +137,34 @@ def test_what_is_played_is_not_sampled(way, continuous):
         results.append(np.array(each))
     # a line between two values below 0.3, which is rounded once or twice in another order
     assert played and np.abs(np.subtract(*results)).max() < 1e-15 and np.ptp(results[0]) > 0.29
+
+
+@pytest.mark.parametrize("arguments", [(0.1,), (np.array([0.3, 1.5, 1.7, 2.0, 2.4]),)])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_recorder_made_within_a_run_records_after_frecord_init(arguments, kept):
+    """NEURON has it in no list until finitialize(), but an event drives it."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.insert("hh")
+    clamp = h.IClamp(soma(0.5))
+    clamp.dur, clamp.amp = 9, 3
+
+    def recorded(run):
+        h.finitialize(-65)
+        run(1)
+        where = [h.Vector(x) if np.ndim(x) else x for x in arguments]
+        v = h.Vector().record(soma(0.5)._ref_v, *where)
+        if kept:  # a model that has been read before
+            run(1.2)
+            assert not v
+        h.frecord_init()
+        run(2)
+        values = [np.array(v)]
+        run(3)
+        return [*values, np.array(v)]
+
+    expected = recorded(h.continuerun)
+    found = recorded(lambda t: clhines.neuron.run(t, engine="reference"))
+    assert len(expected[0]) > 2 and np.ptp(expected[1]) > 1
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9)
