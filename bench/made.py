@@ -138,7 +138,7 @@ def random_connections(
 
 
 def _successes(generator: np.random.Generator, trials: int, probability: float) -> np.ndarray:
-    """Which of so many trials succeed, ascending; draws the gaps between them."""
+    """Return the successful trials, ascending; the gaps between them are drawn."""
     if probability == 0 or trials == 0:
         return np.zeros(0, np.int64)
     parts, last = [], -1

@@ -213,7 +213,7 @@ def _text(value):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Of tests with three and more parameters, keep cases that have a new pair of values.
+    """Keep cases with a new pair of values, if a test has three or more parameters.
 
     With CLHINES_TEST_FIRST_CASES keep one case of each test of the core, all of which has run.
     """

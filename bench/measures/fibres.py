@@ -78,7 +78,7 @@ def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) ->
 
 
 def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
-    """Return the times of all SENN thresholds, of one run of all fibres, and of the set-up."""
+    """Return the times of all SENN thresholds, of one run with all fibres, and of its set-up."""
     made, net, group = made_fibres("senn", count)
     options = {"queue": queue, "dt": DT, "v_init": made.v_init}
     clhines.Simulation(net, **options).run(STOP)  # kernels are compiled

@@ -117,7 +117,7 @@ def label(name: str, case: Case) -> str:
 
 
 def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one row of the rounds of a simulator: the median over the pieces of all."""
+    """Merge the rounds of a simulator into one row, with the median over all pieces."""
     row = max(rows, key=lambda r: r["simulated_ms"])
     pieces = [t for r in rows for t in r["taken"]]
     seconds = float(np.median(pieces))

@@ -32,7 +32,7 @@ QUICK_NODES = 4096
 
 @dataclass
 class Run:
-    """How one command measures."""
+    """Settings of a command's measurements."""
 
     queue: cl.CommandQueue
     quick: bool  # the fewest sizes that still make a figure

@@ -62,7 +62,7 @@ void old(global REAL *b, global REAL *d, global const REAL *u, global const int 
 
 
 def layout(forest: Forest) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the position of each node, the sizes of the sorted cells, and the length of a block.
+    """Return each node's position, the sizes of the sorted cells, and the block length.
 
     Returns
     -------

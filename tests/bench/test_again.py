@@ -13,7 +13,7 @@ from bench import MissingError, again, record
     "source", sorted(record.RESULTS.glob("*.json")), ids=lambda path: path.stem
 )
 def test_results_are_printed_from_their_numbers(source, tmp_path):
-    """As the site prints them; a script of the tests makes `runtimes`."""
+    """They equal the site's tables; a script of the tests makes `runtimes`."""
     if source.stem == "runtimes":
         return
     path = tmp_path / source.name

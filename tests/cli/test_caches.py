@@ -165,7 +165,7 @@ def test_no_cache_at_all(pocl, blocked):
 
 @pytest.mark.parametrize("size", ["64k", "24m"])
 def test_a_full_disk(pocl, tmp_path, size):
-    """With the smaller one nothing fits, with the larger one what `SOLVE` needs."""
+    """On the smaller disk nothing fits, on the larger one the programs of `SOLVE`."""
     mount = f"mount -t tmpfs -o size={size} none {tmp_path}"
     inner = f'{mount} && exec "$@"'
     try:

@@ -44,7 +44,7 @@ def test_the_workaround_for_pocl_is_shown(cli, monkeypatch):
 
 
 def test_engines(cli):
-    """Each engine, with what it does not support."""
+    """Each engine, with the features that it does not support."""
     text = " ".join(cli("engines").out.split())
     for name, on, about, lacks, limits in described():
         assert f"{name} {on} {about}" in text and lacks in text and limits in text

@@ -67,7 +67,7 @@ def test_plan_for_a_device(cli, every_queue):
 
 
 def test_plan_without_opencl(cli, tmp_path):
-    """With pyopencl missing altogether; `solve` then fails, so it really is missing."""
+    """pyopencl is missing: `solve` fails, and `plan` works."""
     code = (
         "import sys; sys.modules['pyopencl'] = None; "
         "from clhines.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -6,7 +6,7 @@ from clhines.cli.report import folded, table
 
 
 def test_long_lines_are_folded_on_a_terminal(monkeypatch):
-    """In a pipe they stay whole: they were cut at column 100."""
+    """In a pipe they stay whole; once they were cut at column 100."""
     names = [f"mechanism_{k} x 220" for k in range(20)]
     text = table(
         {"dt": "{dt} ms", "mechanisms": "{mechanisms}"},

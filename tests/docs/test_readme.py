@@ -122,7 +122,7 @@ print("two")
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """A page of a repository of its own, and the output and pictures of its blocks."""
+    """A page in a temporary repository, and the output and pictures of its blocks."""
     monkeypatch.setattr(outputs, "ROOT", tmp_path)
     monkeypatch.setattr(outputs, "STORE", tmp_path / "store")
     path = tmp_path / "page.md"

@@ -171,7 +171,7 @@ def network_specs(dtype, limits):
 
 
 def exact_specs(dtype):
-    """Specs of the kernels of a network with exact times with mechanisms of all kinds."""
+    """Specs of the kernels for exact times, with mechanisms of all kinds."""
     real = real_name(dtype)
     net, _ = exact_ranks.network()
     for secondorder in (0, 1, 2):
@@ -227,7 +227,7 @@ def arena_epoch_specs(dtype, limits):
 
 
 def gradient_specs(dtype):
-    """Specs of steps back, of copies with and without vectors, of texts and of a TABLE."""
+    """Specs of backward steps: copies with and without vectors, texts and a TABLE."""
     for name, width in itertools.product(("hh", "calva"), (1, 4)):
         parent = np.where(np.arange(8) % 2, np.arange(8) - 1, -1)
         net = Network.from_arrays(parent, 2 * np.arange(5), [300.0] * 8, [0.1] * 8, [0.01] * 8)

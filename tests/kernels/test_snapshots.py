@@ -83,7 +83,7 @@ def without_ptx(monkeypatch):
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("nodes", [300, 30_000])
 def test_nvidia_ptx_solves_the_same(ptx_queue, monkeypatch, nodes, symmetric, dtype):
-    """In natural and in device order, with factors, in whole cells and in pieces of them."""
+    """Compare natural and device order, with factors, with whole cells and with pieces."""
     forest = Forest.from_parents([random_binary_tree(nodes, 30, seed) for seed in range(20)])
     system = make_system(forest, np.dtype(dtype), symmetric)
     results = []

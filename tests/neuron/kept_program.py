@@ -54,7 +54,7 @@ class Net:
 
 
 class Coupled(Net):
-    """With gap junctions of ParallelContext between neighbours, and APCounts, two with a Vector."""
+    """A ring with gap junctions of ParallelContext, and APCounts, two with a Vector."""
 
     def __init__(self, count=4):
         super().__init__(count)

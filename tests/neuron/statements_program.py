@@ -62,7 +62,7 @@ CODE = {
 
 
 class Calling(Model):
-    """With sources that call code: two voltages, an artificial cell, and a Vector."""
+    """A ring whose sources call code: two voltages, an artificial cell, and a Vector."""
 
     def __init__(self):
         super().__init__()

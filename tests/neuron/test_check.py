@@ -469,7 +469,7 @@ print(json.dumps([hidden, float(np.abs(found[0] - found[1]).max()), float(found[
 
 
 def test_variables_of_hoc_may_have_the_names_of_functions_of_python():
-    """In ModelDB's 118098, `h.ref` is a number."""
+    """A hoc variable `ref`, as in ModelDB's 118098, replaces `h.ref`; reading still works."""
     hidden, difference, highest = forked.result_of(HIDDEN)
     assert hidden == [1, 2, 3, 4]
     assert difference < 1e-9 * 65 and highest > 0

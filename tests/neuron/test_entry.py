@@ -103,7 +103,7 @@ print(json.dumps(found))
 
 
 def test_of_events_of_one_time_that_sent_first_comes_first_here():
-    """Of simultaneous events the first sent comes first; NEURON's order depends on its queue."""
+    """The first sent of simultaneous events comes first; NEURON's order depends on its queue."""
     neuron, ours, also_neuron, also_ours = forked.result_of(SAME_TIME)
     first, second = 0.7 * 1 + 2, 0.7 * 2 + 1
     assert ours == also_ours == pytest.approx(first, rel=1e-15)

@@ -175,7 +175,7 @@ def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
 
 
 def test_one_device_takes_the_cells_of_all_ranks(of_neuron):
-    """As on GPUs: compare several calls, a second start, and runs that NEURON takes over."""
+    """Compare, as on GPUs, several calls, a second start, and runs that NEURON takes over."""
     result = told(2, "--one", "auto", "back", "epochs-gpu", "coin-1", "infinite")
     first, second = result.pop("infinite")
     assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
@@ -407,7 +407,7 @@ def agree(ours, neurons):
 
 
 def test_ranks_run_alone_where_neuron_exchanges_nothing(tmp_path):
-    """Without `set_maxstep`, and jobs of ``submit``, each of which one rank runs alone."""
+    """Compare runs without `set_maxstep`, and jobs of ``submit``, each on one rank."""
     script = tmp_path / "alone.py"
 
     def found(does):

@@ -113,7 +113,7 @@ REFUSED = "draws from NEURON's shared generator by several instances"
     "name", ["nmdraws", "nmnoise", "nmownev", "nmfluct", "nmjolts", "ext_poisson"]
 )
 def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
-    """In INITIAL, steps, events and sources: `check` lists them; the switch runs NEURON."""
+    """`check` lists draws in INITIAL, steps, events and sources; the switch runs NEURON."""
     soma, made, kept = sources(2)
     out = h.ext_heard(soma(0.5))
     if name == "nmnoise":

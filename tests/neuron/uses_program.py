@@ -43,7 +43,7 @@ class Net:
 
 
 def intervals(net):
-    """As NetPyNE's runSimWithIntervalFunc, whose function changes weights."""
+    """Call a function that changes weights in intervals, like NetPyNE's runSimWithIntervalFunc."""
     pc.set_maxstep(10)
     h.finitialize(-65)
     for stop in np.arange(2.5, STOP + 1, 2.5):
@@ -109,7 +109,7 @@ def goes_back(net):
 
 
 def grows(net):
-    """As further trials: a second model in the same process, and then none."""
+    """Add a second model in the same process, like further trials, and then delete all."""
     net.on(h.run)
     other = Net()
     net.on(h.run)

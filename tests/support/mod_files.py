@@ -63,7 +63,7 @@ def in_turns(parts, engine):
 
 
 def library(names=()):
-    """Return the library of the mechanisms of some files, or of all, in a folder of nrnivmodl."""
+    """Return nrnivmodl's library for the mechanisms of some files, or of all."""
     return next(compiled(names).rglob("libnrnmech.so"))
 
 

@@ -1,14 +1,13 @@
 """How close two solutions of one system must be: the tolerances of all tests of solves.
 
-Those of simulations against NEURON are in docs/reference/simulating.md, with the checks that use
-them.
+The tolerances of simulations against NEURON are in docs/reference/simulating.md, with their checks.
 
 *Forward error.* Let ``h`` be the height of a cell in nodes. Elimination and substitution carry a
 value along at most ``h`` nodes each way, and each node adds a handful of roundings, each of
-relative size eps / 2 at most. In a well-scaled system, which is what `systems.make_system`
-makes, the diagonal exceeds the rest of its row and of its column by a fixed margin, so that an
+relative size eps / 2 at most. In a well-scaled system, as `systems.make_system` makes them,
+the diagonal exceeds the rest of its row and of its column by a fixed margin, so that an
 error made at one node reaches the next one scaled by a factor below one. Roundings are as often
-up as down, so that what is left grows like a random walk, not like a sum::
+up as down, so that their sum grows like a random walk::
 
     max |x - x_ref| <= C * eps(dtype) * sqrt(h) * max |x_ref|     over the nodes of a cell
 
@@ -21,14 +20,14 @@ Nodes with many children need no larger bound: their terms are small against the
 *Residual*, the componentwise backward error. Elimination without pivoting on a diagonally dominant
 matrix is backward stable row by row: ``|b - A x|_i / (|A| |x| + |b|)_i`` grows neither with the
 height nor with the condition, so the bound is ``C * eps(dtype)`` flat, measured at 1.0 as well.
-That counts one update of a row, by all its children together. Where a row is updated several times,
-as by the neighbours that `contraction` eliminates in successive rounds, the roundings of these
-random-walk: a factor ``sqrt(updates)``. It is given only where it is needed, for cells in pieces
+That counts one update of a row, by all its children together. If a row is updated several times,
+as by the neighbours that `contraction` eliminates in successive rounds, their roundings
+random-walk: a factor ``sqrt(updates)``. It is given only if it is needed, for cells in pieces
 (two to three times as many rounds): measured at 2.0, once at 4.8 in 350,000 rows.
 
 Cyclic reduction has no such bound. A row that is left after k steps is made of ``2**k`` rows, and
 its roundings are relative to the largest of these, not to the one row in which the residual is
-looked at; where `b` and `x` happen to be small there, the residual is large. Measured over 200,000
+computed; if `b` and `x` happen to be small there, the residual is large. Measured over 200,000
 rows of chains of 8 to 200 nodes: 4.4 for `cr`, 10 for `pcr`, however long the chains, while the
 forward error stays at 1.2, well within its bound. They are given `REDUCTION_UPDATES`: 32 eps.
 """

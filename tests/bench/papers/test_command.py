@@ -351,7 +351,7 @@ def test_launches_of_figure_7(fast_queue):
 
 
 def test_branches_end_at_random():
-    """Of many branches below the last level, (1 - p)^2 have no child, 2 p (1 - p) have one."""
+    """Below the last level, (1 - p)^2 of the branches have no child, 2 p (1 - p) have one."""
     counts = np.zeros(3)
     for seed in range(300):
         parent, level = report.grow_with_ends(np.random.default_rng(seed), 0.5)

@@ -82,7 +82,7 @@ def idle(levels, warp):
 
 
 def test_idle_lanes_by_hand():
-    """Lanes of 5, 1 steps and of 2: 8 busy of 10 + 4 steps; alone in a warp none is idle."""
+    """Lanes with 5, 1 and 2 steps: 8 busy of 10 + 4 steps; alone in a warp none is idle."""
     assert idle([[5, 1], [2]], 2) == pytest.approx(1 - 8 / 14)
     assert idle([[5, 1], [2]], 1) == 0
     assert idle([[5, 5, 1, 1]], 2) == 0

@@ -34,7 +34,7 @@ def storages(solver):
 @pytest.mark.parametrize("method", ROWS)
 @pytest.mark.parametrize(("dtype", "symmetric"), [(np.float64, False), (np.float32, True)])
 def test_chains_of_every_length(typed_queue, method, dtype, symmetric):
-    """In one batch, whatever the numbering; they are longer than a work-group."""
+    """Solve them in one batch, for any numbering; they are longer than a work-group."""
     rng = np.random.default_rng(4)
     cells = [chain(n) for n in LENGTHS] + [renumbered(chain(n), rng) for n in LENGTHS]
     cells += [children_first(chain(n)) for n in LENGTHS]

@@ -37,7 +37,7 @@ def test_lfp_of_netpyne():
 
 
 def test_times_of_events_are_those_of_neuron():
-    """Of an event that adds the next one, as NetPyNE's, in intervals of any length."""
+    """Compare an event that adds the next one, like NetPyNE's, in intervals of any length."""
     assert (
         forked.printed_by("""
 from clhines.neuron.frameworks.potentials import samples

@@ -173,7 +173,7 @@ print(json.dumps(found))
 
 
 def test_other_models_and_ways_of_running_draw_the_same():
-    """Without sections, by the switch, in single precision, and with transferred voltages."""
+    """Compare models without sections, by the switch, in single precision, with transfers."""
     result = forked.result_of(START + OTHERS)
     for name, (same, lengths) in result.items():
         assert same, name

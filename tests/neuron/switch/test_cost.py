@@ -166,7 +166,7 @@ def test_times_fall_by_half_or_stay():
 
 
 def test_noise_of_measured_times_changes_no_decision():
-    """Of 20 runs with times 30 % longer or shorter, all decide alike from the third on."""
+    """All of 20 runs with times 30 % longer or shorter decide alike from the third on."""
     rng, decisions = np.random.default_rng(61), []
     for _ in range(20):
         one = Ledger.of(MODEL, "")

@@ -168,7 +168,7 @@ if __name__ == "__main__":
 
 
 def test_what_a_pool_may_drop_is_warned_of(tmp_path):
-    """As for BluePyOpt: a pool's subprocess does not repeat the warning."""
+    """A pool like BluePyOpt's is warned of once; its processes do not repeat the warning."""
     (tmp_path / "pool.py").write_text(POOL, "utf-8")
     done = run(tmp_path, "hh", "pool.py")
     assert done.returncode == 0

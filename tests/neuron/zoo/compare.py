@@ -89,7 +89,7 @@ class Recorder:
 
 
 def buttons_of(path, depth=3):
-    """Return the commands of the buttons of a file of hoc, or of the first file that it loads."""
+    """Return the commands of the buttons in a hoc file, or in the first file that it loads."""
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
     commands = [m[1].replace('\\"', '"') for m in BUTTON.finditer(text)]
     for name in LOADED.findall(text) if depth else ():

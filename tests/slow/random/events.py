@@ -169,7 +169,7 @@ def _netcon(h, rng, source, target, weight):
 
 
 def _delay(rng, dt):
-    """Return a delay of any length, of whole or half steps, or of less than one."""
+    """Return a delay: arbitrary, in whole or half steps, or below a step."""
     kind = float(rng.random())
     if kind < 0.6:
         return float(rng.uniform(0.3, 8))
