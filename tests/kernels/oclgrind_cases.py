@@ -399,7 +399,7 @@ def points_case(queue, dtype):
 
 def rows_case(queue, dtype):
     """Neurons of one node that take whole steps in registers."""
-    sim = Simulation(full_rows(), 0.1, dtype, queue=queue, engine=cell_blocks.make)
+    sim = Simulation(full_rows(13), 0.1, dtype, queue=queue, engine=cell_blocks.make)
     assert sim.runner.kernels.built[1].in_rows
     sim.record("v", [2])
     assert len(sim.run(1.5).spike_time)

@@ -411,6 +411,7 @@ class CellBlocksSpec(ArenaSpec):
     kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
     alone: bool = False  # one work-item has all cells, and delivers their events in whole steps
     in_rows: bool = False  # groups of cells of one node take whole steps in registers
+    idle_lanes: bool = False  # the last of these groups is not full
 
     @classmethod
     def of(
@@ -440,18 +441,19 @@ class CellBlocksSpec(ArenaSpec):
     def with_rows(self, network: Model, layout: BlockLayout) -> CellBlocksSpec:
         """Set `in_rows` if all cells have one node and only events connect them.
 
-        Further conditions: each node has a detector and one instance of each mechanism, and no
-        group has idle lanes. Then group q has the same cells for each mechanism.
+        Further conditions: each node has a detector and one instance of each mechanism. Then group
+        q has the same cells for each mechanism.
         """
         nodes, of_all = np.arange(network.forest.num_nodes), [network.sources.detector_node]
         of_all.append(np.flatnonzero(network.forest.parent < 0))
         of_all += [network.kinds[kind.number].node for kind in self.grouped]
-        full = all((groups.member >= 0).all() for groups in layout.groups.values())
-        alike = full and all(np.array_equal(np.sort(at), nodes) for at in of_all)
+        alike = all(np.array_equal(np.sort(at), nodes) for at in of_all)
         pointers = network.pointers or network.read or network.written
         more = self.ions or self.played or self.turns or self.diffuses or self.layered or pointers
         plain = not (more or self.secondorder or self.sets_v) and self.early == self.grouped != ()
-        return replace(self, in_rows=self.alone and alike and plain)
+        idle = any((groups.member < 0).any() for groups in layout.groups.values())
+        in_rows = self.alone and alike and plain
+        return replace(self, in_rows=in_rows, idle_lanes=in_rows and idle)
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
         """Return (mechanism, state) for each state of a last instance that a block reads."""
@@ -658,7 +660,9 @@ class CellBlocks(ArenaKernels):
         tiles = make_tiles(model, self.blocks, most, variable, classes)
         self.layout = BlockLayout(model, tiles, most, twice)
         self.place = self.layout.number(np.arange(self.layout.count))
-        self.v = [within_reach(self.queue, (len(self.place),), self.dtype)]
+        # the last group of cells of one node may have idle lanes
+        self._idle = -len(self.place) % (2 * most) if self.alone else 0
+        self.v = [within_reach(self.queue, (len(self.place) + self._idle,), self.dtype)]
         self._variable = variable
         self._arguments = {
             "num_blocks": np.int32(self.blocks.count), "num_nodes": np.int32(len(self.place)),
@@ -685,10 +689,13 @@ class CellBlocks(ArenaKernels):
         return True
 
     def _packed(self, natural: np.ndarray) -> cla.Array:
-        return cla.to_device(self.queue, natural[self.layout.nodes].astype(self.dtype))
+        return cla.to_device(self.queue, self._in_order(natural))
+
+    def _in_order(self, natural: np.ndarray) -> np.ndarray:
+        return np.append(natural[self.layout.nodes], np.ones(self._idle)).astype(self.dtype)
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        set_soon(self.v[0], 0, variables.v[self.layout.nodes].astype(self.dtype), self.queue)
+        set_soon(self.v[0], 0, self._in_order(variables.v), self.queue)
         arenas = fill_arenas(variables, self.dtype, self.place, self.layout, self.run.times.instant)
         tables = BlockTables(self.model, self.run.wires, self.blocks, self.layout)
         tables.add(variables, self.network, arenas)

@@ -42,7 +42,8 @@ ${events}\
 }
 
 // Take a step of cells of one node. Group q of each mechanism has the same ${w} cells, which take the whole step
-// in registers. Return whether all voltages are below 1e6 mV.
+// in registers. In idle lanes of the last group ${"`v`"} and ${"`base`"} have more numbers, and detectors are left out. Return
+// whether all voltages are below 1e6 mV.
 static __attribute__((noinline)) int step_rows(
     const int block, const instant t_begin, const instant half_dt, const int step, const real dt, const int capacity,
 ${parameters.replace('*constants', '*given')}\
@@ -66,6 +67,7 @@ ${kind.addresses()}\
 % endfor
     __global int *held_of = ints + detector_held;   // read before the loop, as a store may change the region's place
     ${"int" if spec.real == "float" else "long"}${w} tame = -1;
+    const int most = count_${first} - ${w};   // first lane of the last group that can be full
     // phase 1: events; `take_marked` has delivered them. phase 2: played values; there are none
     for (int q = ints[group_${first} + block], last = ints[group_${first} + block + 1]; q < last; q++) {
         const int run = ${w} * q;
@@ -94,8 +96,8 @@ ${kind.call_group("advance", after, spec.always, 8)}\
         // usually no cell of a group begins a spike; detector j is at place j
         __global loose_int${w} *held_ones = (__global loose_int${w} *)(held_of + run);
         const int${w} were = *held_ones, above = ${"" if spec.real == "float" else f"convert_int{w}"}(v_now > LOOSE_${w}(limit + run));
-        if (SOME((above != 0) & (were == 0))) {
-            for (int j = run; j < run + ${w}; j++) {
+        if (SOME((above != 0) & (were == 0)${f" | (int{w})-(run > most)" if spec.idle_lanes else ""})) {
+            for (int j = run; j < run + ${w} && j < most + ${w}; j++) {
 ${part("simulator/common/detect", 16, v="v[j]", number="j", end="t_end", step="step")}\
             }
         } else *held_ones = were > 1 ? were - 1 : above & were;
