@@ -27,7 +27,7 @@ class RunOptions(NamedTuple):
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
-        """Make options from arguments of `run`; `dtype` becomes a name, also if it is wrong."""
+        """Make options from arguments of `run`; the dtype becomes a name, even an invalid one."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
         except (TypeError, ValueError):
@@ -35,13 +35,13 @@ class RunOptions(NamedTuple):
 
 
 class NeuronError(InputError):
-    """NEURON would never end the call, or would end the process in it."""
+    """NEURON would never end the call, or would end the process."""
 
     is_refusal = False
 
 
 def clock(t: float, dt: float, steps: int) -> np.ndarray:
-    """Return the times of steps on NEURON's clock, which adds half steps, (steps + 1,), ms."""
+    """Return the times of steps, (steps + 1,), ms, as NEURON's clock adds them by half steps."""
     return half_steps(t, dt, 2 * steps)[::2]
 
 
@@ -53,7 +53,7 @@ def as_step(fixed_step: object) -> float | None:
 
 
 def fix_steps(h: Hoc, step: float | None) -> None:
-    """Turn CVode's variable steps off if they are on and `step` (ms) is set."""
+    """Replace CVode's variable steps, if they are on, by fixed steps of `step` ms (None: never)."""
     if step is None or not h.CVode().active():
         return
     if h.t:
@@ -70,7 +70,7 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 
 
 def check_dt(h: Hoc) -> None:
-    """Raise a NeuronError if no call could end with NEURON's present `h.dt`."""
+    """Raise a NeuronError if NEURON's present `h.dt` would let no call end."""
     if not 0 < h.dt < math.inf:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
@@ -115,7 +115,7 @@ def num_steps(h: Hoc, tstop: float, first_dt: float | None = None) -> int:
 def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
     """Return the number of steps of ``ParallelContext.psolve(tstop)``.
 
-    `t` and `dt` (ms) are the end and the length of NEURON's last step, from which psolve continues.
+    psolve continues from NEURON's last step, which had the end `t` and the length `dt`, ms.
     """
     end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
     if h.CVode().active():

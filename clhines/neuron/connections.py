@@ -122,7 +122,7 @@ def changes_weights(model: NeuronModel, group: Group) -> bool:
 
 
 def _silent(model: NeuronModel, name: str) -> list[int]:
-    """Return the NetCons to a mechanism that have no source: FOR_NETCONS visits these, too."""
+    """Return the NetCons without a source to a mechanism, which FOR_NETCONS visits, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
     is_target = wires.senders.name[wires.target] == number
@@ -136,10 +136,7 @@ def _connect_alone(
     chosen: Sequence[tuple[int, float]],
     silent: Sequence[int],
 ) -> list[int]:
-    """Connect each NetCon without a source to a new source, which sends its pending events.
-
-    `chosen` has pending events (NetCon, ms), and `silent` NetCons without a source.
-    """
+    """Connect NetCons without a source to new sources, which send the `chosen` pending events."""
     wires, times = model.wires, {k: list[float]() for k in silent}
     if model.bins is not None and chosen:
         raise rejected_on_way(model, group.mechanism.name)
@@ -172,7 +169,7 @@ def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:
 
 
 def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
-    """Connect POINTERs that mechanisms read, and targets of ``target_var``, to their variables."""
+    """Connect the targets of ``target_var``, and POINTERs that mechanisms read, to variables."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))
@@ -197,8 +194,8 @@ def write_by_pointers(
 ) -> list[tuple[Group, list[int]]]:
     """Connect POINTERs that mechanisms write to mechanism variables or Vector elements.
 
-    Each Vector element becomes an instance of a mechanism that stores one number. Returns the
-    groups of these instances, with the addresses of the elements.
+    Each Vector element becomes an instance of a mechanism that stores one number. Return the groups
+    of these instances, with the addresses of the elements.
     """
     written = model.written
     added = list[tuple[Group, list[int]]]()
@@ -226,7 +223,6 @@ def write_by_pointers(
 def _to_variables(
     network: Network, groups: dict[str, Group], key: tuple[str, str], targets: Sequence[Variable]
 ) -> None:
-    """Connect a POINTER, `key` = (mechanism, POINTER), to variables of a mechanism."""
     first, numbers = targets[0], np.array([v.number for v in targets], np.int64)
     shown = first.name if first.place is None else f"{first.name}[{first.place}]"
     network.set_pointer(groups[key[0]], key[1], (groups[first.owner], shown, numbers))

@@ -76,7 +76,7 @@ class RejectedError(InputError):
 
 
 def rejection(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> RejectedError:
-    """Return an error with one rejection; arguments as of `reject`."""
+    """Return an error with the single rejection that `reject` makes of the same arguments."""
     return RejectedError([reject(mechanism, id_, way_out, **fields)])
 
 
@@ -92,8 +92,9 @@ def converted(
 ) -> Mechanism:
     """Convert the NMODL text of an entry; RejectedError if it has unsupported constructs.
 
-    `pointers` are variables that ``target_var`` sets, `kept` variables that other mechanisms read.
-    `queue` is the most pending self events of an instance; `draws`: see `convert_mechanism`.
+    `pointers` are variables that ``target_var`` sets; `kept` are variables that other mechanisms
+    read. `queue` is the maximum number of pending self events of an instance. For `draws` see
+    `convert_mechanism`.
     """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
@@ -118,7 +119,7 @@ def _way_out(r: nmodl.Rejection) -> str:
 
 
 def split_name(quantity: Quantity) -> tuple[str, int | None]:
-    """Return hoc's name of a variable, and the index if it is an element of an array."""
+    """Return the name of a variable in hoc, and the index of an array element, else None."""
     name = quantity.public or quantity.name
     if not name.endswith("]"):
         return name, None
@@ -160,7 +161,7 @@ def file_of(text: str, path: str) -> nmodl.File:
 
 @lru_cache(maxsize=64)  # an import calls it several times per text
 def tables_of(text: str, path: str) -> dict[str, MadeTable]:
-    """Return the TABLEs of an NMODL text by block name."""
+    """Return the TABLEs of an NMODL text, by the name of the block."""
     file, tables = file_of(text, path), dict[str, MadeTable]()
     for name, block in file.blocks.items():
         for s in block.body:
@@ -194,7 +195,7 @@ def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement)
 
 
 def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
-    """Return the names of variables and other blocks that may change during a run."""
+    """Return the names of variables, and blocks except the TABLE's, that may change in a run."""
     changing = {name for name, block in file.blocks.items() if block is not block_of_table}
     changing |= {"v", "t", *file.pointers, *file.range}
     changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
@@ -205,7 +206,7 @@ def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
 
 
 def _set_aside(file: nmodl.File, block_of_table: nmodl.Block) -> frozenset[str]:
-    """Return the variables that a block (or a block called by it) sets, and other blocks use."""
+    """Return the variables that a block, or a block it calls, sets and that other blocks use."""
     within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
     declared = (s.names for s in block_of_table.body if s.kind == "local")
     local = {name for names in declared for name, _ in cast("Sequence[tuple[str, object]]", names)}
@@ -227,10 +228,10 @@ def _called_by(body: Sequence[nmodl.Statement], blocks: Mapping[str, nmodl.Block
 
 
 def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) -> np.ndarray | None:
-    """Compute the values of a block's TABLE from present values, (rows, columns).
+    """Compute the values of a block's TABLE, (rows, columns), from present parameters.
 
-    `now(name)` returns the present value of a variable. Return None if the TABLE depends on more
-    than parameters.
+    `now(name)` returns the present value of a variable. The result is None if the TABLE depends on
+    more than parameters.
     """
     program = mechanism.program
     table = next(t for t in program.tables if t.name == block)
@@ -260,9 +261,9 @@ def table_rows(mechanism: Mechanism, block: str, now: Callable[[str], float]) ->
 
 
 def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str], float]) -> str:
-    """Return the first of `names` whose present value differs from the one that INITIAL sets.
+    """Return the first of `names` whose present value differs from the value that INITIAL sets.
 
-    `now(name)` returns the present value of a variable. Return "" if there is no such variable.
+    `now(name)` returns the present value of a variable. The result is "" if there is no difference.
     """
     writes = mechanism.compiled.bodies["initial"].writes
     shared = (q for q in mechanism.program.parameters if q.is_global)
@@ -275,7 +276,7 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
 
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:
-    """Return the constant TABLEs with a value that is 0/0 but for rounding errors."""
+    """Return the constant TABLEs with a value that would be 0/0 without rounding errors."""
     rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"
@@ -291,14 +292,14 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
 
 
 def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
-    """Return the array length of each variable in an entry's NMODL text, 0 for scalars."""
+    """Return the array length of each variable in an entry's NMODL text, 0 for a scalar."""
     variables = file_of(entry.text, entry.file).variables
     return {name: variable.length for name, variable in variables.items()}
 
 
 @lru_cache(maxsize=64)  # each run calls it
 def locals_of(text: str, path: str) -> dict[str, int]:
-    """Return the numbers of a file's LOCALs by name, in the order of all LOCALs of the file."""
+    """Return each file-level LOCAL's index among the numbers of all such LOCALs, by name."""
     variables = [v for v in file_of(text, path).variables.values() if v.sort == "local"]
     ends = accumulate(max(v.length, 1) for v in variables)
     return {v.name: end - max(v.length, 1) for v, end in zip(variables, ends, strict=True)}

@@ -127,7 +127,7 @@ def from_neuron(
 
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield the constructs in a model that `from_neuron` does not support, but `run` does."""
+    """Yield the constructs of a model that `run` supports, but `from_neuron` does not."""
     for t in model.pending.statements:  # NEURON's queue holds them a quarter of a step earlier
         yield reject("", "neuron.cvode-event-statement", t=t + model.h.dt / 4)
     for used, thing in (
@@ -169,7 +169,6 @@ def _settings_of(h: Hoc) -> dict[str, float]:
 
 
 def save_network(path: Path) -> None:
-    """Save the network of NEURON's present model, with its settings, to a file."""
     h = supported()
     with without_redirects(), uncollected():
         model = read_model(h)
@@ -233,10 +232,10 @@ def advance(
     progress: bool = False,
     tell: Callable[[int, KeptModel], object] = lambda *_: None,
 ) -> None:
-    """Advance by `count()` steps as `run` does, stretch by stretch.
+    """Advance the model in NEURON's memory by `count()` steps.
 
-    A stretch is a number of steps that the device takes at once, and one more that NEURON takes.
-    After each stretch ``tell(steps, kept)`` is called.
+    The device takes several steps at once, and NEURON takes the step after them. After each such
+    range of steps, ``tell(steps, kept)`` is called with the number of its steps.
     """
     ranks = ranks_of(h)
     if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
@@ -280,7 +279,7 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return the length of the next stretch, at most `most` steps; NEURON takes its last step."""
+    """Return how many steps to take next, at most `most`; NEURON takes the last of them."""
     if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
         most = 1
@@ -296,7 +295,7 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
 
 
 def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
-    """Return whether NEURON must take the next step because it begins before 0 ms."""
+    """Return whether NEURON must take the next step because the step begins before 0 ms."""
     return ranks.size == 1 and h.t < 0 and step_of(h, h.dt) < 0
 
 
@@ -332,7 +331,7 @@ def kept_or_read(h: Hoc, request: RunOptions, ranks: Ranks) -> KeptModel:
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:
-    """Take `steps` steps on the device, then one in NEURON; all ranks call this, even for 0."""
+    """Take `steps` steps on the device; all MPI ranks call this, even for 0 steps."""
     joints = Joints(ranks) if kept.sim is None else kept.joints
     h, draws = kept.model.h, kept.model.draws
     t = clock(float(h.t), float(h.dt), steps)[:-1]  # when NEURON draws for Random.play
@@ -344,7 +343,6 @@ def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> No
 
 
 def begin(kept: KeptModel, joints: Joints) -> Simulation:
-    """Create the simulation of a model from NEURON's present state."""
     once = network_of(kept.model)
     arguments = joined(joints, once, kept.request)
     sim, imported = _simulation(once, kept.request.dtype, arguments)
@@ -353,9 +351,9 @@ def begin(kept: KeptModel, joints: Joints) -> Simulation:
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:
-    """Let NEURON take the steps that begin before 0 ms; return the remaining number of steps.
+    """Let NEURON take the steps that begin before 0 ms; return how many of `rest` steps remain.
 
-    `rest` is the number of steps to take; ``count()`` counts them again afterwards.
+    If NEURON's clock or dt changes unexpectedly, ``count()`` counts the remaining steps again.
     """
     while rest and h.t < -0.5 * h.dt and not h.stoprun:
         before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])

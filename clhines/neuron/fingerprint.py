@@ -60,7 +60,7 @@ class ReadValue:
 
 
 class Words:
-    """Compare `width` words of memory at each address with a stored copy."""
+    """A stored copy of `width` words of memory at each address, to compare with present memory."""
 
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width
@@ -74,13 +74,13 @@ class Words:
 
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
-        """Return several `Words`, each small enough for the processor's cache."""
+        """Return several `Words` for the addresses, each small enough for the processor's cache."""
         blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
         return [cls(block, width) for block in blocks]
 
 
 class Column:
-    """Compare `count` numbers of NEURON with a stored copy; elements `played` may change."""
+    """A stored copy of `count` numbers, to compare with NEURON's; elements `played` may change."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self.size = WORD.from_address(address), 8 * count
@@ -90,7 +90,7 @@ class Column:
         self.take()
 
     def same(self) -> bool:
-        """Whether the column has the same address and the same bits, `played` elements excepted."""
+        """Whether the numbers have the same address and bits, except for `played` elements."""
         if self._begin.value != self._address:
             return False
         if not compare(self._address, self._at, self.size):
@@ -115,12 +115,12 @@ def _take(parts: Sequence[FingerprintPart]) -> None:
 
 
 def _same(parts: Sequence[FingerprintPart]) -> bool:
-    """Whether all parts are unchanged; stop at the first change: later addresses may be stale."""
+    """Whether all parts are unchanged; after the first change, later addresses may be invalid."""
     return all(part.same() for part in parts)
 
 
 class Fingerprint:
-    """A copy of a model's structure, parameters and state, to compare with NEURON's memory."""
+    """A copy of a model's structure, parameters and state, to detect changes in NEURON's memory."""
 
     def __init__(self, model: NeuronModel) -> None:
         self._model, self.covers_all = model, True
@@ -185,7 +185,7 @@ class Fingerprint:
     def _add_columns(
         self, name: str, instances: Instances, program: Program | None
     ) -> dict[str, Column]:
-        """Add a mechanism's RANGE variables, and return their columns by name."""
+        """Add the RANGE variables of a mechanism, and return a `Column` for each, by name."""
         model = self._model
         parameters = {split_name(q)[0] for q in program.parameters} if program else set[str]()
         stays = {*model.beyond.get(name, ())}
@@ -205,7 +205,7 @@ class Fingerprint:
     def _add_places(
         self, name: str, instances: Instances, program: Program | None
     ) -> tuple[str, ...]:
-        """Add the targets of POINTERs; return the names of the POINTERs."""
+        """Add the targets of a mechanism's POINTERs; return the names of the POINTERs."""
         pointers: tuple[str, ...] = ()
         if program is not None:
             pointers = *program.pointers, *program.written, *program.steered, *program.picked
@@ -217,7 +217,7 @@ class Fingerprint:
     def _of_program(
         self, name: str, instances: Instances, program: Program
     ) -> Iterator[FingerprintPart]:
-        """Yield parts for tables, EXTERNAL variables and other inputs that must not change."""
+        """Yield copies of tables, EXTERNAL variables and other inputs that must not change."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))
@@ -231,7 +231,7 @@ class Fingerprint:
             yield ReadValue(partial(model.statics, name))
 
     def _add_globals(self, name: str, instances: Instances, program: Program) -> None:
-        """Add a mechanism's GLOBAL variables: fixed ones, parameters, and moving ones."""
+        """Add a mechanism's GLOBAL variables: constants, parameters, and values that blocks set."""
         parameters = {split_name(q)[0] for q in program.parameters}
         first = {"usetable", *self._model.beyond.get(name, ())}
         set_here = {split_name(q)[0] for q in program.states} - {*first, *parameters}
@@ -263,7 +263,7 @@ class Fingerprint:
             self._moving += Words.by_blocks(layers.addresses)
 
     def follow_recordings(self) -> None:
-        """Accept other Vectors that record sources, if nothing else about sources has changed."""
+        """Accept new Vectors that record sources of events, if the sources have not changed."""
         before, now = self._sources.value, self._sources.read()
         assert isinstance(before, np.ndarray) and isinstance(now, np.ndarray)
         if before.shape != now.shape:
@@ -278,11 +278,11 @@ class Fingerprint:
             self._sources.take()
 
     def structure_is_same(self) -> bool:
-        """Whether everything but parameters and the values that a run changes is unchanged."""
+        """Whether the model is unchanged except for parameters and values that a run changes."""
         return self._first.same() and _same(self._fixed)
 
     def take_parameters(self) -> list[str]:
-        """Store the present parameters; return the mechanisms whose parameters changed."""
+        """Store the present parameters; return the mechanisms whose parameters have changed."""
         changed = {part for _, part in self._parameters if not part.same()}
         _take([*changed])
         return [*dict.fromkeys(name for name, part in self._parameters if part in changed)]
@@ -292,7 +292,7 @@ class Fingerprint:
         return _same(self._clock) and self.state_is_same()
 
     def state_is_same(self) -> bool:
-        """Whether all values that a run changes are unchanged, but for time and pending events."""
+        """Whether all values that a run changes, except time and pending events, are unchanged."""
         return _same(self._moving)
 
     def take_values(self) -> None:
@@ -300,7 +300,7 @@ class Fingerprint:
 
 
 def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
-    """Return how many objects of some hoc classes exist, and how many were ever created."""
+    """Return how many objects of the hoc classes `names` exist, and how many were ever created."""
     template = memory.symbols.template("Vector")
     before = words_at(template, _TEMPLATE_WORDS)
     vector = h.Vector(1)
@@ -315,7 +315,7 @@ def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.
 def _columns(
     memory: NeuronMemory, instances: Instances, played: Sequence[Variable] = ()
 ) -> dict[str, Column]:
-    """Return the columns of a mechanism's variables by name; elements of `played` may change."""
+    """Return a `Column` of each of a mechanism's variables; elements of `played` may change."""
     numbers = instances.columns.numbers()
     rows = int(numbers.max()) + 1
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}

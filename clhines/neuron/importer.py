@@ -52,7 +52,7 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class NeuronNetwork:
-    """A network made from a NEURON model, perhaps with several copies of the model."""
+    """A network made from a NEURON model, or from several copies of the model."""
 
     model: NeuronModel
     network: Network
@@ -67,7 +67,7 @@ class NeuronNetwork:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The network's number for each source of events (origin) in NEURON, (k,) int64."""
+        """The network's number of each of NEURON's sources of events, (k,) int64."""
         positions = dict[int, list[int]]()
         for at, (source, _) in enumerate(self.sources):
             positions.setdefault(id(source), []).append(at)
@@ -79,12 +79,12 @@ class NeuronNetwork:
 
     @cached_property
     def netcons(self) -> np.ndarray:
-        """The NetCon of each connection, (m,) int64, pending events included."""
+        """The NetCon of each connection, including connections for pending events, (m,) int64."""
         return np.where(self.connections < 0, -1 - self.connections, self.connections)
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
-        """The source numbers, one per copy, of each voltage with a threshold, by PreSyn address."""
+        """The source numbers, one per copy, of each threshold detector, by PreSyn address."""
         detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:
@@ -94,7 +94,7 @@ class NeuronNetwork:
 
 
 def _counted_twice(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield recorded ion currents that NEURON adds a second time after a step."""
+    """Yield rejections of recorded ion currents that NEURON adds a second time after a step."""
     recorded = {r.variable.name for r in model.plays.recorders if r.variable is not None}
     for name, mechanism in model.mechanisms.items():
         program = mechanism.program
@@ -177,7 +177,7 @@ def is_local(model: NeuronModel, name: str, quantity: Quantity) -> bool:
 
 
 def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
-    """Return the address of a file-level LOCAL, (1,) uint64, or (0,) if there is none."""
+    """Return the address of a file-level LOCAL, (1,) uint64; empty if there is no such LOCAL."""
     (base, element), entry = split_name(quantity), model.every[name].entry
     at = None
     if is_local(model, name, quantity):
@@ -196,7 +196,7 @@ def _group(model: NeuronModel, network: Network, name: str, instances: Instances
 
 
 def _last_instance(model: NeuronModel, name: str, instances: Instances) -> int | None:
-    """Return the instance that NEURON calls last, if the mechanism's result depends on it."""
+    """Return the instance that NEURON calls last; None if the order of instances has no effect."""
     program = model.mechanisms[name].program
     if not len(instances.nodes) or not (program.last or program.begun):
         return None
@@ -226,7 +226,7 @@ def values_of(
 
 
 def _restore(model: NeuronModel, name: str, table: str) -> None:
-    """Set the parameters, but no other GLOBAL variables, that a TABLE's next use would set."""
+    """Fill a TABLE, which sets parameters, and restore the other GLOBAL variables that it sets."""
     instances = model.every[name]
     entry = instances.entry
     held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
@@ -240,7 +240,7 @@ def _restore(model: NeuronModel, name: str, table: str) -> None:
 def _parameter(
     model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
-    """Return a parameter from NEURON's memory; None if it is not there or the network sets it."""
+    """Return a parameter's values in NEURON's memory; None if they are found only elsewhere."""
     base, place = split_name(quantity)
     instances = model.every[name]
     entry = instances.entry
@@ -299,7 +299,7 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
 
 
 def _parameter_of(group: Group | None, variable: Variable) -> str:
-    """Return the name of a group's parameter that matches a variable; empty if none does."""
+    """Return the parameter of a group that corresponds to a NEURON variable; "" if none does."""
     if group is None or not (variable.number >= 0 or variable.number == EVERY):
         return ""
     wanted, quantities = (variable.name, variable.place), group.mechanism.program.parameters
@@ -307,7 +307,7 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
 
 
 def _to_come(model: NeuronModel) -> list[Player]:
-    """Return all players, without the values that NEURON has already played."""
+    """Return all players with only the values that NEURON has not yet played."""
     events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
     due = {event.address: event.time for event in events}
     players = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
@@ -317,9 +317,9 @@ def _to_come(model: NeuronModel) -> list[Player]:
 def _drive(
     model: NeuronModel, network: Network, players: Sequence[Player], every: Sequence[Player]
 ) -> None:
-    """Add the currents that outside potentials drive along cells.
+    """Add the currents along cells that potentials of extracellular drive.
 
-    `players` play outside potentials; `every` are the players of all variables.
+    `players` play such potentials; `every` are the players of all variables.
     """
     outside = model.outside
     coupling, e = outside.coupling(), outside.potentials()
@@ -337,7 +337,7 @@ def _drive(
 def _copy(
     model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
 ) -> None:
-    """Add a copy of a driver (`Driver.copy`) at each node into which it drives current."""
+    """Add the electrode `Driver.copy` of a mechanism at each node into which it drives current."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
     chosen = np.flatnonzero(instance >= 0)
@@ -357,9 +357,9 @@ def _copy(
 
 
 def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence[Player]) -> None:
-    """Add the currents of a coupling, a group per node and time course; `e` has potentials, mV.
+    """Add the currents of `coupling` to the network, a group for each node and time course.
 
-    Couplings with the same node and the same times are summed.
+    `e` has the potentials, mV. Currents into the same node at the same times are summed.
     """
     alike = dict[tuple[bytes, bool], list[Player]]()
     for player in players:
@@ -384,9 +384,9 @@ def _give(network: Network, coupling: Coupling, e: np.ndarray, players: Sequence
 
 
 def waiting(imported: NeuronNetwork) -> list[tuple[int, float]]:
-    """Return (NetCon, arrival time in ms) for each pending event that may change weights.
+    """Return (NetCon, arrival time in ms) of each pending event that may change weights.
 
-    The simulation counts these events as sent by the sources of their NetCons.
+    The simulation counts such an event as sent by the source of its NetCon.
     """
     model, events = imported.model, list[tuple[int, float]]()
     for k, t in model.pending.netcons if model.bins is None else ():

@@ -40,7 +40,7 @@ _MOST_START = 1 << 26  # bytes; a larger initial state is not kept
 
 
 class ModelRun:
-    """Run the simulation of a model, and write its results to NEURON's memory."""
+    """The simulation of a model, whose results are written to NEURON's memory."""
 
     def __init__(
         self, model: NeuronModel, sim: Simulation, imported: NeuronNetwork, joints: Joints
@@ -57,7 +57,7 @@ class ModelRun:
         self.delivered = -np.inf  # time (ms) up to which NEURON has delivered events
 
     def begin(self) -> None:
-        """Prepare for steps, after the simulation has got NEURON's values."""
+        """Prepare for steps, after NEURON's values have been read into the simulation."""
         if (exchange := self._joints.exchange) is not None:
             crossed = np.array(self._imported.crossed, np.int64)
             times = np.full(len(crossed), float(self._model.h.t) + SPIKE_LATE)
@@ -65,10 +65,7 @@ class ModelRun:
         self.lag, self.delivered = 0, -np.inf
 
     def restart(self, changed: list[str]) -> bool:
-        """Start again from NEURON's present values; return False if that is not possible.
-
-        `changed`: mechanisms whose parameters have changed.
-        """
+        """Return to 0 ms, with new parameters of the mechanisms `changed`; False if impossible."""
         if not self._can_restart(bool(changed)) or not all(map(self._set, changed)):
             return False
         start = self._start
@@ -83,7 +80,7 @@ class ModelRun:
         return True
 
     def _can_restart(self, has_changed: bool) -> bool:
-        """Whether the simulation can go back to 0 ms; `has_changed`: with other parameters."""
+        """Whether the simulation can return to 0 ms, with other parameters if `has_changed`."""
         model, imported = self._model, self._imported
         if any((float(imported.network.settings["t"]), float(model.h.t))):
             return False
@@ -96,7 +93,7 @@ class ModelRun:
         return exchange is None or (exchange.can_restart and not has_changed)
 
     def _set(self, name: str) -> bool:
-        """Set a mechanism's parameters in the simulation; return False if that is not possible."""
+        """Copy a mechanism's parameters to the simulation; return False if that is not possible."""
         model = self._model
         if any(p.variable.owner == name for p in model.plays.players):
             return False  # some of them are played values
@@ -113,9 +110,10 @@ class ModelRun:
     def advance(
         self, steps: int, progress: bool, calls: bool, gathering: Gathering | None
     ) -> float:
-        """Take steps and write the results back; return the seconds that the simulation took.
+        """Take steps and write the results to NEURON; return the seconds that the simulation took.
 
-        `calls`: run the model's own `advance()`; `gathering`: call its functions.
+        If `calls`, run the model's own code of each step. `gathering` calls the functions of
+        `CVode.extra_scatter_gather`.
         """
         sim, h = self.sim, self._model.h
         begin, dt = float(h.t), sim.model.dt
@@ -166,7 +164,7 @@ class KeptModel:
         self.run_seconds = 0.0  # that the simulation took
 
     def is_of(self, request: RunOptions) -> bool:
-        """Whether NEURON still has this model and the request is the same; if so, read changes."""
+        """Whether this is still NEURON's model and the request is the same; if so, read changes."""
         if self.fingerprint is None or request[:3] != self.request[:3]:
             return False
         self.fingerprint.follow_recordings()
@@ -188,7 +186,7 @@ class KeptModel:
 
     @property
     def lag(self) -> int:
-        """How many steps the simulation is behind NEURON; -1 without a simulation."""
+        """Number of steps by which the simulation is behind NEURON; -1 without a simulation."""
         return -1 if self._run is None else self._run.lag
 
     def start(self, sim: Simulation, imported: NeuronNetwork, joints: Joints) -> None:
@@ -199,7 +197,7 @@ class KeptModel:
         self._run.begin()
 
     def drop_run(self) -> None:
-        """Drop the simulation; the next steps create one from NEURON's values."""
+        """Drop the simulation; a new one then starts from NEURON's values before the next steps."""
         self._run = None
 
     def advance(self, steps: int, progress: bool) -> None:
@@ -212,13 +210,13 @@ class KeptModel:
             self.gathering.begin(solves)
 
     def waits(self) -> bool:
-        """Whether NEURON must take the next step because no simulation can start before it."""
+        """Whether NEURON must take the next step, because a simulation cannot start before it."""
         return self.model.waits_for_tables() or (self._run is None and self.model.is_behind())
 
     def steps_ahead(self, most: int) -> int:
         """Return how many steps to take next, at most `most`; NEURON takes the last of them.
 
-        A step in which code of `CVode.event` runs must be the last, because NEURON must take it.
+        If code of `CVode.event` runs in a step, this step is the last, because NEURON must take it.
         """
         if self.model.memory.transfers and self.model.waits_for_transfer():
             self._run = None  # it would start from the present voltages
@@ -243,7 +241,7 @@ class KeptModel:
         self.call(self._step)
 
     def call(self, step: Callable[[], object]) -> None:
-        """Take a step by calling `step`, a function of NEURON; then run the model's own code."""
+        """Call `step`, by which NEURON takes a step; then run the model's own code of the step."""
         if self.gathering is not None:
             with self.gathering.watched():
                 step()
@@ -254,11 +252,11 @@ class KeptModel:
 
     @property
     def is_tried(self) -> bool:
-        """Whether NEURON has called all functions of extra_scatter_gather in this run."""
+        """Whether NEURON has already called all functions of `extra_scatter_gather` in this run."""
         return self.gathering is None or self.gathering.is_tried
 
     def _step(self) -> None:
-        """Let NEURON take one step, which sets ASSIGNED variables and runs event code."""
+        """Let NEURON take one step, which also sets ASSIGNED variables and runs code of events."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]
@@ -280,10 +278,7 @@ class KeptModel:
             self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
-        """Return a function that says, after a step, whether event code changed anything.
-
-        `due` has the times of the code, and `begin` is the begin of the step, ms.
-        """
+        """Return a function that says, after the step from `begin`, if code due then acted."""
         queue, acted, before = self.model.queue, [True], list[np.ndarray]()
         alone = np.sum(queue.columns().time == min(due)) == 1
         if not alone or min(due) <= begin:  # an earlier event would reorder the others
@@ -306,7 +301,7 @@ class KeptModel:
         return lambda: acted[0]
 
     def _take_print(self) -> None:
-        """Store NEURON's present values in the fingerprint, or create it."""
+        """Store NEURON's present values in the fingerprint, which is created if there is none."""
         if self.fingerprint is not None:
             self.fingerprint.take_values()
         elif self._is_free:
@@ -315,24 +310,24 @@ class KeptModel:
 
     @property
     def _is_late(self) -> bool:
-        """Whether NEURON's bins of events are wrong until its next step (see `Bins`)."""
+        """Whether NEURON's bins of events stay wrong until NEURON takes a step (see `Bins`)."""
         return self.model.bins is not None and self.model.bins.late
 
     @property
     def _is_free(self) -> bool:
-        """Whether the model holds no reference to NEURON's objects, so that it can stay."""
+        """Whether the model has no reference to NEURON's objects that prevents storing it."""
         model = self.model
         return not (model.lone is not None or model.trains.patterns or model.draws)
 
     @property
     def can_stay(self) -> bool:
-        """Whether the model may stay between calls: the fingerprint detects all its changes."""
+        """Whether the next call may use this model: the fingerprint detects all its changes."""
         return self._is_free and self.fingerprint is not None and self.fingerprint.covers_all
 
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Turn any error into a ClhinesError that is no refusal, as memory is partly written."""
+    """Turn an error into a ClhinesError that lets the run fail, as memory is partly written."""
     try:
         yield
     except Exception as error:
@@ -343,7 +338,7 @@ _kept: list[KeptModel] = []
 
 
 def kept_model(request: RunOptions) -> KeptModel | None:
-    """Remove and return the model stored by the last call, if NEURON still has it; else None."""
+    """Remove and return the last call's model if NEURON still has it, otherwise None."""
     kept, same = _kept.pop() if _kept else None, False
     try:
         same = kept is not None and kept.is_of(request)

@@ -92,10 +92,7 @@ def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: boo
 
 
 def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: RejectedError) -> None:
-    """If `error` says that a TABLE's input changes, add NEURON's values of it to `tables`.
-
-    Otherwise raise the error.
-    """
+    """Add NEURON's values of the TABLE that `error` rejects to `tables`, or raise the error."""
     first, *others = error.rejected
     if first.id != "mod.table":
         raise error
@@ -109,15 +106,15 @@ def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: Reje
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return NEURON's values of the TABLEs in which a value is 0/0 but for rounding errors."""
+    """Return NEURON's values of the TABLEs that `rounded_tables` finds."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:
-    """Whether present parameters let a mechanism draw from NEURON's shared generator.
+    """Whether a mechanism draws from NEURON's shared generator with its present parameters.
 
-    False if they also have effects that are not supported.
+    The result is False if these parameters have other effects that are not supported.
     """
     mechanism = model.mechanisms[name]
     said, numbers = mechanism.program.unless, set[int]()
@@ -132,7 +129,7 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return NEURON's values of a block's inputs; LookupError if hoc does not show one."""
+    """Return NEURON's values of a block's inputs; LookupError if hoc shows no such variable."""
     program, instances = model.mechanisms[name].program, model.every[name]
     entry, values = instances.entry, dict[str, np.ndarray]()
     wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
@@ -153,9 +150,9 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
 
 
 def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return NEURON's values of the TABLEs that would get other values if filled now.
+    """Return NEURON's values of the TABLEs that would have other values if filled now.
 
-    NEURON fills a TABLE when a DEPEND variable changes, and possibly before INITIAL sets variables.
+    NEURON fills a TABLE when a DEPEND variable changes, possibly before INITIAL sets variables.
     """
     tables, entry, refused = TablesByName(), model.every[name].entry, list[Rejected]()
     texts = tables_of(entry.text, entry.file) if mechanism.program.tables else {}
@@ -192,7 +189,7 @@ def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> Tables
 def _differing(
     model: NeuronModel, name: str, block: str, depends: Sequence[str]
 ) -> Iterator[Rejected]:
-    """Reject a TABLE with a DEPEND variable that differs between instances."""
+    """Yield a rejection for each DEPEND variable of a TABLE that differs between instances."""
     entry = model.every[name].entry
     for variable in sorted({*depends} & {*entry.ranges}):
         if np.ptp(model.every[name].values(variable)):
@@ -202,7 +199,7 @@ def _differing(
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
-    """Return the length of an instance's queue of self events: `_EACH` per connection."""
+    """Return how many pending self events an instance can have: `_EACH` per connection."""
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
     if "net_send" not in model.every[name].entry.text or name not in senders.names:
@@ -216,7 +213,7 @@ def _room_for_events(model: NeuronModel, name: str) -> int:
 
 
 def find_external(model: NeuronModel) -> None:
-    """Reject EXTERNAL variables that something sets during a step."""
+    """Reject mechanisms whose EXTERNAL variables are set during a step."""
     played = {(p.variable.owner, p.variable.name) for p in model.players}
     for name, mechanism in [*model.mechanisms.items()]:
         for external in mechanism.program.external:
@@ -243,7 +240,7 @@ def _set_in_steps(entry: CatalogueEntry) -> set[str]:
 def find_pointed(model: NeuronModel) -> None:
     """Set `NeuronModel.pointed`: the targets of POINTERs that mechanisms read.
 
-    A mechanism whose variable is a target is translated again, so that the variable is in memory,
+    A mechanism whose variable is such a target is converted again: it then stores the variable
     where other mechanisms can read it.
     """
     gap_nodes = {(gap.owner, gap.name, gap.instance): gap.node for gap in model.gaps}
@@ -257,7 +254,7 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Convert each mechanism that owns a variable again, so that the variable can be read."""
+    """Convert the mechanisms of `variables` again, so that other mechanisms can read these."""
     kept = dict[str, set[str]]()
     for variable in variables:
         kept.setdefault(variable.owner, set()).add(variable.name)
@@ -301,7 +298,7 @@ def find_written(model: NeuronModel) -> None:
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:
-    """Reject a Vector that plays into a DEPEND variable of a TABLE which NEURON has filled."""
+    """Reject Vectors that play into a DEPEND variable of a TABLE that NEURON has filled."""
     rejected, played = [], {(p.variable.owner, p.variable.name) for p in model.players}
     made = [(name, block) for name, blocks in model.made.items() for block in blocks]
     for name, block in [*made, *model.aside]:
@@ -314,7 +311,7 @@ def check_made(model: NeuronModel) -> list[Rejected]:
 
 
 def _slots(model: NeuronModel, name: str, mechanism: Mechanism) -> list[Rejected]:
-    """Find NEURON's self events and WATCH conditions of a mechanism; reject it on failure."""
+    """Find a mechanism's self events and WATCH conditions in memory; reject it on failure."""
     net, instances = mechanism.program.net, model.every[name]
     if net is None or not (net.watches or net.sends):
         return []

@@ -46,7 +46,7 @@ from clhines.simulator.mechanisms.nmodl import GIVEN, MADE, FunctionTable
 
 @dataclass(eq=False)
 class NeuronModel:
-    """Everything that is read from NEURON's memory."""
+    """Everything that clhines reads from NEURON's memory."""
 
     h: Hoc
     memory: NeuronMemory
@@ -104,7 +104,7 @@ class NeuronModel:
         return any(changed)
 
     def waits_for_tables(self, begun: bool = False) -> bool:
-        """Whether the next step fills a TABLE again, which sets variables that other blocks use.
+        """Whether the next step fills a TABLE again, and so sets variables that other blocks use.
 
         With `begun`, a TABLE that INITIAL fills counts as filled.
         """
@@ -120,7 +120,7 @@ class NeuronModel:
         return False
 
     def is_behind(self) -> bool:
-        """Whether an event is due before the next step; it may send more events that are due."""
+        """Whether an event is due before the next step, and might send other due events."""
         pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
         return self.bins is None and min(times, default=np.inf) < begin
@@ -142,7 +142,7 @@ class NeuronModel:
         return tables
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
-        """Return a TABLE as NEURON filled it; None if the next use would fill it again."""
+        """Return a TABLE as NEURON has filled it; None if its next use would fill it again."""
         instances = self.every[name]
         entry, number = instances.entry, instances.entry.number
         table = tables_of(entry.text, entry.file)[block]
@@ -161,7 +161,7 @@ class NeuronModel:
         return None if values is None else table.with_values(values)
 
     def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
-        """Let the first instance call a TABLE's block, which fills it; restore all variables."""
+        """Fill a TABLE by a call of its block for the first instance; restore all variables."""
         instances, before = self.every[name], list[Callable[[], None]]()
         for column in columns:
             variable, _, place = column.partition(".")
@@ -181,16 +181,16 @@ class NeuronModel:
             restore()
 
     def _is_hidden(self, name: str, variable: str) -> bool:
-        """Whether hoc does not show a variable of a mechanism's instances."""
+        """Whether a variable of a mechanism's instances is in memory, but not visible in hoc."""
         seen = self.every[name].entry.ranges
         return variable not in seen and variable in self.hidden_of(name).columns
 
     def first_of(self, name: str, variable: str) -> float:
-        """Return the first instance's value of a variable; NaN if it is not found."""
+        """Return the first instance's value of a variable; NaN if there is no such variable."""
         return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
-        """Return the values of a mechanism's variable; NaN if it is not found."""
+        """Return the present values of a mechanism's variable; NaN if it is not found."""
         entry = self.every[name].entry
         if variable in entry.ranges:
             return self.every[name].values(variable)
@@ -201,7 +201,7 @@ class NeuronModel:
         return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
 
     def statics(self, name: str) -> dict[str, int]:
-        """Return the values of a mechanism's static C variables, as far as they are found."""
+        """Return the values of a mechanism's static C ints that are found in memory, by name."""
         entry = self.every[name].entry
         at = {n: static_at(n, entry.number) for n in statics_of(entry.text)}
         return {n: ctypes.c_int.from_address(a).value for n, a in at.items() if a}
@@ -229,7 +229,7 @@ class NeuronModel:
             ) from None
 
     def pointers(self, name: str) -> np.ndarray:
-        """Return the address in each instance's POINTER, from which VERBATIM draws, (k,) int64."""
+        """Return the address in each instance's POINTER from which VERBATIM draws, (k,) int64."""
         return self.slots.pointers(self.every[name], self._width())
 
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
@@ -245,7 +245,7 @@ class NeuronModel:
         return int(self.h.Random().Random123_globalindex())
 
     def _width(self) -> int:
-        """Return the size in bytes of a dparam slot, as any point process shows it."""
+        """Return the size of a dparam slot in bytes, measured at any point process."""
         for one in self.every.values():
             if one.entry.kind == "point":
                 return self.memory.points.slots_of(self.memory.object_address(one.things[0]))[1]
@@ -257,12 +257,12 @@ class NeuronModel:
 
     @property
     def remote(self) -> np.ndarray:
-        """Nodes of other MPI ranks whose voltages are transferred here, ascending, (r,) int64."""
+        """Nodes of other MPI ranks whose voltages come to this rank, ascending, (r,) int64."""
         nodes = {gap.node for gap in self.gaps} - {-1}
         return np.array(sorted(n for n in nodes if n not in self.nodes), np.int64)
 
     def refresh(self, values: bool) -> None:
-        """Read Vectors again, and with `values` everything else that a run changes."""
+        """Read the Vectors again and, with `values`, everything else that a run changes."""
         self.plays.refresh()
         if values or self.trains.names:
             self.wires.refresh()

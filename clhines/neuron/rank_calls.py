@@ -18,7 +18,7 @@ from clhines.simulator.ranks import ONE_PROCESS, Joints, Ranks, world
 
 
 def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
-    """Return NEURON's MPI ranks if they exchange events or voltages, or else this process alone."""
+    """Return NEURON's MPI ranks if they exchange events or voltages, else this process alone."""
     if not on_ranks(h):
         return ONE_PROCESS
     comm, size = world(), int(h.ParallelContext().nhost())
@@ -31,7 +31,7 @@ def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
 
 
 def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
-    """Return `count()`; InputError unless it and NEURON's clock agree on all ranks."""
+    """Return `count()`; InputError if this number or NEURON's clock differs between ranks."""
     with ranks.agreed():
         steps = count()
     ranks.same(lambda: {"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
@@ -39,7 +39,7 @@ def same_on(ranks: Ranks, count: Callable[[], int], h: Hoc) -> int:
 
 
 def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
-    """Return the last call's model if it is unchanged on all ranks, ``target_var`` included."""
+    """Return the last call's model `kept` if it is unchanged on all ranks, otherwise None."""
     if ranks.all(kept is not None) and kept is not None:
         gaps = kept.model.memory.transfers
         same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
@@ -51,9 +51,9 @@ def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
 
 
 def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
-    """Return how many steps all ranks take: the least of all `steps`.
+    """Return the number of steps that all ranks take: the minimum of `steps` over the ranks.
 
-    All ranks continue their simulations, or all start new ones.
+    Afterwards either all ranks continue their simulations, or all ranks start new ones.
     """
     if ranks.size == 1:
         return steps
@@ -71,7 +71,7 @@ def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
 
 
 def joined(joints: Joints, once: NeuronNetwork, request: RunOptions) -> dict[str, object]:
-    """Join the ranks' networks; return the arguments of `Simulation` that depend on it."""
+    """Connect the networks of all ranks; return the arguments of `Simulation` that result."""
     if joints.ranks.size == 1:
         return {"device": request.device, "engine": request.engine}
     source_number, origins = once.numbers, once.model.wires.origins

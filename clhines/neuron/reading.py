@@ -50,9 +50,9 @@ from clhines.simulator.refusals import refusal
 
 
 def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> NeuronModel:
-    """Read NEURON's present model and list its rejections.
+    """Read NEURON's present model, including the constructs that are not supported.
 
-    With `every`, read also Vectors that record or play only after ``h.finitialize()``.
+    With `every`, also read Vectors that only record or play after ``h.finitialize()``.
     """
     with ranks.agreed():
         model = _read(h, every, ranks)
@@ -98,7 +98,7 @@ def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> Neuro
 
 
 def _number_nodes(model: NeuronModel, ranks: Ranks) -> None:
-    """Give nodes numbers across ranks; InputError if only some ranks transfer voltages."""
+    """Give all ranks' nodes numbers; InputError if only some ranks transfer voltages."""
     count = model.tree.num_nodes
     counts = ranks.gather_numbers([count, model.memory.transfers])
     if np.ptp(counts[:, 1]):
@@ -173,7 +173,7 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 
 def _branches(tree: Tree) -> list[Rejected]:
-    """Reject sections with `rallbranch`, which stand for several equal branches."""
+    """Reject sections whose `rallbranch` is not 1: each stands for several equal branches."""
     several = [section for section in tree.sections if section.rallbranch != 1]
     if not several:
         return []
@@ -182,7 +182,7 @@ def _branches(tree: Tree) -> list[Rejected]:
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
-    """Reject mechanisms that draw from a Random that plays, and Random.play on MPI ranks."""
+    """Reject Random.play on several MPI ranks, and mechanisms that draw from a played Random."""
     if not model.draws:
         return
     if ranks.size > 1:
@@ -196,7 +196,7 @@ def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
 
 
 def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
-    """Convert the mechanism that draws from NEURON's shared generator; reject a second one."""
+    """Convert the mechanism that draws from NEURON's shared generator; reject several instances."""
     programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
     asking = [name for name in programs if asks_generator(model, name)]
     drawing = [name for name, p in programs.items() if GENERATOR in p.random or name in asking]

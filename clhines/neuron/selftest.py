@@ -92,7 +92,7 @@ def cells(h: Any) -> Case:
 
 
 def currents(h: Any) -> Case:
-    """Build cells with i_membrane_, a function called in each step, and a voltage transfer."""
+    """Build cells with i_membrane_, a function that each step calls, and a voltage transfer."""
     a, b = h.Section(name="a"), h.Section(name="b")
     for section in (a, b):
         section.L = section.diam = 20
@@ -132,7 +132,7 @@ def outside(h: Any) -> Case:
 
 
 def channels(h: Any) -> Case:
-    """Build a cell with a KSChan that has the rates of hh's n."""
+    """Build a cell with a KSChan whose rates are the rates of hh's n."""
     made = h.KSChan(0)
     made.name("selftest_channel")
     made.ion("k")
@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:
-    """Return how clhines' results of a model differ from NEURON's; "" if they agree."""
+    """Return how clhines' results of a model differ from NEURON's; empty if they agree."""
     from neuron import h
 
     h.load_file("stdrun.hoc")

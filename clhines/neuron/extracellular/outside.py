@@ -171,10 +171,7 @@ class Outside:
         order: int,
         transfers: bool,
     ) -> list[Rejected]:
-        """List the unsupported uses of extracellular.
-
-        `order` is NEURON's `secondorder`. `transfers`: whether steps transfer voltages.
-        """
+        """List the unsupported uses of extracellular; `order` is NEURON's `secondorder`."""
         instances, layers = self.instances, self._tree.layers
         if instances is None:
             return []

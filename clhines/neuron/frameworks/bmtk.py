@@ -222,5 +222,4 @@ def _add_potentials(module: Any, steps: int, currents: dict[int, np.ndarray]) ->
 
 
 def _count(thing: Any, name: str, steps: int) -> None:
-    """Add `steps` to the private counter `name` of a BMTK object."""
     setattr(thing, f"_{name}", private(thing, name) + steps)

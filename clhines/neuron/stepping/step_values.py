@@ -34,7 +34,7 @@ class StepValues:
         ])  # fmt: skip
 
     def rows(self, result: Result, first: int) -> np.ndarray:
-        """Return the variables in `result` after its `first` rows, (steps, variables)."""
+        """Return the variables' values after the `first` rows of `result`, (steps, variables)."""
         rows = np.empty((len(result.t) - first, len(self._places)))
         for k, row in enumerate(self._records.rows(result, first)):
             rows[:, k] = row

@@ -288,7 +288,6 @@ class Ledger:
         return is_due or reading <= _SHARE_AHEAD * by_neuron + _AHEAD
 
     def set_compiled(self) -> None:
-        """Note in the record that a child process has compiled the model's kernels."""
         self.is_compiled, self.record.compiled = True, 1
         self.__dict__.pop("device_begin", None)  # it is shorter now
 
@@ -345,7 +344,7 @@ class Accounts:
         self.refused_steps = 0  # taken by NEURON because the device cannot
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Return whether the device takes a call; called together by MPI ranks with exchange."""
+        """Return whether the device takes a call; all MPI ranks that exchange events call this."""
         context = self._ranks()
         ledger = self._ledger = self._current(steps, context)
         sooner = not ledger.is_refused and ledger.device_is_sooner(steps)
@@ -374,7 +373,6 @@ class Accounts:
         return context if on_ranks(self._h) else None
 
     def begin_call(self) -> None:
-        """Begin a call, whose model is not yet determined."""
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:

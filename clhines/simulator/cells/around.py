@@ -20,23 +20,23 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Enclosing:
-    """For each node the extracellular node around it, and the conductance between them."""
+    """For each node, the extracellular node around it, and the conductance between the two."""
 
     node: np.ndarray  # (n,) int64: the enclosing node, or -1
     g: np.ndarray  # (n,) float64, µS: from an enclosing node to its own one, or to ground
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """Whether each node encloses no other node, (n,) bool."""
+        """Whether each node is inside the cell: it encloses no other node, (n,) bool."""
         inner = np.ones(len(self.node), bool)
         inner[self.node[self.node >= 0]] = False
         return inner
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Inner nodes, ascending, in row 0; in row k the nodes of layer k around them.
+        """Nodes by layer, (layers + 1, m) int64: row 0 has the inner nodes, ascending.
 
-        (layers + 1, m) int64; -1: none.
+        Row k has the node of layer k around each inner node, -1 if there is none.
         """
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):
@@ -56,7 +56,7 @@ def as_around(
     around: ArrayLike,
     g_around: ArrayLike | None,
 ) -> Enclosing:
-    """Check enclosing nodes; see `Network.from_arrays`."""
+    """Check the arguments `around` and `g_around` of `Network.from_arrays`, and convert them."""
     n = forest.num_nodes
     node = as_array("around", around)
     values = np.zeros(n) if g_around is None else as_array("g_around", g_around, unit="uS")
@@ -103,7 +103,7 @@ def _mask(nodes: np.ndarray, n: int) -> np.ndarray:
 
 
 def _strays(parent: np.ndarray, g_axial: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the nodes with a connection to another layer, or to a distant node, (n,) bool."""
+    """Return which nodes are connected to another layer or to a distant node, (n,) bool."""
     n = len(parent)
     layer, column = np.zeros(n, np.int64), inverse(rows[0], n)
     for k, nodes in enumerate(rows):

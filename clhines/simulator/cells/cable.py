@@ -43,7 +43,7 @@ NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
 
 
 def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
-    """Return which nodes have membrane in a region, (n,) bool; axons are in ``dendrites``, too."""
+    """Return which nodes have membrane in a region, (n,) bool; ``dendrites`` include axons."""
     if not isinstance(word, str) or word not in WORDS:
         raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
     membrane = area > 0
@@ -78,9 +78,9 @@ def areas_and_resistances(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the area of each segment, µm², and the axial resistances of both its halves, MΩ.
 
-    Each is the sum over pieces of frusta. The 3-D points of a section and the centres and ends of
-    its segments, sorted by arc length, cut the section into such pieces: each lies in one frustum
-    and in one half of a segment.
+    The 3-D points of a section and the centres and ends of its segments, sorted by arc length, cut
+    the section into pieces. Each piece lies in one frustum and in one half of a segment. Areas and
+    resistances are sums over pieces.
 
         points     |-----|-----------|-------|
         cuts       |    .    |    .    |   .  |     . centre, | end
@@ -117,9 +117,9 @@ def areas_and_resistances(
 
 
 def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centres of segments and the ends between segments, in all sections.
+    """Return where segments have their centres, and where two segments meet, in all sections.
 
-    Of each: its section, (m,) int64, and its arc length, (m,) float64, µm.
+    Each such point has a section, (m,) int64, and an arc length, (m,) float64, µm.
     """
     counts = 2 * nseg - 1
     section = np.repeat(np.arange(sections.num_sections), counts)
@@ -155,11 +155,11 @@ def centres(
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """Lengths and order of a cell's segments, for diffusion along the cell.
+    """Lengths and neighbours of a cell's segments, for diffusion along the cell.
 
-    A substance diffuses between a node and the node before it: as in NEURON, the first one of
-    ``before[:, node]`` that has the mechanism. These are the parent and, for a section's first
-    segment, the parent's parent and the first segment of the parent section; -1: none.
+    As in NEURON, a substance diffuses between a node and the first one of ``before[:, node]`` that
+    has the mechanism. These are the parent and, for the first segment of a section, the parent's
+    parent and the first segment of the parent section; -1 if there is none.
     """
 
     length: np.ndarray  # (n,) float64, µm, of each segment
@@ -179,7 +179,8 @@ class Axis:
     ) -> Axis:
         """Make the axis of a cell.
 
-        By section: `length` of its segments, and `first_above`, first segment of its parent.
+        Each section has the `length` of its segments, and `first_above`, its parent's first
+        segment.
         """
         is_first = (parent >= 0) & (section[parent] != section)
         others = np.stack([parent[parent], first_above[section]])
@@ -267,6 +268,7 @@ class Cable:
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes."""
         return len(self.parent)
 
     @cached_property
@@ -295,7 +297,7 @@ class Cable:
 
     @cached_property
     def axis(self) -> Axis:
-        """Lengths and neighbours of segments."""
+        """Lengths and neighbours of the cell's segments."""
         up, each = self.sections.parent, self.sections.length / self.nseg
         above = np.where(up < 0, -1, self.first_node[up])
         return Axis.of(self.parent, self.section, each, above)
@@ -518,7 +520,7 @@ def _checked_nseg(sections: Sections, nseg: int | np.ndarray) -> np.ndarray:
 def _assemble(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray, cm: float | np.ndarray
 ) -> Cable:
-    """Make a node of each segment and junction, and connect the nodes."""
+    """Make a node for each segment and junction, and connect the nodes to a Cable."""
     first, junction = _first_nodes(sections, nseg)
     num_nodes = int(first[-1] + nseg[-1] + (junction[-1] >= 0))
     segment_section = np.repeat(np.arange(sections.num_sections), nseg)
@@ -567,9 +569,9 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
-    """Return the section to which each section is connected, and the position on it, 0 to 1.
+    """Return the section to which each section is connected, and the position there, 0 to 1.
 
-    Sections at the beginning of a section are connected to what that section is connected to.
+    A section at the beginning of section s is connected where s itself is connected.
     """
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():
@@ -584,7 +586,7 @@ def _has_root_junction(sections: Sections) -> bool:
 def _node_above(
     sections: Sections, nseg: np.ndarray, first: np.ndarray, junction: np.ndarray
 ) -> np.ndarray:
-    """Return the node to which each section's first segment is connected, (num_sections,) int64."""
+    """Return the parent node of each section's first segment, (num_sections,) int64."""
     up, x = _joints(sections)
     above = np.where(x == 1.0, junction[up], np.where(x == 0.5, first[up] + nseg[up] // 2, 0))
     above[0] = 0 if _has_root_junction(sections) else -1

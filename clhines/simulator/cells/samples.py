@@ -61,7 +61,7 @@ def soma_group(cell: Morphology) -> np.ndarray:
 
 
 def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
-    """Make sample `root` the root: reverse the edges above it; return new parents, (n,) int64."""
+    """Reverse the edges from the sample `root` to the root; return new parents, (n,) int64."""
     end = len(parent)  # a sentinel above the root, and above itself
     above = np.append(np.where(parent < 0, end, parent), end)
     path = np.array([root])  # each pass doubles it, and the length of the steps in `above`
@@ -76,7 +76,7 @@ def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
 
 
 def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """Return parents, rooted at the soma if the cell has one, and which samples are the soma."""
+    """Return parents, with the root in the soma if there is one, and which samples are the soma."""
     check_tree(cell.parent, cell.name)
     soma = soma_group(cell)
     if not soma.any():
@@ -86,7 +86,7 @@ def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
-    """Return the soma's samples from one end to the other, (m,) int64; none if they branch."""
+    """Return the soma's samples from one end to the other, (m,) int64; empty if they branch."""
     inner = np.flatnonzero(soma & at(soma, parent))
     if not inner.size:
         return np.flatnonzero(soma)
@@ -106,7 +106,7 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SampleTree:
-    """Samples as a tree, with properties of each sample on which the rules of sections depend."""
+    """A cell's samples as a tree, with all properties that decide where sections begin."""
 
     parent: np.ndarray
     root: int
@@ -150,7 +150,7 @@ def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> SampleTree:
 
 
 def is_sphere_of_three(cell: Morphology, tree: SampleTree) -> bool:
-    """Whether the soma is NeuroMorpho.Org's three-sample sphere, by NEURON's criteria."""
+    """Whether the soma is a sphere of three samples as at NeuroMorpho.Org, by NEURON's criteria."""
     soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
     if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:
         return False
@@ -166,11 +166,11 @@ REPAIRS = (ZERO_RADIUS,)
 
 
 def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolate radii of 0 along neurites; return their samples and new radii, µm.
+    """Interpolate radii of 0 along neurites; return the changed samples and new radii, µm.
 
-    A radius of 0 is interpolated between the nearest samples with a radius, on the paths to the
-    root and to a tip; at the beginning of a neurite it is the next radius. Tips, where a neurite
-    may end in a cone, and the soma keep their zeros.
+    A radius of 0 is interpolated between the nearest samples with a radius, one towards the root
+    and one towards a tip. At the beginning of a neurite it is the next radius. Tips, where a
+    neurite may end in a cone, and the soma stay unchanged.
     """
     parent, soma = from_soma(cell)
     n, radius = len(parent), cell.radius
@@ -207,9 +207,9 @@ def _nearest(
 ) -> np.ndarray:
     """Return radius and distance of the nearest sample with a radius, for each sample, (n, 2).
 
-    The search goes along a neurite towards its beginning or, if `away`, towards the tips. The
-    distance is infinite if there is none. In `order` a sample comes after those that the search
-    reaches first.
+    The search goes along a neurite towards its beginning or, if `away`, towards the tips; without
+    such a sample the distance is infinite. `order` is an order of samples in which each comes after
+    the samples that its search passes.
     """
     nearest = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:
@@ -224,7 +224,7 @@ def _nearest(
 
 
 def repaired(cell: Morphology, repair: str | None) -> Morphology:
-    """Apply a repair; warn with a `RepairWarning` about each changed sample."""
+    """Apply the repair named `repair`; warn of each changed sample with a `RepairWarning`."""
     if repair is None:
         return cell
     samples, new = zero_radii(cell)

@@ -81,7 +81,7 @@ MAX_SEGMENTS = 2**20  # per cell
 
 @dataclass(frozen=True, eq=False)
 class Sections:
-    """One cell as unbranched sections of 3-D points, parents before children, the soma first."""
+    """One cell as unbranched sections of 3-D points: the soma first, parents before children."""
 
     parent: np.ndarray  # -1 at section 0 only
     parent_x: np.ndarray  # position on it: 1.0 end, 0.5 middle (of a soma), 0.0 beginning
@@ -127,9 +127,9 @@ class Sections:
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
-        """Return the smallest number of segments of at most `max_length`, µm, for each section.
+        """Return the smallest numbers of segments for which no segment is above `max_length`, µm.
 
-        It is odd in sections that need a segment in the middle.
+        The number is odd in sections that need a segment in the middle.
         """
         max_length = as_positive("max_length", max_length, "um")
         with np.errstate(over="ignore"):
@@ -173,7 +173,7 @@ class Sections:
 
 
 def sections_of(cell: Morphology) -> Sections:
-    """Cut a cell into sections by the rules of this module, or raise CableError."""
+    """Cut a cell into sections by this module's rules; CableError if that is not possible."""
     parent, soma = from_soma(cell)
     row = in_a_row(parent, soma)
     outline = len(row) >= 3 and not cell.radius[row].any()
@@ -234,7 +234,7 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
 
 
 def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
-    """Return points of a sphere, (3, 4) float32, for a single root sample or an outline."""
+    """Return the sphere, (3, 4) float32, of a soma that is one sample, or samples in an outline."""
     if not outline:
         return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
     xyz = cell.xyz[body]
@@ -259,7 +259,7 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _SectionChains:
-    """Sections as chains of samples: the root's first, then by level, then as in the file."""
+    """Sections as chains of samples, ordered by level from the root, then as in the file."""
 
     head: np.ndarray  # first sample
     last: np.ndarray  # last sample
@@ -269,7 +269,7 @@ class _SectionChains:
 
 
 def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
-    """Cut the tree into chains of samples; of a sphere with samples `body`, keep only the root."""
+    """Cut the tree into chains of samples; of a spherical soma `body` only the root remains."""
     n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
     parent = tree.parent
     if len(body) > 1:
@@ -301,7 +301,7 @@ def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
 
 
 def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, np.ndarray]:
-    """Return each section's position on its parent, and whether the parent's point is left out."""
+    """Return each section's position on its parent, and whether it omits the parent's point."""
     head, up = chains.head, np.maximum(chains.above, 0)
     leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
     neurite, of_soma = ~tree.is_soma[head], tree.is_soma[head[up]]
@@ -323,8 +323,8 @@ def _cut(
 ) -> Sections:
     """Make a section of each chain of samples.
 
-    Its first point is a copy of the sample at which the chain leaves its parent. Sections without
-    length are dropped. `ball` has the points of the root section if this is a sphere.
+    A section's first point is a copy of the sample at which the chain leaves its parent. Sections
+    without length are dropped. If the root section is a sphere, `ball` has its points.
     """
     chains = _chains(tree, body)
     x, lacks = _connections(tree, chains)
@@ -367,7 +367,7 @@ def _with_length(
     soma: np.ndarray,
     types: np.ndarray,
 ) -> Sections:
-    """Drop sections without length, and connect their children to their parents."""
+    """Drop sections without length, and connect their children to the remaining ancestors."""
     num = len(above)
     section = np.repeat(np.arange(num), np.diff(offsets))
     moved = (points[:, :3] != points[offsets[:-1], :3][section]).any(axis=1)
@@ -406,7 +406,7 @@ def as_positive(name: str, value: object, unit: str | None = None) -> float:
 
 
 def per_section(name: str, value: ArrayLike, num_sections: int, unit: str) -> float | np.ndarray:
-    """Check a positive number for all sections, or (num_sections,) of them; return float64."""
+    """Check a positive number, or one for each section; return float64."""
     values = as_array(name, value, unit=unit)
     if not values.ndim:
         return as_positive(name, values.item())

@@ -183,7 +183,7 @@ def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
 
 
 def _row_quickly(fields: list[bytes]) -> Row | None:
-    """Convert a line's fields to numbers; return None if only `_row_strictly` can decide."""
+    """Convert a line's fields to numbers; None if `_row_strictly` must decide about them."""
     i, t, x, y, z, r, p = fields
     try:
         row = int(i), int(t), int(p), float(x), float(y), float(z), float(r)
@@ -204,7 +204,7 @@ def _row_strictly(fields: list[bytes], line: int, name: str) -> Row:
 
 
 def _whole(text: bytes, column: str, line: int, name: str) -> int:
-    """Read a whole number exactly, also from a text such as 1.0e+00, without a float."""
+    """Convert a text such as 12 or 1.0e+00 exactly to a whole number, without a float."""
     try:
         value = Decimal("nan") if b"_" in text else Decimal(text.decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError):
@@ -232,7 +232,7 @@ def _real(text: bytes, column: str, line: int, name: str) -> float:
 
 
 def _show(text: bytes) -> str:
-    """Quote text of a file for a message: one line, printable, not long."""
+    """Quote text of a file for a message: printable, on one line, shortened if it is long."""
     short = text if len(text) <= 40 else text[:37] + b"..."
     return ascii(short.decode("utf-8", "backslashreplace"))
 

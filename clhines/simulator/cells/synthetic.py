@@ -141,10 +141,7 @@ def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarra
 def _directions(
     rng: np.random.Generator, branch_parent: np.ndarray, level: np.ndarray
 ) -> np.ndarray:
-    """Draw the direction of each branch, a unit vector, (num_branches, 3) float64.
-
-    It deviates from the parent's direction; stems are spread evenly.
-    """
+    """Draw unit vectors of branches, (num_branches, 3) float64, near their parents' directions."""
     num = branch_parent.size
     direction = np.empty((num, 3))
     second = np.zeros(num, dtype=bool)  # second of two siblings, which are adjacent
@@ -167,7 +164,7 @@ def _directions(
 
 
 def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.ndarray:
-    """Tilt (m, 3) unit vectors by (m,) angles towards (m,) azimuths, in radians."""
+    """Tilt unit vectors, (m, 3), by the angles `tilt` towards `azimuth`, (m,) each, radians."""
     axis = np.eye(3)[np.argmin(np.abs(direction), axis=1)]  # never close to parallel
     side = np.cross(direction, axis)
     side /= np.linalg.norm(side, axis=1, keepdims=True)
@@ -180,7 +177,7 @@ def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.
 def grow(
     rng: np.random.Generator, levels: int, probability: float | Sequence[float], stems: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Grow branches level by level; return parents (-1 for stems) and levels of branches, int64."""
+    """Grow branches level by level; return each branch's parent (-1 for stems) and level, int64."""
     levels = as_whole_number("levels", levels, 1, MAX_NODES)
     p = _probability_of_levels(probability, levels)
     parents = [np.full(stems, -1, dtype=np.int64)]

@@ -51,10 +51,7 @@ def copy_onto(target: cla.Array, source: cla.Array, queue: cl.CommandQueue) -> N
 def read_parts(
     parts: Iterable[tuple[cla.Array, int, int]], queue: cl.CommandQueue
 ) -> list[np.ndarray]:
-    """Return parts of several device arrays on the host, and wait only once.
-
-    A part is (array, first index, end index).
-    """
+    """Return parts of device arrays, (array, first index, end index) each, and wait only once."""
     values, others = list[np.ndarray](), list[tuple[cl.Buffer, int, np.ndarray]]()
     for a, begin, end in parts:
         host = host_of(a)

@@ -410,10 +410,7 @@ class DeviceGradient:
         return self._store[first : first + size]
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss with respect to all variables.
-
-        `cotangents` has the loss's derivatives with respect to the rows of each record.
-        """
+        """Return a loss's derivatives by all variables, from its derivatives by records' rows."""
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))

@@ -54,10 +54,7 @@ class ReferenceGradient:
         return values if record.matrix is None else record.matrix @ values
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the derivatives of a loss with respect to all variables.
-
-        `cotangents` has the loss's derivatives with respect to the rows of each record.
-        """
+        """Return a loss's derivatives by all variables, from its derivatives by records' rows."""
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
         for begin in reversed([*self._states]):

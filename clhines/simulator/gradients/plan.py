@@ -133,10 +133,7 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """The order of a network's copies on the device: `rows` rows of `width` copies.
-
-    The last copy is repeated to fill its row.
-    """
+    """The order of a network's copies: `rows` rows of `width`; the last copy fills up its row."""
 
     def __init__(self, model: Model, width: int, count: int = 0) -> None:
         self.model, cells = model, model.forest.num_cells

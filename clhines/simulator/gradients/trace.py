@@ -90,8 +90,6 @@ class TracedGrid(HostGrid):
 
 
 class TracedVariables(Variables):
-    """Variables whose calls of blocks are recorded in a trace."""
-
     def __init__(
         self,
         model: Model,

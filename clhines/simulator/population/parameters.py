@@ -81,7 +81,7 @@ def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group of the instances `members`, with a value of `set_variables` for each."""
+    """Return a group of only the instances `members`, with `set_variables` for each of them."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables

@@ -80,10 +80,7 @@ class Chains:
     # -- shapes --------------------------------------------------------------------------------
 
     def _shapes(self, between: bool) -> list[Shape]:
-        """Return the accepted shapes of a diagonal.
-
-        If `between`, they are the shapes of a `dl` or `du` with one value less per system.
-        """
+        """Return a diagonal's accepted shapes; `between`: with one value less per system."""
         less = int(between)
         shapes: list[Shape] = [(self.n - less * self.m,)]
         if self.grid is not None:

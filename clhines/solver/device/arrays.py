@@ -22,7 +22,7 @@ Given: TypeAlias = "ArrayLike | cla.Array"  # what callers may pass
 
 
 class Order:
-    """Marks arrays that are in the device order of one plan; `gather` is `Plan.gather`."""
+    """The device order of one plan, which marks arrays in this order; `gather` is `Plan.gather`."""
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
         self.gather, self.num_nodes = gather, num_nodes
@@ -62,7 +62,7 @@ def unmark(a: object) -> None:
 
 
 def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cla.Array:
-    """Copy values to a new 1-D device array; without values it has a single zero."""
+    """Copy values to a new 1-D device array; the array is a single zero if there are no values."""
     flat = np.ascontiguousarray(values).reshape(-1)
     flat = (flat if flat.size else np.zeros(1)).astype(dtype, copy=False)
     array = cla.to_device(queue, flat)
@@ -86,10 +86,10 @@ def events_of(name: str, wait_for: object, queue: cl.CommandQueue) -> list[cl.Ev
 def within_reach(
     queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
 ) -> cla.Array:
-    """Return a new device array, in memory that the host can access without commands, if possible.
+    """Return a new device array, in memory that the host can access without commands if possible.
 
-    This is fine-grained SVM, see `host_of`: commands take longer than short kernels. Without
-    `zeros` the values are undefined.
+    Such memory is fine-grained SVM, see `host_of`; it saves commands, which take longer than short
+    kernels. Without `zeros` the values are undefined.
     """
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)
@@ -103,12 +103,12 @@ def within_reach(
 
 
 def host_of(a: cla.Array) -> np.ndarray | None:
-    """Return the host's view of an array of `within_reach`, or None; no command may use it."""
+    """Return the host's view of an array, for use while no command uses the array, or None."""
     return getattr(a, HOST, None)
 
 
 def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
-    """Set all values of an array to 0, in the queue's order and without a kernel to build."""
+    """Set all values of an array to 0, in the order of the queue, without building a kernel."""
     host = host_of(a)
     if host is not None:
         queue.finish()
@@ -126,9 +126,9 @@ def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
 def set_soon(
     a: cla.Array, first: int, values: np.ndarray, queue: cl.CommandQueue
 ) -> cl.Event | None:
-    """Write values into an array from index `first` on.
+    """Write values to an array from index `first` on.
 
-    If an event is returned, the copy is only enqueued, and `values` must not change until it ends.
+    If the result is an event, the copy is only enqueued: `values` must not change until it ends.
     """
     host = getattr(a, HOST, None)
     if host is not None:
@@ -148,7 +148,7 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 def writable(a: object) -> TypeGuard[Array]:
-    """Whether a solution can be written to an array: it is not read-only, and no values overlap."""
+    """Whether a solution can be written to `a`: not read-only, and no two values share memory."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     if not isinstance(a, np.ndarray) or not a.flags.writeable:
@@ -193,9 +193,9 @@ def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) 
 
 
 def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
-    """Return `a`, or a copy if writing to `target` would overwrite it too early.
+    """Return `a`, or a copy if writes to `target` would overwrite values of `a` that are in use.
 
-    `target` may be `a` itself for right-hand sides, but not for the `matrix`.
+    `target` may be a right-hand side itself, but not part of the `matrix`.
     """
     overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
     return a.copy() if overlaps else a

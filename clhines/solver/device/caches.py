@@ -46,17 +46,17 @@ def pocl_folder() -> Path:
 
 
 def pocl_problem() -> str:
-    """Return why PoCL's cache cannot be used and what to do, or ""."""
+    """Return why PoCL's cache cannot be used and what to do; empty if it can be used."""
     return _CacheState.pocl or _pocl_problem()
 
 
 def pyopencl_problem() -> str:
-    """Return why PyOpenCL's caches cannot be used and what to do, or ""."""
+    """Return why PyOpenCL's caches cannot be used and what to do; empty if they can be used."""
     return _CacheState.pyopencl or _pyopencl_problem()
 
 
 def prepare() -> None:
-    """Replace caches that cannot be used; called before the first use of OpenCL."""
+    """Replace caches that cannot be used; to be called before the first use of OpenCL."""
     _CacheState.pyopencl = _pyopencl_problem()
     if _CacheState.pyopencl:
         cl._PYOPENCL_NO_CACHE = True  # as PYOPENCL_NO_CACHE=1 before the import
@@ -72,7 +72,7 @@ def prepare() -> None:
 
 
 def before_build(device: cl.Device) -> None:
-    """Warn of unusable caches once, and clean PoCL's cache; DeviceError if its disk is full."""
+    """Warn once of unusable caches, and clean PoCL's cache; DeviceError if the disk is full."""
     pocl = "Portable Computing" in device.platform.name
     problems = {_CacheState.pocl * pocl, _CacheState.pyopencl} - {""} - _CacheState.said
     if problems:
@@ -92,7 +92,7 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove incomplete files that were written since the last check; return their number."""
+    """Remove incomplete files written since the last call from PoCL's cache; return how many."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0
@@ -110,7 +110,7 @@ def clean(folder: Path) -> int:
 
 
 def drop_last() -> int:
-    """Remove the program that was used last from PoCL's cache; return the number of its files."""
+    """Remove the last used program from PoCL's cache; return the number of removed files."""
     used = {e: _changed(e + "/last_accessed", 0.0) for e in _entries(pocl_folder())}
     last = max(used.values(), default=0.0)
     return sum(_unlink(f) for e, time in used.items() if time == last for f in _files(e))
@@ -123,7 +123,7 @@ def _entries(folder: Path) -> Iterator[str]:
 
 
 def _files(entry: str) -> Iterator[str]:
-    """Yield the files of a cached program that an interrupted write can leave incomplete."""
+    """Yield the files of a cached program that may be incomplete after an interrupted write."""
     yield entry + "/program.bc"
     for kernel in _names(entry):
         for sizes in _names(kernel):
@@ -209,7 +209,7 @@ def _pyopencl_problem() -> str:
 
 
 def _unusable(folder: Path) -> str:
-    """Return why `_ROOM` bytes cannot be written to a folder, which may not exist yet; else ""."""
+    """Return why `_ROOM` bytes cannot be written to a folder, perhaps a new one; empty if ok."""
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     try:

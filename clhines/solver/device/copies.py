@@ -38,7 +38,7 @@ def threads() -> int:
 
 
 def helps(device: cl.Device) -> bool:
-    """Whether copies through pinned memory are faster: not on devices that use host memory."""
+    """Whether copies through pinned memory are faster: only if the device has its own memory."""
     return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
 
 
@@ -47,7 +47,7 @@ def shares_memory(device: cl.Device) -> bool:
 
 
 def lends(device: cl.Device, a: np.ndarray) -> bool:
-    """Whether kernels can use a host array in place; Intel's runtime requires whole pages."""
+    """Whether kernels can use host array `a` in place; Intel's runtime requires whole pages."""
     return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
 
 
@@ -60,7 +60,7 @@ def _is_pocl(device: cl.Device) -> bool:
 
 
 def fine_grained(device: cl.Device) -> bool:
-    """Whether the host and kernels may both use memory of `shared` without further commands."""
+    """Whether host and kernels may both use arrays of `shared` without commands in between."""
     fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
     return lends_all(device) and bool(device.svm_capabilities & fine)
 
@@ -76,20 +76,20 @@ def shared(
 
 
 def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
-    """Return a buffer on the memory of a host array, which must stay until its kernels end."""
+    """Return a buffer that uses a host array's memory; the array must outlive all its kernels."""
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
     return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
 
 def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
-    """Wait until a host array, whose memory `buffer` uses, has what commands write to it."""
+    """Wait until host array `a` has all values that commands write to its `buffer`."""
     place = 0, a.shape, a.dtype
     mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, *place, is_blocking=True)
     mapped.base.release(queue)
 
 
 class Pins:
-    """Pinned host memory for copies: arrays by name, each used by one copy at a time."""
+    """Arrays in pinned host memory by name; only one copy at a time may use an array."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -103,7 +103,7 @@ class Pins:
 
 
 class _Piece:
-    """Pinned memory of one array; it returns to `free` when the array and its views are gone."""
+    """Pinned memory of an array; it is added to `free` when the array and its views are deleted."""
 
     __slots__ = ("__array_interface__", "_free", "_memory")
 
@@ -124,7 +124,7 @@ class _Piece:
 
 
 class PinnedArrays:
-    """Make NumPy arrays in pinned memory, and use the memory of deleted ones again."""
+    """Make NumPy arrays in pinned memory, and reuse the memory of deleted arrays."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -132,7 +132,7 @@ class PinnedArrays:
         self._sizes: list[int] = []  # of pieces
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
-        """Return an array like `a`, in pinned memory unless it is small, huge, or one too many."""
+        """Return an array like `a`, in pinned memory if its size and the number of arrays allow."""
         least, most = _RESULT_BYTES
         if not least <= a.nbytes <= most or not a.flags.c_contiguous:
             return np.empty_like(a)
@@ -159,15 +159,15 @@ def is_pinned(a: np.ndarray) -> bool:
 
 
 def result_bytes(size: int) -> int:
-    """Most pinned memory for results of `size` bytes each."""
+    """Return the maximum pinned memory for results of `size` bytes each."""
     least, most = _RESULT_BYTES
     return MOST_RESULTS * size if least <= size <= most else 0
 
 
 def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray) -> list[cl.Event]:
-    """Enqueue a copy of `a` to a device through the pinned array `pin`; return its events.
+    """Enqueue a copy of `a` to the buffer `to` through the pinned array `pin`; return its events.
 
-    A pyopencl event of a copy waits when it is deleted, so the caller must keep these.
+    The caller must keep the events, because a pyopencl event of a copy waits when it is deleted.
     """
     if is_pinned(a):
         return [cl.enqueue_copy(queue, to, a, is_blocking=False)]
@@ -181,7 +181,7 @@ def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray)
 
 
 def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Buffer) -> None:
-    """Copy values from a device through the pinned array `pin` to `out`, and wait."""
+    """Copy the buffer `source` to `out` through the pinned array `pin`, and wait."""
     if is_pinned(out):
         cl.enqueue_copy(queue, out, source)
         return
@@ -201,7 +201,7 @@ def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Bu
 
 
 def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
-    """Return a buffer of pinned memory, and its bytes, mapped as long as the buffer lives."""
+    """Return a buffer of pinned memory and its bytes, which are mapped while the buffer lives."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     buffer = cl.Buffer(queue.context, flags, size)
     both = cl.map_flags.READ | cl.map_flags.WRITE
@@ -210,7 +210,7 @@ def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
 
 
 class PinnedCopies:
-    """Copy large arrays through pinned memory by several threads, including the caller's."""
+    """Copy large arrays through pinned memory in several threads, one of them the caller's."""
 
     def __init__(
         self, queue: cl.CommandQueue, num_threads: int | None = None, piece_bytes: int = PIECE_BYTES
@@ -230,7 +230,7 @@ class PinnedCopies:
         return piece
 
     def send(self, arrays: Sequence[Target]) -> cl.Event:
-        """Copy rows to buffers; return the copies' event. The rows may then change at once."""
+        """Copy rows to buffers; return the copies' event. The rows may change after the call."""
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             busy = self._busy[t]
@@ -251,7 +251,7 @@ class PinnedCopies:
         return done
 
     def fetch(self, source: cl.Buffer, rows: Sequence[np.ndarray]) -> None:
-        """Copy a buffer to rows, one after another, and wait."""
+        """Copy the buffer `source` to `rows`, one after another, and wait."""
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
@@ -271,7 +271,7 @@ class PinnedCopies:
     def _share(
         self, arrays: Sequence[Target], copy: Callable[[int, Sequence[RowPart]], None]
     ) -> None:
-        """Divide all rows into chunks for the threads, copy them, and wait for the threads."""
+        """Divide all rows into chunks, let the threads `copy` them, and wait for the threads."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
         size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))
@@ -301,7 +301,7 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
 
 
 def _chunks(arrays: Sequence[Target], size: int) -> Iterator[RowPart]:
-    """Yield the rows in chunks of at most `size` bytes, each with its buffer and offset, bytes."""
+    """Yield (chunk of at most `size` bytes, buffer, offset in bytes) for all rows of `arrays`."""
     for rows, buffer in arrays:
         place = 0
         for row in rows:

@@ -19,9 +19,9 @@ _COMMENT = re.compile(r"/\*(?:[^*]|\*(?!/))*\*/|[ \t]*//.*")
 
 
 def minimal(device: cl.Device, source: str) -> tuple[str, list[str]]:
-    """Return the source with its declarations, and the build options that it then needs.
+    """Return `source` with only the declarations it needs, and the build options for this.
 
-    If the device is not PoCL's, or its header is not known, the source is unchanged.
+    The source stays unchanged if the device is not PoCL's, or PoCL's header has an unknown format.
     """
     header = _header() if "Portable Computing" in device.platform.name else None
     if header is None or not _lines_of(header) or "##" in source:  # "##" may make any name
@@ -30,7 +30,7 @@ def minimal(device: cl.Device, source: str) -> tuple[str, list[str]]:
 
 
 def declarations(header: Path, source: str) -> str:
-    """Return the lines of a header that declare functions in `source`, with their conditionals."""
+    """Return the header's declarations of functions that `source` uses, inside their #if lines."""
     words = set(re.findall(r"\w+", source))
     lines, begins = list[str](), list[int]()
     for name, line in _lines_of(header):
@@ -49,7 +49,7 @@ def declarations(header: Path, source: str) -> str:
 
 @lru_cache(maxsize=1)
 def _lines_of(header: Path) -> list[tuple[str, str]]:
-    """Return the lines of a header, each with the name of the function that it declares or ""."""
+    """Return (name of the declared function or "", line) for each line of a header."""
     text = header.read_text("utf-8").replace("\\\n", "")
     body = text.partition(f"#define {GUARD}\n")[2].rpartition("#endif")[0]
     lines, begun = list[tuple[str, str]](), ""
@@ -65,7 +65,7 @@ def _lines_of(header: Path) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def _header() -> Path | None:
-    """Return the header of the PoCL library in this process; None if it is not found."""
+    """Return the header file of the PoCL library in this process; None if there is none."""
     try:
         maps = Path("/proc/self/maps").read_text("utf-8", "replace")
     except OSError:  # not Linux

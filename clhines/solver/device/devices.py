@@ -62,11 +62,12 @@ def all_devices() -> list[tuple[str, cl.Device]]:
 
 
 def has_fp64(device: cl.Device) -> bool:
+    """Whether a device computes in float64."""
     return "cl_khr_fp64" in device.extensions.split() or bool(device.double_fp_config)
 
 
 def is_simulator(device: cl.Device) -> bool:
-    """Whether this is Oclgrind, which claims to be every type of device, and is very slow."""
+    """Whether a device is Oclgrind, which claims to be every type of device, and is very slow."""
     return "oclgrind" in device.platform.name.lower()
 
 
@@ -82,7 +83,7 @@ def whole_device(device: cl.Device) -> cl.Device:
 
 
 def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
-    """Return sub-device `number` of `count` equal ones; the whole device if it is indivisible."""
+    """Return sub-device `number` of `count` equal ones, or the device if it cannot be divided."""
     key = device, number, count
     if key not in _PARTS:  # every call of OpenCL makes new devices, which need new contexts
         cores = max(1, device.max_compute_units // count)
@@ -107,7 +108,7 @@ def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
 
 
 def _copies_in_bulk(device: cl.Device) -> bool:
-    """Whether this is an NVIDIA device whose compiler accepts ``cp.async.bulk``."""
+    """Whether a device is NVIDIA's, and its compiler accepts ``cp.async.bulk``."""
     if "cl_nv_device_attribute_query" not in device.extensions:
         return False
     driver = device.driver_version.split(".")[0]
@@ -147,7 +148,7 @@ def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]
 
 
 def _vector_bytes(device: cl.Device) -> tuple[int, int]:
-    """Return the width of vectors to use, and the largest that is compiled right; see `pocl`."""
+    """Return the width of vectors to use, and the largest width that compiles correctly, bytes."""
     if not is_cpu(device):
         return 16, WIDEST_VECTOR
     reported = min(64, max(16, 4 * device.native_vector_width_float))
@@ -158,7 +159,7 @@ def _vector_bytes(device: cl.Device) -> tuple[int, int]:
 
 
 def label(device: cl.Device) -> str:
-    """Return the names of a device and of its platform, and the driver's version."""
+    """Return a device's name, the name of its platform, and the driver's version."""
     return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
 
 
@@ -208,7 +209,7 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
 
 
 def _rank(device: cl.Device) -> int:
-    """Return the preference among CPU runtimes: PoCL solves faster than Intel's."""
+    """Return a CPU runtime's place in the order of preference: PoCL's kernels are the fastest."""
     name = device.platform.name.strip()
     return _CLANG.index(name) if name in _CLANG else len(_CLANG)
 
@@ -298,7 +299,7 @@ def given_queue(
 
 
 def context_of(device: cl.Device) -> cl.Context:
-    """Return the one context of a device that clhines uses: each new one takes several MiB."""
+    """Return clhines' only context of a device, because each context takes several MiB."""
     check_process()
     if whole_device(device) != device and device not in _PARTS.values():
         return cl.Context([device])
@@ -313,9 +314,9 @@ def keeps(context: cl.Context) -> bool:
 
 
 def make_queue(device: cl.Device, timestamps: bool = True) -> cl.CommandQueue:
-    """Return an in-order queue on the context of `context_of`.
+    """Return an in-order queue on the device's context (`context_of`).
 
-    With timestamps events can be timed, but every launch takes longer on the host: 14 instead of 9
+    With timestamps, events can be timed, but each launch takes longer on the host: 14 instead of 9
     microseconds with NVIDIA's driver.
     """
     try:

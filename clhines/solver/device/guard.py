@@ -32,7 +32,7 @@ class _ForkState:
 
 
 def check_process() -> None:
-    """Note that this process uses OpenCL; DeviceError if it was forked from one that did."""
+    """Note that this process uses OpenCL; DeviceError if its parent did before the fork."""
     if _ForkState.forked_from:
         raise DeviceError(
             f"process {os.getpid()} was forked from process {_ForkState.forked_from}, which uses "
@@ -51,10 +51,10 @@ def lock_of(user: object) -> threading.RLock:
 
 
 def exclusive(method: _Method, meets: bool = False) -> _Method:
-    """Let one thread at a time execute this method of an object; a forked process is refused.
+    """Let only one thread at a time execute this method; refuse calls in a forked process.
 
-    If the object is one of several MPI ranks and the method `meets`, `object._meet` is called
-    first, with the method's name.
+    If the object belongs to one of several MPI ranks and `meets` is set, the object's `_meet` is
+    called first, with the method's name.
     """
 
     @functools.wraps(method)
@@ -70,10 +70,10 @@ def exclusive(method: _Method, meets: bool = False) -> _Method:
 
 
 class Holder:
-    """Base of objects that use a device; a ``with`` block closes them at its end."""
+    """Base class of objects that use a device; the end of a ``with`` block closes the object."""
 
     def close(self) -> None:
-        """Wait for the device, and release its buffers; later calls are refused."""
+        """Wait for the device, and release its buffers; the object cannot be used afterwards."""
         raise NotImplementedError
 
     def __enter__(self: _Self) -> _Self:
@@ -91,7 +91,7 @@ class Holder:
 
 
 class ClosedProxy:
-    """Stands in for the engine of a closed solver; every use raises InputError."""
+    """Replacement of a closed solver's engine; any use of it raises InputError."""
 
     def __init__(self, owner: object) -> None:
         self.owner = type(owner).__name__
@@ -101,7 +101,7 @@ class ClosedProxy:
 
 
 def _runtime_loaded() -> bool:
-    """Whether any module has loaded an OpenCL runtime into this process; Linux only."""
+    """Whether this process has loaded an OpenCL runtime; always False outside of Linux."""
     if "pyopencl" not in sys.modules:
         return False
     try:

@@ -50,7 +50,7 @@ _NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # PoCL keep
 
 
 def register_bytes(device: cl.Device) -> int | None:
-    """Return the widest vector that a PoCL device compiles right; None for other platforms."""
+    """Return a PoCL device's widest vector that compiles correctly, bytes; None if not PoCL's."""
     if "Portable Computing" not in device.platform.name:
         return None
     version = device.version.strip()
@@ -61,7 +61,7 @@ def register_bytes(device: cl.Device) -> int | None:
 
 
 def warns_of_vectors(device: cl.Device, source: str) -> bool:
-    """Whether PoCL's compiler warns that a source has vectors wider than the registers."""
+    """Whether PoCL's compiler warns that vectors in `source` are wider than registers."""
     registers = register_bytes(device)
     if registers is None:
         return False
@@ -70,19 +70,19 @@ def warns_of_vectors(device: cl.Device, source: str) -> bool:
 
 
 def is_unnamed(device: cl.Device) -> bool:
-    """Whether LLVM calls the processor of a PoCL device ``generic``."""
+    """Whether PoCL compiles for LLVM's processor ``generic`` instead of a processor with a name."""
     return _triple(device) is not None
 
 
 def _triple(device: cl.Device) -> bytes | None:
-    """Return LLVM's target triple of a PoCL device whose processor is ``generic``, else None."""
+    """Return LLVM's target triple of a PoCL device with the processor ``generic``, else None."""
     is_pocl = "Portable Computing" in device.platform.name
     match = _UNNAMED.search(device.version) if is_pocl else None
     return None if match is None else match.group(1).encode()
 
 
 def name_processor(device: cl.Device) -> str | None:
-    """Replace the name ``generic`` of a PoCL device; return the new name, None if unchanged."""
+    """Replace a PoCL device's processor ``generic``; return the new name, None if unchanged."""
     triple = None if switched_off() else _triple(device)
     if triple is None:
         return None
@@ -105,9 +105,9 @@ def switched_off() -> bool:
 
 
 def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | None:
-    """Find the target triple and the processor's name behind it; return the name's address.
+    """Return the address of the processor's name in PoCL's record of a device.
 
-    `record` is the address of PoCL's record of the device, which has pointers to both texts.
+    `record` is the record's address; it has pointers to the target triple and to this name.
     """
     with open("/proc/self/mem", "rb", buffering=0) as memory:  # bad addresses raise an error
 
@@ -127,7 +127,7 @@ def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | No
 
 
 def _level_bytes() -> int:
-    """Return the widest vector for a processor that `name_processor` names, at most 32 bytes."""
+    """Return the vector width of the processor that `name_processor` sets, at most 32 bytes."""
     try:
         name = _LEVELS[_level()][0].decode()
     except OSError:

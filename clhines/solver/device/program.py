@@ -36,7 +36,7 @@ build_seconds: list[float] = []  # wall times of the builds in this process
 
 
 def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
-    """Build the kernels of a spec, only once per context; with `source`, build that each time."""
+    """Build a spec's kernels once per context; if `source` is set, build that in each call."""
     check_process()
     if source is not None:
         return _compile(context, source, spec)
@@ -59,7 +59,7 @@ def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) ->
 
 
 def kept(context: cl.Context) -> list[cl.Program]:
-    """Return the programs that are cached for a context; the last used comes last."""
+    """Return the cached programs of a context, the last used one last."""
     with _LOCK:
         return list(_BUILT.get(context, {}).values())
 
@@ -70,7 +70,7 @@ def forget() -> None:
 
 
 class Kernel(cl.Kernel):
-    """A kernel whose first launch is watched, because PoCL compiles then.
+    """A kernel that reports a slow first launch, in which PoCL compiles.
 
     `types` are the types of its arguments, None for buffers: pyopencl sets typed numbers faster.
     """
@@ -84,7 +84,7 @@ class Kernel(cl.Kernel):
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
 
     def launched(self, event: cl.Event) -> None:
-        """Watch the event of the first launch; to be called while `fresh` is set."""
+        """Watch the event of the first launch; to be called only while `fresh` is set."""
         self.fresh = False
         self._launched.add(self.function_name)
         phase("compiling kernels")
@@ -104,7 +104,7 @@ def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
 
 
 class NamedKernel:
-    """A kernel whose arguments are set by name; the arguments `usual` are equal in all launches."""
+    """A kernel whose arguments are set by name; launches share the arguments `usual`."""
 
     def __init__(
         self, context: cl.Context, spec: TemplateSpec, name: str, usual: Mapping[str, object]

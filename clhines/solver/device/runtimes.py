@@ -50,7 +50,7 @@ def register() -> None:
 
 
 def installed() -> Path | None:
-    """Return the library of `intel-opencl-rt` in this environment, or None."""
+    """Return the path of the library of `intel-opencl-rt` in this environment, or None."""
     name = _NAMES.get(sys.platform)
     of_system = os.path.join(sys.base_prefix, "local")  # where Debian's and Fedora's pip installs
     roots = dict.fromkeys((sys.prefix, sys.base_prefix, of_system, site.getuserbase()))
@@ -63,7 +63,7 @@ def _is_of_wheel() -> bool:
 
 
 def _icd_files(folder: Path) -> dict[str, str]:
-    """Return the .icd files of a folder, by name; each has the path of a library."""
+    """Return the text of each .icd file in a folder, the path of a library, by file name."""
     texts = {}
     for path in sorted(folder.glob("*.icd")):
         try:
@@ -74,7 +74,7 @@ def _icd_files(folder: Path) -> dict[str, str]:
 
 
 def _folder(files: dict[str, str]) -> Path:
-    """Return a folder with these files. It stays: processes started from this one read it."""
+    """Return a folder with `files`, texts by name; it stays, because child processes read it."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
     folder = cache_folder() / "vendors" / digest
     if folder.is_dir():

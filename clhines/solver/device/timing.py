@@ -44,10 +44,10 @@ class FloorSpec(TemplateSpec):
 def median_seconds(
     queue: cl.CommandQueue, launch: TimedRun, repeats: int = 9, warmup: int = 2
 ) -> float:
-    """Return the median time, s, of ``launch(k)`` for k = 0, 1, ... after `warmup` runs.
+    """Return the median time, s, of ``launch(k)`` for k = 0, 1, ..., after `warmup` launches.
 
-    On a CPU, or without timestamps, it is the wall time from enqueue to finish; elsewhere the
-    device time from the first to the last of the events that `launch` returns.
+    On a CPU, or without timestamps, it is the wall time from the launch to the end of the queue's
+    work. Otherwise it is the device time from the first to the last event that `launch` returns.
     """
     wall = _by_wall_time(queue)
     times = []
@@ -75,7 +75,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int
 
 
 def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> TimedRun:
-    """Return a function that launches a kernel: it reads three arrays of n reals, writes one."""
+    """Return a launch of a kernel that only reads three arrays of n reals and writes one."""
     rng = np.random.default_rng(n)
     values = [rng.random(min(n, _DRAWN)).astype(dtype) for _ in range(2)]
     nbytes = n * values[0].itemsize
@@ -120,11 +120,12 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Return the seconds that each of several functions takes, which are timed alternately.
+    """Return the time, s, of each of several functions, which are timed alternately.
 
-    So other load on the machine slows all of them alike. Functions that are far too slow are
-    dropped early. The result is the mean of the faster half: disturbances only add to a time, and a
-    median jumps if times have two peaks. `budget`, s, is for the timed solves of each function.
+    Alternation lets other load on the machine slow all functions alike. Functions that are far too
+    slow are dropped early. A time is the mean of the faster half of the measurements, because
+    disturbances only add to a time, and a median jumps if times have two peaks. Timing a function
+    takes `budget` seconds.
     """
     times: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

@@ -57,7 +57,7 @@ Problem = Callable[[cl.CommandQueue, np.dtype], str]  # solves it; returns the f
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The self-test of a family of kernels; the dict `PROBLEMS` of its module has the function."""
+    """The self-test of a family of kernels, a function in the dict `PROBLEMS` of `module`."""
 
     title: str
     module: str
@@ -68,7 +68,6 @@ _SELF_TESTS: dict[str, SelfTest] = {}
 
 
 def register(family: str, title: str, module: str, *, needs_float64: bool = False) -> None:
-    """Register the self-test of a family of kernels, by the family's name, without "+"."""
     _SELF_TESTS[family] = SelfTest(title, module, needs_float64)
 
 
@@ -78,10 +77,10 @@ def self_test(family: str) -> SelfTest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a device's self-test of a family of kernels, or the joint result of several.
+    """Result of a device's self-test of a family of kernels, or of several families in turn.
 
-    A family is the solver's kernels (``solve``), or those of the simulator's engines: ``steps``,
-    ``epochs`` on GPUs and ``blocks`` on CPUs.
+    A family is the solver's kernels (``solve``), or the kernels of one of the simulator's engines:
+    ``steps``, ``epochs`` on GPUs and ``blocks`` on CPUs.
     """
 
     family: str
@@ -127,9 +126,9 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
 
 
 def _after_another(device: cl.Device, family: str) -> str:
-    """Return the self-test of a family of kernels that this process needs.
+    """Return the name of the self-test that this process needs for a family of kernels.
 
-    If the process has used family A before, this is ``A+B`` for family B: one test after the other.
+    If the process has used family A before, the test is ``A+B`` for family B: B is tested after A.
     """
     used = _TrustState.used.setdefault(device, {})
     if family not in used:
@@ -139,7 +138,7 @@ def _after_another(device: cl.Device, family: str) -> str:
 
 
 def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
-    """Whether a device passes the self-test of a family; a failure is logged."""
+    """Whether a device passes the self-test of a family; a failure is only logged."""
     try:
         trusted_limits = limits(device, family, dtype)
     except DeviceError as error:
@@ -173,9 +172,9 @@ def stored_outcome(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome 
 
 
 def families(device: cl.Device) -> list[str]:
-    """Return the kernel families whose self-tests a device needs, in the order to run them.
+    """Return the families of kernels whose self-tests a device needs, in order.
 
-    The last entry runs all families of networks one after another, in one process.
+    The last entry joins all families of the simulator, which are tested in turn in one process.
     """
     left = {"epochs"} if devices.is_cpu(device) else {"blocks"}
     if not devices.has_fp64(device):
@@ -190,7 +189,7 @@ def forget() -> None:
 
 
 def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
-    """Return the vector widths to test, bytes, from the device's own down to scalars."""
+    """Return the widths of vectors to test, bytes, from the device's width down to scalars."""
     device_limits, scalar = devices.limits(device), np.dtype(dtype).itemsize
     if not device_limits.is_cpu:
         return (device_limits.vector_bytes,)
@@ -211,7 +210,7 @@ def say(text: str) -> None:
 
 
 def limit_process(seconds: int, memory: bool) -> None:
-    """Limit this process to some processor time, and if `memory` to some GiB more than it has."""
+    """Limit this process to `seconds` of processor time and, if `memory`, to a few more GiB."""
     try:
         import resource
     except ImportError:  # Windows
@@ -227,10 +226,10 @@ def limit_process(seconds: int, memory: bool) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run self-tests, as a process that does nothing else, and print the result.
+    """Run self-tests in a process of their own, and print the result.
 
     The arguments are the index of the device, the tests as "module:family+...", the dtype, the
-    width of vectors in bytes, and the seconds.
+    width of vectors in bytes, and the limit of processor time in seconds.
     """
     index, tests, dtype, width, seconds = arguments
     queue = devices.make_queue(dict(devices.all_devices())[index])
@@ -255,7 +254,7 @@ def _problem(test: str) -> Problem:
 
 
 def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: float) -> str:
-    """Return "" if a result is as accurate as expected, else its difference from the reference."""
+    """Return "" if `result` is accurate, else a text with its difference from `expected`."""
     largest = float(np.abs(expected).max())
     difference = float(np.abs(result - expected).max()) / largest
     limit = roundings * float(np.finfo(result.dtype).eps)
@@ -274,7 +273,7 @@ def _narrowed(device_limits: Limits, width: int) -> Limits:
 
 
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
-    """Return the stored outcome, or run the self-test (one process of the machine at a time)."""
+    """Return the stored outcome, or run the self-test (in one process of the machine at a time)."""
     place = device, family, dtype
     with _LOCK:
         if place in _TrustState.outcomes:
@@ -302,10 +301,7 @@ def _warn(device: cl.Device, outcome: Outcome | None) -> None:
 
 
 def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | None:
-    """Run the self-test with narrower and narrower vectors until the results are right.
-
-    Return the outcome, or None if a test could not be run.
-    """
+    """Run the self-test with ever narrower vectors; return the outcome, None if it cannot run."""
     _log.info("known answers of %s: %s, %s", devices.label(device), title(family), dtype)
     begin, said = time.perf_counter(), list[str]()
     for width in widths(device, family, dtype):
@@ -342,7 +338,8 @@ def command(index: str, family: str, dtype: str, width: int) -> list[str]:
 def _answer(arguments: Sequence[str]) -> str:
     """Run a self-test in another process.
 
-    Return "right", or what is wrong, or, if the test could not be run, `_UNCHECKED` and the reason.
+    Return "right", or a description of the fault. If the test could not be run, return `_UNCHECKED`
+    and the reason.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:

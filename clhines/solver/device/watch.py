@@ -17,7 +17,7 @@ _SOONEST = 0.02  # s between the first two looks
 
 @dataclass(eq=False)
 class _WatchedBuild:
-    """A build in progress, or the first launch of a kernel, which ends with `event`."""
+    """A build in progress or, until its `event` ends, a kernel's first launch."""
 
     what: str
     advice: str
@@ -58,7 +58,7 @@ class _Watcher:
                     return
 
     def _look(self) -> list[_WatchedBuild]:
-        """Return the builds to report now; stop watching these, and all that have ended."""
+        """Return the builds to report now; stop watching these, and builds that have ended."""
         states = [(item, _state(item)) for item in self._items]
         waiting = [item for item, state in states if state == "waiting"]
         busy, now = any(state == "running" for _, state in states), time.monotonic()
@@ -103,7 +103,7 @@ _ADVICE = (
 
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
-    """Report on stderr if the block takes longer than `SECONDS`; ``switch=1`` would avoid it."""
+    """Report on stderr if the block takes over `SECONDS`, and that ``switch=1`` would skip it."""
     item = _WatchedBuild(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:

@@ -510,10 +510,7 @@ class _ContractionPlanner:
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
-        """Group cells into blocks; return the blocks, the lanes of segments, and the nodes' layout.
-
-        Blocks of many cells are packed tightly.
-        """
+        """Group cells into blocks; return blocks, lanes of segments, and the nodes' layout."""
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
         capacity = int(room.local_capacity(self.real, self.limits, group))
