@@ -66,7 +66,10 @@ class Gathering:
         self._values = StepValues(sim, imported, reads)
 
     def play(self, result: Result, first: int, begin: float, dt: float) -> None:
-        """Call the functions for steps from `begin` (ms), after the `first` rows of `result`."""
+        """Call the functions for each step that a run has added to `result`.
+
+        These steps begin at time `begin` (ms), and their rows come after the `first` rows.
+        """
         if self._values is None:
             raise RuntimeError("play() before start()")
         steps, addresses = len(result.t) - first, gather(gathering())[:, 0].tolist()

@@ -135,7 +135,7 @@ def count(h: Hoc) -> Counts:
 
 @lru_cache(maxsize=1)
 def machine_factor() -> float:
-    """Return how many times slower than the machine of the constants this one is (stored)."""
+    """Return this machine's time for a loop divided by the reference machine's; stored once."""
     key: dict[str, object] = {"machine": platform.node(), "python": sys.version}
     seconds = files.kept_entry("calibration", _SCHEMA, key).get("seconds")
     if not isinstance(seconds, float) or not seconds > 0:
@@ -230,7 +230,10 @@ class Ledger:
 
     @property
     def pauses_per_step(self) -> float:
-        """NEURON's steps for `CVode.event` per device step, in this process or the last one."""
+        """NEURON's steps for `CVode.event` divided by all steps of the device.
+
+        Before the device begins, it is the number of the script's last run.
+        """
         if self.has_begun:
             return self.pauses / max(self.steps - self.neuron_steps, 1)
         return self.record.pauses if self.record.first == self.first else 0.0

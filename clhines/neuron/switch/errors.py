@@ -15,7 +15,7 @@ _SHOWN = 400  # characters of a message that hoc prints
 
 
 class ErrorRelay:
-    """Relay of exceptions that a hooked call raised, while hoc code was running, to Python.
+    """Pass an exception of a hooked call through hoc, which cannot raise it, to Python.
 
     If Python had called hoc, the exception is raised again when hoc returns. Otherwise hoc prints
     `message`.

@@ -227,7 +227,10 @@ class GradientKind:
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
-        """Return (result, OpenCL expression of the loss's derivative by it), except for states."""
+        """Return (result, OpenCL expression) for each result of a block except states.
+
+        The expression is the derivative of the loss with respect to the result.
+        """
         share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":

@@ -133,7 +133,7 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """The order of a network's copies: `rows` rows of `width`; the last copy fills up its row."""
+    """The order of a network's copies: `rows` rows of `width`; the last copy is repeated to fit."""
 
     def __init__(self, model: Model, width: int, count: int = 0) -> None:
         self.model, cells = model, model.forest.num_cells
@@ -178,7 +178,7 @@ class CopyColumns:
         self._lengths = [0, 0]
 
     def add(self, values: np.ndarray, single: bool = False) -> CopyColumn:
-        """Add constants, (count,) in natural order; `single`: they are all equal."""
+        """Add constants, (count,) in natural order. If `single`, all of them are equal."""
         if single and not len(values):
             values = np.zeros(1)
         by_copy = values.reshape(self._layout.count, -1) if not single else values[None]

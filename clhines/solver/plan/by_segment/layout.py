@@ -12,11 +12,11 @@ from clhines.solver.plan.packing import Blocks
 
 
 class SegmentRows:
-    """Layout of a block: the first nodes of all inner segments, the second nodes, and so on.
+    """Layout of a block by rows: each row has one node of several segments, in adjacent places.
 
-    Leaves follow in the same way, but from their last nodes to their first: in each case a row has
-    the nodes that a step eliminates. Row j has node j of every segment that is long enough, counted
-    in this order. `rows`, (num_templates, 2, most), has the start of each row.
+    Row j has the j-th node of all inner segments that are long enough. Rows of leaves follow; their
+    nodes are counted from the last one, as this is the order of elimination. `rows`,
+    (num_templates, 2, most), has the start of each row: inner segments first, then leaves.
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
