@@ -60,7 +60,7 @@ class ReadValue:
 
 
 class Words:
-    """A stored copy of `width` words of memory at each address, to compare with present memory."""
+    """A stored copy of `width` words at each address, to compare with present memory."""
 
     def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
         self._addresses, self._width = addresses, width

@@ -278,7 +278,10 @@ class KeptModel:
             self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
-        """Return a function that says, after the step from `begin`, if code due then acted."""
+        """Return a function that says, after a step from `begin`, whether event code had effects.
+
+        `due` has the times of the code in the step, ms.
+        """
         queue, acted, before = self.model.queue, [True], list[np.ndarray]()
         alone = np.sum(queue.columns().time == min(due)) == 1
         if not alone or min(due) <= begin:  # an earlier event would reorder the others

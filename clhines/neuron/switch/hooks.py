@@ -34,7 +34,7 @@ LOOP = "a loop around fadvance(), in place of h.continuerun()"
 
 
 class ScriptEnd(BaseException):  # no `except Exception` of the script catches it
-    """End a script at its first run; the text says why NEURON would take this run."""
+    """An exception that ends a script at its first run; it says why NEURON would take the run."""
 
 
 class Switch:

@@ -61,7 +61,7 @@ def soma_group(cell: Morphology) -> np.ndarray:
 
 
 def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
-    """Reverse the edges from the sample `root` to the root; return new parents, (n,) int64."""
+    """Make sample `root` the root: reverse the edges above it; return new parents, (n,) int64."""
     end = len(parent)  # a sentinel above the root, and above itself
     above = np.append(np.where(parent < 0, end, parent), end)
     path = np.array([root])  # each pass doubles it, and the length of the steps in `above`

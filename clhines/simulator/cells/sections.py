@@ -127,7 +127,7 @@ class Sections:
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
-        """Return the smallest numbers of segments for which no segment is above `max_length`, µm.
+        """Return the fewest segments of each section for which none is above `max_length`, µm.
 
         The number is odd in sections that need a segment in the middle.
         """
