@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -207,14 +209,19 @@ def _launched(command, launcher):
             for channel in channels:
                 os.close(channel)
             started[child] = rank
-        while True:
-            child, status = os.wait()
-            code = os.waitstatus_to_exitcode(status)
-            if child == launched.pid:
-                for rest in started:
-                    os.kill(rest, signal.SIGKILL)
-                return code
-            started.pop(child).sendall(f"{code & 255}\n".encode())
+        while launched.poll() is None:
+            time.sleep(0.02)
+            for child, rank in [*started.items()]:
+                if select.select([rank], [], [], 0)[0]:  # the launcher has killed what it started
+                    os.kill(child, signal.SIGKILL)
+                ended_child, status = os.waitpid(child, os.WNOHANG)
+                if ended_child:
+                    del started[child]
+                    with suppress(BrokenPipeError):
+                        rank.sendall(f"{os.waitstatus_to_exitcode(status) & 255}\n".encode())
+        for child in started:
+            os.kill(child, signal.SIGKILL)
+        return launched.returncode
 
 
 def _executed_as_rank(command, channels, environment):
