@@ -284,6 +284,8 @@ def test_a_rank_that_fails_ends_all():
     assert done.returncode
     assert "ValueError: of the script" in done.stderr
     assert "clhines: rank 1 of 2 stops all" in done.stderr
+    code, _, err = forked.ended([str(PROGRAM), "fails"], launcher(2))
+    assert code and "ValueError: of the script" in err
 
 
 FAILING = """
