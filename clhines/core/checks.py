@@ -92,10 +92,8 @@ def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
 
 
 def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT) -> int:
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(
-        value, (bool, np.timedelta64)
-    )
-    if not is_whole or value < least:
+    is_other = isinstance(value, (bool, np.timedelta64))
+    if is_other or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} is {shown(value)}; expected a whole number, {least} or more")
     if value > most:
         raise InputError(f"{name} is {shown(value)}; expected a whole number, at most {most}")
