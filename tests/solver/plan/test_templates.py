@@ -25,10 +25,10 @@ class MadeSpec(TemplateSpec):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(templates, "FOLDER", tmp_path)
-    for cached in (templates._template, templates.digest, templates.render):
+    for cached in (templates.compiled, templates.digest, templates.render):
         cached.cache_clear()
     yield tmp_path
-    for cached in (templates._template, templates.digest, templates.render):
+    for cached in (templates.compiled, templates.digest, templates.render):
         cached.cache_clear()
 
 
