@@ -3,7 +3,16 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
-from networks import CABLES, DT, ENGINES, assert_follows, mixed_network, simple_network, truth
+from networks import (
+    CABLES,
+    DT,
+    ENGINES,
+    SPIKING_ENGINES,
+    assert_follows,
+    mixed_network,
+    simple_network,
+    truth,
+)
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.core.errors import DeviceMemoryError, SpikeOverflowError
@@ -13,6 +22,7 @@ from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.plasticity import STDP
+from clhines.simulator.network.times import ends_of
 
 
 @pytest.mark.optimised
@@ -406,3 +416,20 @@ def test_plastic_weights(double_queue, engine, tmp_path):
     reference.save(tmp_path / "reference.npz")
     later.restore(tmp_path / "reference.npz")
     np.testing.assert_array_equal(later.weights(), reference.weights())
+
+
+@pytest.mark.parametrize("engine", SPIKING_ENGINES)
+def test_late_spikes_have_the_times_of_neurons_clock(engine, double_queue):
+    """At 1,000 s the clock, a sum of half steps, is 1.4e-3 ms behind the product of step and dt."""
+    step, dt = 40_000_000, 0.025
+    net = Network.from_arrays([-1], [0, 1], [500.0], [0.0], [0.005])
+    net.insert("hh")
+    synapse = net.add("expsyn", at=net.soma, tau=2.0)
+    net.threshold = -20.0
+    options = {} if engine == "reference" else {"queue": double_queue}
+    sim = Simulation(net, dt=dt, engine=engine, **options)
+    sim.set_arrays(step, sim.arrays())
+    sim.set(events=[(synapse, 0, sim.t + 0.2, 0.05)])
+    times = sim.run(3.0).spike_time
+    assert len(times) == 1 and times[0] in ends_of(np.arange(step, step + 120), dt)
+    assert abs(times[0] - dt * round(times[0] / dt)) > 1e-3

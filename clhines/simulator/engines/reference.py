@@ -13,6 +13,7 @@ from clhines.simulator.events.exact import HostEvents
 from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model
+from clhines.simulator.network.times import CLOCK_STEPS, begins_of
 from clhines.simulator.records.records import CURRENT, Record, is_current
 from clhines.simulator.records.reduced import HostReducer, Reducers
 from clhines.simulator.refusals import refusal
@@ -254,8 +255,9 @@ class Clock:
         self._dt, self._step, self._t = dt, 0, 0.0
 
     def at(self, step: int) -> float:
-        if step < self._step:
-            self._step, self._t = 0, 0.0
+        near = min(step, CLOCK_STEPS)
+        if step < self._step or near > self._step + 1000:
+            self._step, self._t = near, float(begins_of(np.array([near]), self._dt)[0])
         for _ in range(step - self._step):
             self._t = (self._t + 0.5 * self._dt) + 0.5 * self._dt
         self._step = step

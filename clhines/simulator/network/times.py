@@ -12,7 +12,8 @@ from clhines.core.errors import InputError
 
 ROUNDING = 1e-9  # fraction of a step by which a delay may be shorter than one step
 SPIKE_LATE = 1e-10  # ms that NEURON adds to the time of a spike
-_CLOCK_STEPS = 2**22  # up to here, middles of steps are added up as NEURON does
+CLOCK_STEPS = 2**26  # up to here, the times of steps are added up as NEURON does
+_BLOCK = 2**16  # steps whose times are added up at once
 LAST_STEP = 2**30  # of any run, and of any delay, so that an event's step fits int32
 MAX_SLOTS = 2**20  # steps in a ring of events
 
@@ -37,31 +38,55 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
     """Return the first step whose middle is not before an external event, (m,) int64.
 
     `time` is in ms. NEURON's clock adds half steps; its rounding decides about events at a middle:
-    at dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Up to step 2**22,
+    at dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Up to step 2**26,
     middles are computed here by the same sums.
     """
-    step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
-    early = np.flatnonzero(step < _CLOCK_STEPS - 1)
-    if len(early):
-        middles = half_steps(0.0, dt, 2 * int(step[early].max()) + 3)[::2] + 0.5 * dt
-        step[early] = np.searchsorted(middles, time[early])
-    return step
-
-
-@lru_cache(maxsize=4)
-def _ends(dt: float, steps: int) -> np.ndarray:
-    return half_steps(0.0, dt, 2 * steps)[2::2]
+    steps = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
+    on_clock = np.flatnonzero(steps < CLOCK_STEPS - 1)
+    time, step = time[on_clock], steps[on_clock]
+    while (late := begins_of(step, dt) + 0.5 * dt < time).any():
+        step[late] += 1
+    while (early := (step > 0) & (begins_of(step - (step > 0), dt) + 0.5 * dt >= time)).any():
+        step[early] -= 1
+    steps[on_clock] = step
+    return steps
 
 
 def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
     """Return the ends of steps, (m,) float64, ms.
 
-    Up to step 2**22 they are sums of half steps, as NEURON's clock.
+    Up to step 2**26 they are sums of half steps, as NEURON's clock.
     """
-    last = int(step.max(initial=0))
-    if last >= _CLOCK_STEPS:
-        return (step + 1) * dt
-    return _ends(dt, 1 << (last + 1).bit_length())[step]
+    ends = (step + 1) * dt
+    on_clock = step < CLOCK_STEPS
+    ends[on_clock] = begins_of(step[on_clock] + 1, dt)
+    return ends
+
+
+def begins_of(step: np.ndarray, dt: float) -> np.ndarray:
+    """Return the begins of steps by NEURON's clock, (m,) float64, ms."""
+    result, (block, within) = np.empty(len(step)), np.divmod(step, _BLOCK)
+    for number in np.unique(block).tolist():
+        here = block == number
+        result[here] = _begins_in(dt, number)[within[here]]
+    return result
+
+
+@lru_cache(maxsize=64)
+def _begins_in(dt: float, number: int) -> np.ndarray:
+    """Return the begins of a block of steps, and its end, ms."""
+    begins, first = _block_begins(dt), number
+    while first not in begins:
+        first -= 1
+    for k in range(first, number):
+        begins[k + 1] = half_steps(begins[k], dt, 2 * _BLOCK)[-1]
+    return half_steps(begins[number], dt, 2 * _BLOCK)[::2]
+
+
+@lru_cache(maxsize=4)
+def _block_begins(dt: float) -> dict[int, float]:
+    """Return a memory of the begins of blocks, ms, by their number."""
+    return {0: 0.0}
 
 
 def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:

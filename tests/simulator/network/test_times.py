@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from clhines import Network, Simulation
+from clhines.core.arrays import half_steps
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
+from clhines.simulator.engines.reference import Clock
 from clhines.simulator.model import compile
-from clhines.simulator.network.times import delay_steps, event_steps
+from clhines.simulator.network.times import CLOCK_STEPS, delay_steps, ends_of, event_steps
 
 pytestmark = pytest.mark.neuron
 
@@ -142,6 +144,28 @@ def test_late_events_follow_neurons_clock():
     """After 2,000 ms NEURON's clock is off by some 1e-9 ms, which decides ties."""
     times = np.round(2000 + np.arange(200) * 0.05, 3)
     np.testing.assert_array_equal(event_steps(times, 0.1), neuron_events(0.1, times, False))
+
+
+def test_late_steps_end_by_neurons_clock():
+    """At 200 s the sums of half steps are off by 3e-5 ms; ties of events go by them, too."""
+    dt, last = 0.025, 8_000_000
+    clock = half_steps(0.0, dt, 2 * last)
+    steps = np.array([0, 65_535, 65_536, 4_194_303, 4_194_304, last - 1])
+    ends = ends_of(steps, dt)
+    np.testing.assert_array_equal(ends, clock[2 * steps + 2])
+    assert abs(ends[-1] - last * dt) > 1e-5
+    np.testing.assert_array_equal([Clock(dt).at(int(k) + 1) for k in steps], ends)
+    middles, rng = clock[1::2], np.random.default_rng(5)
+    ties = middles[rng.integers(0, last, 300)]
+    times = np.concatenate([ties, np.nextafter(ties, 0), np.nextafter(ties, 1e9), ends])
+    np.testing.assert_array_equal(event_steps(times, dt), np.searchsorted(middles, times))
+
+
+def test_steps_beyond_the_clock_end_at_multiples_of_dt():
+    steps = np.array([CLOCK_STEPS - 1, CLOCK_STEPS, 10**9])
+    ends = ends_of(steps, 0.025)
+    np.testing.assert_array_equal(ends[1:], (steps[1:] + 1) * 0.025)
+    assert abs(ends[0] - CLOCK_STEPS * 0.025) < 0.01
 
 
 def test_events_beyond_the_clock_are_within_half_a_step():
