@@ -95,10 +95,12 @@ def thread_locals_at(memory: Library, mechanism: int) -> int | None:
         number = ctypes.c_char.in_dll(ctypes.CDLL("libstdc++.so.6"), "_ZTIPd")
     except (OSError, ValueError):
         return None
-    at, readable = words_at(memory.variable("nrn_threads"), _LISTS + 1)[_LISTS], Readable(8)
-    while at and words_at(at, 3)[2] & 0xFFFFFFFF != mechanism:
+    readable = Readable(8 * (_SLOTS + 1))
+    at = words_at(memory.variable("nrn_threads"), _LISTS + 1)[_LISTS]
+    while at in readable and words_at(at, 3)[2] & 0xFFFFFFFF != mechanism:
         at = words_at(at, 1)[0]
-    slots = words_at(words_at(at, 2)[1], _SLOTS + 1)[_SLOTS] if at else 0
+    members = words_at(at, 2)[1] if at in readable else 0
+    slots = words_at(members, _SLOTS + 1)[_SLOTS] if members in readable else 0
     if slots not in readable or not 0 < words_at(slots - 8, 1)[0] < _MOST_SLOTS:
         return None
     words = words_at(slots, _SLOT_WORDS * words_at(slots - 8, 1)[0])
