@@ -173,6 +173,7 @@ def test_currents_that_leave_membranes_arrive_in_layers():
         sim.record("i_membrane", nodes[1])
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("each", [2, 40, 120])
 def test_epochs_advance_cells_of_all_sizes(each):
     """Compare cells with one to many columns of unknowns (several warps) with `reference`."""
@@ -183,6 +184,7 @@ def test_epochs_advance_cells_of_all_sizes(each):
     assert np.abs(ours - want).max() <= allowed
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("inserted", [0, 1])
 def test_epochs_eliminate_passive_chains_before_they_begin(inserted):
     """Passive chains are longer than a segment and branch; some columns have channels."""
@@ -264,6 +266,7 @@ def test_a_rank_has_the_layers_of_its_cells():
     )
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engines_take_other_values_and_the_start(engine):
     net, _ = layered_network()
