@@ -70,7 +70,7 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 
 
 def check_dt(h: Hoc) -> None:
-    """Raise a NeuronError if NEURON's present `h.dt` would let no call end."""
+    """Raise a NeuronError if `h.dt` is not above 0, so that no call would reach its end."""
     if not 0 < h.dt < math.inf:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 

@@ -40,7 +40,10 @@ def is_spoilt(arrays: dict[str, Array], target: Array) -> bool:
 
 
 def report_growth(arguments: Arguments, pivots: BadPivots, check: bool | str) -> None:
-    """Report the first cell whose elimination lost digits, without the error of its solution."""
+    """Warn or raise, as `check` says, if a cell's elimination lost digits; name the first one.
+
+    The error of its solution is not computed.
+    """
     lost = pivots.first(bad=False)
     if lost is None:
         return

@@ -6,16 +6,16 @@
 // Arguments:
 ${part("simulator/common/run_arguments")}\
 //   first_time        index in step_begin of the launch's first step; record_row: the step's row of records
-//   loose_targets     artificial cells that receive events, layer after layer
+//   loose_targets     artificial cells that receive events, layer after layer: an event that is due in the step in
+//                     which it is sent goes from one layer to a later one
 //   first_of_layer    first entry of each layer in loose_targets, and the end
-//   loose_sources     sources of artificial cells
+//   loose_sources     numbers of artificial cells among all sources of events
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 typedef ${spec.real} real;
 ${part("simulator/common/arena_functions")}\
 % if spec.together:
-// One work-group advances the layers one after another, in each step. An event that is due in the step in which
-// it is sent goes to a target in a later layer.
+// One work-group advances the layers one after another, in each step; a work-item takes every n-th target of a layer.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int first = get_local_id(0), stride = get_local_size(0);
@@ -45,7 +45,8 @@ ${part("simulator/common/at_target", 16, kinds=spec.net_kinds)}\
     }
 }
 % else:
-// One work-item per artificial cell. An event from one artificial cell to another is due after the launch.
+// A work-item takes all steps of an artificial cell. An event from one artificial cell to another is due after the
+// launch.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int n = get_global_id(0);

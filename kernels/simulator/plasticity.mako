@@ -5,7 +5,14 @@
 // step of that event; n steps later trace k is multiplied by decay[first_decay[k] + n].
 // Weights are sorted by source, or connection j has its weight at place[j]. They are stored in float64 and, for
 // delivery, as integers in a common unit. A step lists each source at most once, so no two work-items change the
-// same connection. A work-item takes some connections of a row: the connections from a source, or to a postsynaptic cell.
+// same connection. A work-item takes some connections of a row, that is, from a source or to a postsynaptic cell.
+//
+// Arguments:
+//   spike_count, spike_source, spike_step   list of spikes; marks[turn]: the first spike to look at
+//   first             first connection of each row, and the end
+//   cell, source      postsynaptic cell of each connection, -1 if its weight is fixed; source of each connection
+//   weight, integer   weights in float64, and as integers in units of 1 / inverse_scale
+//   wrong             set to 1 if a weight or a trace is not finite
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
 

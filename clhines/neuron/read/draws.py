@@ -72,7 +72,7 @@ class Draws:
 
     @property
     def most_steps(self) -> int:
-        """Most steps to take at once, of which NEURON takes the last."""
+        """Most steps to draw numbers for at once; the device takes all but the last one of them."""
         return steps_at_once(len(self._places)) + 1
 
     @property

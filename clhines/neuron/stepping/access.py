@@ -161,7 +161,7 @@ class AccessHooks:
         return use
 
     def _check(self, *things: object) -> None:
-        """Report Vectors among `things` that record, play or belong to a mechanism."""
+        """Note as a problem each Vector among `things` that records, plays or has a mechanism."""
         with self._off():
             names = [str(x) for x in things if isinstance(x, self._vector)]
         for name in names:

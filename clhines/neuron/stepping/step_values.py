@@ -44,9 +44,10 @@ class StepValues:
     def put_in_turn(
         self, result: Result, first: int, t: np.ndarray
     ) -> Iterator[Callable[[], None]]:
-        """Yield a function that writes the values of the next step, and h.t, into NEURON's memory.
+        """Yield a function; its n-th call writes step n's values and h.t into NEURON's memory.
 
-        The steps' times are `t`, (steps,), ms. At the end of the block, memory is as before.
+        The values are rows of `result` from row `first` on, the times are `t`, (steps,), ms. When
+        the ``with`` block ends, the memory has its old values again.
         """
         rows = np.column_stack([self.rows(result, first), t])
         places = [*self._places, self._memory.place(ref(self._h, "t"))]

@@ -60,10 +60,10 @@ class TracedPlays(PlayedValues):
 
 
 class TracedGrid(HostGrid):
-    """Sums of events whose deliveries are recorded in a trace.
+    """Add up the weights of events for each target and step, and record deliveries in a trace.
 
-    In each step every target has an event, if need be of weight 0: such an event changes nothing,
-    but has a derivative with respect to the weight.
+    In each step every target has an event, of weight 0 if no event is due: it changes nothing, but
+    the loss has a derivative with respect to its weight.
     """
 
     def __init__(self, model: Model, decisions: Decisions, trace: StepTrace) -> None:

@@ -337,10 +337,11 @@ class Mechanism:
     # ----------------------------------------------------------------------------- NumPy twins
 
     def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
-        """Return a block's NumPy function.
+        """Return a block's NumPy function, which computes the same as its OpenCL function.
 
-        It takes the arguments of `calls` of direction ``in`` and ``inout``, and returns a tuple of
-        the values of direction ``inout`` and ``out``, both in order.
+        ``calls(block)`` lists the OpenCL function's arguments. The NumPy function takes, in this
+        order, those of direction ``in`` and ``inout``, and returns a tuple of the values of
+        direction ``inout`` and ``out``. `outputs` names variables to compute besides.
         """
         compiled, wanted = self.compiled, _texts("outputs", outputs)
 

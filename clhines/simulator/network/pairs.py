@@ -340,9 +340,10 @@ class _PairRows:
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
-        """Return, for each block of rows, how many pairs each row has, and each pair's column.
+        """Return for each block of rows a tuple: each row's number of pairs, each pair's column.
 
-        For a fixed in-degree, a block has one array: ``column * number of rows + row``.
+        If the in-degree is fixed, the tuple has one array instead, with ``column * number of rows +
+        row`` for each pair.
         """
         count, columns = len(self.row_cell), len(self.column_cell)
         if self.fixed:

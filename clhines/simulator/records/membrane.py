@@ -90,10 +90,10 @@ class Membrane:
     def joints(
         self, order: np.ndarray, index: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the tables of axial connections and electrodes for recorded nodes in an `order`.
+        """Return the tables of axial connections and electrodes for recorded nodes in this `order`.
 
-        They are `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and `clamp`. If
-        there is an `index`, column k of the voltages is column ``index[k]``.
+        These are the attributes `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and
+        `clamp`, reordered. With `index`, both columns c are replaced by ``index[c]``.
         """
         columns = self.neighbour_column, self.node_column
         neighbour, node = (a if index is None else index[a] for a in columns)

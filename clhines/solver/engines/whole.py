@@ -143,10 +143,10 @@ class HostSolves:
     def _way(
         self, names: tuple[str, ...], rows: int, most: int
     ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
-        """Return the prepared solve from NumPy to NumPy for `rows` right-hand sides.
+        """Return an object that solves NumPy arrays for `rows` right-hand sides; make it once.
 
-        `names` are the arrays of the system. The buffers have space for `most` right-hand sides;
-        later calls use the solve again.
+        `names` are the arrays of the system, such as d, u and b. Its buffers have space for `most`
+        right-hand sides.
         """
         way = self.ways.get((names, rows))
         if way is None:

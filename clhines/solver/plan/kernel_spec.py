@@ -157,12 +157,17 @@ class KernelSpec(TemplateSpec):
     kernel's parameters are `first_argument`, an int that each launch passes; ``num_values``, the
     length of an array; ``first_row``, the first right-hand side; then its tables and arrays.
 
-    A table is ``NAME``, ``TYPE NAME`` if the type is not ``const int *restrict``, or ``NAME:ROLE``,
-    each also with ``if CONDITION and ...`` as in `TemplateSpec`. The role says how `Part.moved`
-    shifts the table when plans are combined: ``place``: entries are indices in device order;
-    ``place/8``: every eighth entry is one; ``in_order``: an entry per value in device order;
-    ``cell``: entries are cells. Tables without a role stay as they are. `takes` are the arrays,
-    ``TYPE NAME``. Specs with several phases have a field `phase`, see `Part.phase`.
+    A table is a text such as ``"branch_parent:place if branched"``: a type if it is not ``const int
+    *restrict``, the name, a role, and conditions as in `TemplateSpec`. The role says how
+    `Part.moved` shifts the entries when plans are combined:
+
+    - ``place``: they are indices in device order;  ``place/8``: entries 0, 8, 16, ... are
+    - ``in_order``: there is one for each value in device order
+    - ``cell``: they are cells
+    - no role: they stay as they are
+
+    `takes` are the arrays, ``TYPE NAME``. A spec of a kernel that needs several launches has a
+    field `phase`, see `Part.phase`.
     """
 
     first_argument: ClassVar[str] = "num_blocks"

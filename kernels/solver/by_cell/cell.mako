@@ -53,7 +53,7 @@ ${part(f"solver/common/cell_{name}")}\
 % else:
 // Nodes are numbered parents first. Step code of node i: ${spec.step}:
 //   parent:  if it is i - 1, the contribution to it stays in registers, else goes through memory;
-//   waiting: children other than node i + 1 have stored d and b less their sums in factor[i], x[i];
+//   waiting: children other than node i + 1 are subtracted from d and b already: see factor[i], x[i];
 //   first:   this node is the first such child of its parent.
 % endif
 % if spec.rhs_local:

@@ -615,7 +615,7 @@ class _Reader:
         return f"{WHOLE}({value})" if (kind, other) == ("int", "double") else value, kind
 
     def _atom(self) -> tuple[str, str]:
-        """Translate a number, a call or a variable, also a variable of NEURON's code."""
+        """Translate a number, a call or a variable to NMODL; return its text and type."""
         sort, text = self._tokens[self._at]
         for sign, value in (("!=", "0"), ("==", "1")):
             if self._take("_nt", sign, "nrn_threads"):  # there is one thread, the first
