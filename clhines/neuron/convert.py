@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
+from clhines.core.arrays import starts
 from clhines.core.errors import InputError
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, nmodl, value_of
@@ -301,8 +301,8 @@ def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
 def locals_of(text: str, path: str) -> dict[str, int]:
     """Return each file-level LOCAL's index among the numbers of all such LOCALs, by name."""
     variables = [v for v in file_of(text, path).variables.values() if v.sort == "local"]
-    ends = accumulate(max(v.length, 1) for v in variables)
-    return {v.name: end - max(v.length, 1) for v, end in zip(variables, ends, strict=True)}
+    first = starts(np.array([max(v.length, 1) for v in variables], int)).tolist()
+    return dict(zip([v.name for v in variables], first, strict=True))
 
 
 @lru_cache(maxsize=64)  # a fingerprint calls it in each run

@@ -31,12 +31,8 @@ class EventQueue:
     def __init__(self, memory: NeuronMemory) -> None:
         self._memory = memory
 
-    @property
-    def address(self) -> int:
-        return self._memory.queue
-
     def words(self) -> list[int]:
-        at = self.address
+        at = self._memory.queue
         return words_at(at, _WORDS) if at else []
 
     def columns(self) -> QueueEvent:
@@ -73,14 +69,14 @@ class EventQueue:
 
     def remove(self, *items: int) -> None:
         name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
-        remove, at = self._memory.function(name, None, pointer, pointer), self.address
+        remove, at = self._memory.function(name, None, pointer, pointer), self._memory.queue
         for item in items:
             remove(at, item)
 
     def move(self, item: int, time: float) -> None:
         name, pointer = "_ZN6TQueue4moveEP6TQItemd", ctypes.c_void_p
         move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
-        move(self.address, item, time)
+        move(self._memory.queue, item, time)
 
     def exchange(self, t: float) -> None:
         """Make NEURON exchange its spikes on all ranks, at time `t` (ms).
@@ -219,9 +215,9 @@ class Bins:
     """
 
     def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
-        self._memory, self._queue, self._dt = memory, queue, dt
+        self._memory, self._dt = memory, dt
         table = memory.table_of_class("BinQ")
-        words = words_at(queue.address, _SEARCHED)[2:]
+        words = words_at(memory.queue, _SEARCHED)[2:]
         bin_queues = [word for word in words if is_address(word) and words_at(word, 1)[0] == table]
         if len(bin_queues) != 1:
             raise OSError("NEURON's bins of events are not found")
@@ -255,7 +251,7 @@ class Bins:
     def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
         name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
         put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
-        at, times = self._queue.address, np.maximum(times, self._begin.value)
+        at, times = self._memory.queue, np.maximum(times, self._begin.value)
         for netcon, time in zip(netcons.tolist(), times.tolist(), strict=True):
             put(at, time, netcon)
 
