@@ -78,9 +78,10 @@ def _begins_in(dt: float, number: int) -> np.ndarray:
     begins, first = _block_begins(dt), number
     while first not in begins:
         first -= 1
-    for k in range(first, number):
-        begins[k + 1] = half_steps(begins[k], dt, 2 * _BLOCK)[-1]
-    return half_steps(begins[number], dt, 2 * _BLOCK)[::2]
+    for k in range(first, number + 1):
+        times = half_steps(begins[k], dt, 2 * _BLOCK)[::2]
+        begins[k + 1] = times[-1]
+    return times
 
 
 @lru_cache(maxsize=4)
