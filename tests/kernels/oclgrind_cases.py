@@ -397,9 +397,9 @@ def points_case(queue, dtype):
     assert np.isfinite(sim.voltages()).all()
 
 
-def rows_case(queue, dtype):
+def rows_case(queue, dtype, count):
     """Neurons of one node that take whole steps in registers."""
-    sim = Simulation(full_rows(13), 0.1, dtype, queue=queue, engine=cell_blocks.make)
+    sim = Simulation(full_rows(count), 0.1, dtype, queue=queue, engine=cell_blocks.make)
     assert sim.runner.kernels.built[1].in_rows
     sim.record("v", [2])
     assert len(sim.run(1.5).spike_time)
@@ -614,7 +614,8 @@ def clean_cases():
             yield case(label, network_case, engine, dtype, lanes)
     yield case("network: constant factors", network_case, "blocks", "float64", 2, True)
     yield case("network: points", points_case, "float64")
-    yield case("network: rows", rows_case, "float64")
+    for count in 13, 16:  # the last group has idle lanes, or is full
+        yield case(f"network: rows, {count} cells", rows_case, "float64", count)
     yield case("network: exact steps", exact_case, "float64")
     for dtype in both:
         yield case(f"network: diffusion, {dtype}", diffusing_case, dtype)
