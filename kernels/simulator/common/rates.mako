@@ -18,8 +18,10 @@ static real node_inverse_(const real x)
 {
     real y;   // accurate to 20 bits; one step of third order makes it accurate
     __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-    const int2 word = as_int2(x);   // y is 0 for x of 2^1023 and more: use a finite x, as 0 * infinity is NaN
-    const int high = min(word.y & 0x7fffffff, 0x7fe00000) | (word.y & ~0x7fffffff);
+    // y is 0 for x of 2^1023 and more: use a finite x, as 0 * infinity is NaN. As integers, the first minimum
+    // limits positive numbers, the second negative ones.
+    const int2 word = as_int2(x);
+    const int high = as_int(min(as_uint(min(word.y, 0x7fe00000)), 0xffe00000u));
     const real e = fma(-as_double((int2)(word.x, high)), y, (real)1);
     return fma(y, fma(e, e, e), y);
 }
@@ -38,8 +40,9 @@ static real node_inverse_(const real x)
 static real node_within_(const real x)
 {
 % if double:
-    const int2 word = as_int2(x);
-    return as_double((int2)(word.x, min(word.y & 0x7fffffff, as_int2(${most}.0).y) | (word.y & ~0x7fffffff)));
+    const int2 word = as_int2(x);   // as integers, the first minimum limits positive numbers, the second negative ones
+    const int most = as_int2(${most}.0).y, high = min(word.y, most);
+    return as_double((int2)(word.x, as_int(min(as_uint(high), as_uint(most) | 0x80000000u))));
 % else:
     return fmin(fmax(x, -${most}.0f), ${most}.0f);
 % endif
