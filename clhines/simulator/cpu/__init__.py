@@ -4,6 +4,8 @@
 groups instances likewise, and eliminates constant pivots once. `blocks` has the kernels.
 
 Words: a *tile* is a set of cells of a block whose nodes are interleaved, so that a vector holds one
-node of several cells. A *slot* is such a vector, the *place* of a node its index among all entries
-of all tiles. A *kind* is a mechanism with all its instances.
+node of several cells. A *slot* is such a vector, a *lane* one of its elements, the *place* of a
+node its index among all entries of all tiles. A *group* is a vector of instances of one mechanism.
+A *class* is a set of mechanisms that nodes have. A *kind* is a mechanism with all its instances. A
+pivot is *constant* if no conductance below its node changes between steps.
 """

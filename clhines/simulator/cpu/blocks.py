@@ -95,7 +95,7 @@ class Tiles:
 def make_tiles(
     model: Model, blocks: CellRanges, widest: int, variable: np.ndarray, classes: np.ndarray
 ) -> Tiles:
-    """Put the cells of each block into tiles; the lanes of a tile are a power of two.
+    """Put the cells of each block into tiles of at most `widest` lanes, a power of two.
 
     For each node of the shapes, `variable` says whether its pivot changes, and `classes` numbers
     its set of mechanisms (see `node_classes`).
@@ -130,7 +130,10 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the number of lanes and the cells of each tile, (rows, lanes); a row has one shape."""
+    """Yield for each tile of some `cells` the number of lanes, and the cells, (rows, lanes).
+
+    All cells in a row have one shape.
+    """
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -185,7 +188,10 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """Print calls of a mechanism for groups of `width` instances, by vector functions `wide`."""
+    """Print calls of a mechanism for groups of `width` instances.
+
+    `wide` is the OpenCL source of the functions for vectors.
+    """
 
     width: int = 1
     wide: str = ""
@@ -261,7 +267,11 @@ class GroupedKind(KindBlocks):
         return GroupPlaces(**vars(super().places), width=self.width)
 
     def addresses(self) -> str:
-        """Return declarations of pointers to values of groups; stores may change offsets ``at``."""
+        """Return declarations of pointers to the values of all groups.
+
+        Loops use them instead of the offsets ``at``, which the compiler must read again after
+        stores.
+        """
         k = self.number
         lines = [
             f"__global const int *lanes_of_{k} = ints + lane_{k}, *runs_of_{k} = ints + run_{k};",
@@ -299,7 +309,7 @@ class GroupedKind(KindBlocks):
         )
 
     def _where(self, a: Argument) -> str:
-        """Return the expression for an argument's vector in memory; "" if it is not in memory."""
+        """Return the expression for an argument's vector in an arena, or "" if arenas lack it."""
         w, names = self.width, tuple[str, ...]()
         if self.is_last(a):
             return ""
@@ -342,7 +352,7 @@ class GroupedKind(KindBlocks):
         return f"{test}add_{w}({local}, {where}, place, run);"
 
     def currents_of_ions(self) -> set[str]:
-        """Return the ions whose current a block reads, or sets for a single instance."""
+        """Return the ions whose current a block reads, or sets without vector functions."""
         names = {f"i{ion}": ion for ion in self.ions}
         currents = set()
         for block, _, arguments in self.blocks:
@@ -371,7 +381,7 @@ _CHANGES = ("first_block", "first_step", "num_steps", "first_time", "first_row",
 
 @dataclass(frozen=True)
 class CellBlocksSpec(ArenaSpec):
-    """Spec of the kernels of `epochs-cpu`; `played_kinds` are mechanisms with played parameters."""
+    """Spec of the kernels of `epochs-cpu`."""
 
     template: ClassVar[str] = "simulator/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -422,7 +432,11 @@ class CellBlocksSpec(ArenaSpec):
         level: tuple[str, ...],
         alone: bool = False,
     ) -> CellBlocksSpec:
-        """Derive the spec from the engine `steps`' spec; `network` is the model of all ranks."""
+        """Derive the spec from the `spec` of the engine `steps`.
+
+        `network` is the model of all ranks, and `level` has the names of `level_ions`. With
+        `alone`, one work-item has all cells.
+        """
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -456,7 +470,7 @@ class CellBlocksSpec(ArenaSpec):
         return replace(self, in_rows=in_rows, idle_lanes=in_rows and idle)
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
-        """Return (mechanism, state) for each state of a last instance that a block reads."""
+        """Return (mechanism, state) for each state that a block reads from a last instance."""
         arguments = (
             (kind, a)
             for kind in self.grouped
@@ -508,7 +522,7 @@ class CellBlocksSpec(ArenaSpec):
     def ahead(self) -> tuple[GroupedKind, ...]:
         """Mechanisms whose currents are computed right after their states.
 
-        As values are recorded only after that, neither may change a recorded value.
+        Values are recorded after both, so that neither may change a recorded value.
         """
         kinds = () if self.sets_v else self.early
         return tuple(
@@ -615,7 +629,7 @@ class BlockTables:
         self._add_list(ints, "loose_play", number, np.array(where, np.int64))
 
     def _add_list(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
-        """Add a list of `values` sorted stably by `block`, and the first entry of each block."""
+        """Add a region of `values` sorted by `block`, and the first entry of each block."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
         ints.add(f"block_{name}", self.blocks.first(block))
 
@@ -639,7 +653,7 @@ def make(job: Job) -> ArenaRun:
 
 
 class CellBlocks(ArenaKernels):
-    """Advance a model with exact times by blocks of whole cells on a CPU."""
+    """Advance a model by blocks of whole cells on a CPU."""
 
     in_vectors, family = True, "blocks"
     layout: BlockLayout
@@ -764,7 +778,10 @@ class CellBlocks(ArenaKernels):
     # -- records --------------------------------------------------------------------------------
 
     def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return the voltages and artificial cells that each block records, as int32 lists."""
+        """Return for each block the voltages at `place` and the artificial cells that it records.
+
+        The lists are int32 arrays by argument names of the kernel.
+        """
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]
         for record in records:

@@ -1,4 +1,4 @@
-"""Tiles and groups of epochs on CPUs: cells by shape, instances by place, constant pivots."""
+"""Cells and instances in vectors of CPUs, and the elimination of constant pivots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """Return whether the pivot of each node of all shapes changes between steps, bool.
+    """Return whether the pivot of each node of all shapes (trees) changes between steps, (m,) bool.
 
     It changes at roots, and at nodes with a conductance somewhere in their subtree.
     """
@@ -35,7 +35,7 @@ def variable_nodes(model: Model) -> np.ndarray:
 
 
 def conducts(mechanism: Mechanism) -> bool:
-    """Whether the conductance of a mechanism can be nonzero; for an electrode it cannot."""
+    """Whether the conductance of a mechanism can be nonzero; an electrode's cannot."""
     body = mechanism.compiled.bodies.get("current")
     if body is None or mechanism.kind == "artificial":
         return False
@@ -48,7 +48,10 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """Return a number for each node of each shape: equal numbers mean equal sets of mechanisms."""
+    """Return a number for each node of each shape (tree), (m,) int64.
+
+    Equal numbers mean equal sets of mechanisms.
+    """
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":
@@ -68,7 +71,7 @@ def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
 
 
 def nodes_in_part(model: Model, network: Model) -> np.ndarray:
-    """Return the numbers of a rank's nodes, of all its shapes, among the whole network's nodes."""
+    """Return the indices of a rank's nodes, of all its shapes, among those of the whole network."""
     whole, shapes = network.forest, model.forest.shape_of_cell
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
@@ -106,7 +109,8 @@ _WASTE = 1.25  # most lanes per cell in vectors of one shape
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
     """Return how many cells of one shape share a vector, at most `most`.
 
-    Few lanes stay empty, and each of the device's `units` still gets a block of cells.
+    Few elements of vectors stay empty, and each of the device's `units` (compute units) still gets
+    a block of cells.
     """
     counts = np.bincount(forest.shape_of_cell)
     lanes = most
@@ -119,7 +123,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 
 
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Cut `sizes` into at most `count` parts of about equal sum; return begins and the end."""
+    """Cut a list of `sizes` into at most `count` stretches of equal sum; return begins and end."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
@@ -128,10 +132,11 @@ def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
 def order_slots(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Sort the nodes of several trees into one list; return each node, its tree, its parent.
+    """Sort the nodes of several trees into one list; return each node, its tree, and its parent.
 
-    `shapes` has the trees, and a tree's number is its index there. Parents are positions in the
-    sorted list, -1 for none. Of the `keys` to sort by, the last counts most.
+    `shapes` has the trees' numbers in `trees`; the returned numbers are indices in `shapes`.
+    Parents are positions in the sorted list, -1 for none. `keys` are arrays by node to sort by; the
+    last one counts most.
     """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
@@ -194,7 +199,10 @@ class Groups(KindColumns):
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
-        """Add a region to an arena: the numbers `before`, then for each group all variables."""
+        """Add a region `name` to an arena: the numbers `before`, then for each group all variables.
+
+        `values` has an array by instance for each variable.
+        """
         source = self.source
         lines = np.stack([v[source] for v in values], axis=1) if values else NONE
         mem.add(name, np.concatenate([before, lines.reshape(-1)]))
@@ -203,7 +211,11 @@ class Groups(KindColumns):
 def make_groups(
     place: np.ndarray, block_place: np.ndarray, most: int, twice: bool = False
 ) -> Groups:
-    """Group the instances of a mechanism, sorted by the `place` (index) of their nodes."""
+    """Group the instances of a mechanism, sorted by the `place` (index) of their nodes.
+
+    `block_place` has the first place of each block of cells. A vector has `most` numbers, or with
+    `twice` two registers may form one vector.
+    """
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = max(2, choose_width(counts, most, twice))
@@ -224,9 +236,9 @@ def takes_twice(most: int, itemsize: int) -> bool:
 def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
     """Return the number of instances per group, a power of two; a block has `counts` instances.
 
-    A group takes about as long for any width, so narrow groups are chosen if wide ones have idle
-    lanes. With `twice`, a group may use two registers for each number, so that operations on one
-    fill the latency of the other.
+    A group takes about as long for any width up to `most`, so narrow groups are chosen if wide ones
+    have idle lanes. With `twice`, a group may use two registers for each number, so that operations
+    on one fill the latency of the other.
     """
     if twice and _PAIR * np.sum(-(-counts // (2 * most))) <= np.sum(-(-counts // most)):
         return 2 * most
@@ -236,7 +248,7 @@ def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:
-    """Return the ion variables with a single constant value at all nodes, and the values."""
+    """Return the value of each ion variable that is one constant at all nodes, by name."""
     changing = _changing_ions(network)
     values = {
         name: variables.ions[name][ion.node]
@@ -270,7 +282,7 @@ def _changing_ions(network: Model) -> set[str]:
 
 
 def consecutive(places: np.ndarray, width: int) -> np.ndarray:
-    """Return whether the next `width` - 1 entries count up from each entry by ones, (n,) bool."""
+    """Return whether each of `places` begins `width` consecutive numbers, (n,) bool."""
     breaks = np.append(0, np.cumsum(np.append(np.diff(places) != 1, [True])))
     ends = np.minimum(np.arange(len(places)) + width - 1, len(places))
     return breaks[ends] == breaks[: len(places)]

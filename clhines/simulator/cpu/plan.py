@@ -86,9 +86,9 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Return two orders of cells to compare, each with the relative time of a step.
+    """Return orders of the cells to compare, each with the relative time of a step.
 
-    The first order puts cells of one shape side by side; the second is the model's.
+    The first order puts cells of one shape side by side; the second, if it differs, is the model's.
     """
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
@@ -138,7 +138,7 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> CellRanges | None:
-    """Cut the cells, in the given `order`, into `count` blocks of about equal work.
+    """Cut the cells, in this `order`, into `count` blocks of about equal `work` (ns per step).
 
     Return None if this separates cells that pointers connect, or whose events act within `tied`
     steps. If there are several blocks, the cells of `Model.leading_cells` are an additional first
@@ -183,7 +183,7 @@ def blocks_of(
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
-    """Return the first cell of each tile, which has at most `lanes` cells in a row of one shape."""
+    """Return the first cell of each run of at most `lanes` cells with the same `shape`."""
     begins = np.flatnonzero(np.diff(shape, prepend=-1))
     within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
     return np.flatnonzero(within % lanes == 0)
@@ -201,7 +201,10 @@ def _owners(model: Model, wires: Wires) -> np.ndarray:
 
 
 def _senders(model: Model, wires: Wires, owners: np.ndarray) -> np.ndarray:
-    """Return the cell of each event source, (s,) int64, as in `owners`; -1: a spike train."""
+    """Return the cell of each event source, (s,) int64; -1: a spike train.
+
+    Cells have the numbers of `owners`, the cell of each event target.
+    """
     senders = np.full(model.sources.count, -1)
     detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)
     senders[model.sources.detector_source] = detected

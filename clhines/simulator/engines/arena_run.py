@@ -53,7 +53,7 @@ _follows = ContextVar("_follows", default=False)
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Make runs without a copy of their start on the device: a saved state is loaded next."""
+    """Make runs that keep no copy of their start on the device, as a saved state is loaded next."""
     token = _follows.set(True)
     try:
         yield
@@ -77,16 +77,16 @@ def _usual_spikes(model: Model, chunk: int) -> int:
 
 
 def same_constants(a: Model, b: Model) -> bool:
-    """Return whether two models of the same nodes have the same constant conductances."""
+    """Whether two models of the same nodes have the same constant conductances and currents."""
     names = "constant_d", "constant_b", "constant_g"
     return all(np.array_equal(getattr(a.once, n), getattr(b.once, n)) for n in names)
 
 
 class ArenaKernels(ABC):
-    """Base of the kernels that advance an `ArenaRun`; it also has the voltages on the device.
+    """Base of the kernels that advance an `ArenaRun`.
 
-    `v[0]` has the present voltages. `place`, (n,) int64, is each node's index in it; nodes of other
-    ranks come last.
+    `v[0]` has the present voltages on the device, `place`, (n,) int64, the index of each node
+    there; nodes of other ranks come last.
     """
 
     in_vectors = False  # whether kernels use a CPU's vectors
@@ -123,7 +123,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
-        """Use changed values of the model; return False if this needs another run.
+        """Use changed values of the run's model; return False if this needs another run.
 
         The model `before` has the old values; `fill` is called next.
         """
@@ -133,26 +133,26 @@ class ArenaKernels(ABC):
         return False
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return where parameter `name` of mechanism `k` is stored; empty if it cannot change.
+        """Return where parameter `name` of mechanism `k` is stored; empty if it cannot be changed.
 
         `in_arenas` says where in the arenas; subclasses may add other arrays.
         """
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Use new values of a parameter of mechanism `k` that were written to its `storage`."""
+        """Use new values of a parameter, which are in its `storage` already."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""
         return [self.v[0]]
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:  # noqa: B027 - most keep all
-        """Add values that the kernels do not compute to a saved state."""
+        """Add values that the kernels do not compute to the arrays of a saved state."""
 
     # -- kernels -------------------------------------------------------------------------------
 
     def suit(self, variables: Variables) -> bool:
-        """Whether the compiled kernels can use these variables, whose arrays have equal shapes."""
+        """Whether the compiled kernels can use `variables`, whose arrays have the same shapes."""
         return False
 
     @abstractmethod
@@ -270,7 +270,7 @@ class ArenaRun:
         self.rows.take_model(model)
 
     def reset(self) -> bool:
-        """Go back to t = 0 by a copy of the start on the device; return False if there is none."""
+        """Go back to t = 0 by a copy of the start on the device; False if there is none."""
         plastic = self.grid is not None and self.grid.plasticity is not None
         waits = _follows.get() or self.state.waiting is not None
         if waits or plastic or not self.start.restore():
@@ -287,7 +287,7 @@ class ArenaRun:
         return [*arenas, *self.kernels.voltage_arrays(), *grid]
 
     def _begin(self, model: Model, host: Reference) -> None:
-        """Go to t = 0 of a model for which `host` has run the INITIAL blocks."""
+        """Go to t = 0 of `model`, for which `host` has run the INITIAL blocks."""
         self.model = model
         self.events.early = early = chunk_of_all(host.end(), model)
         self.start.begin(host, early)
@@ -303,7 +303,7 @@ class ArenaRun:
             self.ready()
 
     def ready(self) -> None:
-        """Copy new variables to the device, if any, and build the kernels if they do not suit."""
+        """Copy pending variables to the device, if any; build kernels if the old do not suit."""
         state, kernels, variables = self.state, self.kernels, self.state.waiting
         if variables is None:
             return
@@ -413,7 +413,7 @@ class ArenaRun:
         return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, and read what `end` needs; return when the queue reached each mark, s."""
+        """Wait, and read what `end` needs; return when the device reached each of `marks`, s."""
         arrays = self.state.failed, *self.detected.counts, *self.rows.arrays
         return self.ending.seconds(marks, arrays)
 
@@ -430,7 +430,7 @@ class ArenaRun:
     # -- records -------------------------------------------------------------------------------
 
     def want(self, sources: Sequence[Record]) -> None:
-        """Build other kernels if the present ones do not compute all outputs to record."""
+        """Build other kernels if the present ones lack outputs that are recorded now."""
         if wanted_outputs(self.model, sources) != self.start.wanted:
             waiting, saved = self.state.waiting, None
             if self.start.is_left:

@@ -32,9 +32,10 @@ class DeviceState:
 
     `arenas` are three large arrays with named regions: ``mem`` (reals), ``clock`` (times) and
     ``ints``; `layout` orders nodes and instances in them. `failed`, (num_cells,) int32, is the step
-    in which the voltage of a cell diverged, see `Variables`. `waiting` are variables that are on
-    the host only, until a step needs them. Kernels were compiled for arenas with the key `shape`.
-    `all_storages` returns where a parameter is stored, see `ArenaKernels.storage`.
+    in which the voltage of a cell diverged, see `Variables`. `waiting` has variables that are only
+    on the host, until a step needs them. `shape` is the key of the arenas for which kernels were
+    compiled, see `shape_of`. `all_storages` returns where a parameter is stored, see
+    `ArenaKernels.storage`.
     """
 
     variables: Variables
@@ -63,7 +64,10 @@ class DeviceState:
     def put(
         self, variables: Variables, arenas: dict[str, Arena], layout: Layout, same: bool
     ) -> None:
-        """Copy variables to the device; reuse arrays if their regions are the `same` as before."""
+        """Copy `variables` to the device: `arenas` have most of them, in the order of `layout`.
+
+        Arrays on the device are reused if their regions are the `same` as before.
+        """
         before = self.arenas if same else {}
         self.variables, self.arenas, self.layout = variables, arenas, layout
         for name, arena in arenas.items():
@@ -77,7 +81,7 @@ class DeviceState:
         self.failed.set(failed, self.queue)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Wait; return the arrays of `Variables.save` with values from the device."""
+        """Wait; return the arrays that `Variables.save` returns, with values from the device."""
         self.variables = whole(self.variables)
         return read_back(self.variables, self.arenas, self.layout)
 
@@ -119,7 +123,7 @@ class DeviceState:
     # -- events --------------------------------------------------------------------------------
 
     def play_from(self, step: int, dt: float) -> None:
-        """Set which entry of each played value comes next at `step`, if events read any."""
+        """Set the next entry of each played parameter at `step`, if events read any of them."""
         ints = self.arenas["ints"]
         if "played_next" not in ints.offset:
             return
@@ -128,7 +132,7 @@ class DeviceState:
         ints.view("played_next").set(came, self.queue)
 
     def take_events(self, source: np.ndarray, time: np.ndarray, work_group: int) -> None:
-        """Enqueue events of other ranks: sources and times, ms."""
+        """Enqueue the append of other ranks' events, sources and times, ms, to ring buffers."""
         if self._rank_events is None:
             self._rank_events = RankEvents(self.queue, self.arenas, work_group)
         self._rank_events.take(source, time)

@@ -32,7 +32,11 @@ def start_model(
     decisions: Decisions | None = None,
     make: Callable[..., Variables] = Variables,
 ) -> tuple[Variables, HostEvents]:
-    """Initialise all variables at t = 0, deliver events due then, and detect spikes."""
+    """Initialise all variables at t = 0, deliver events due then, and detect spikes.
+
+    `wanted` has the recorded outputs of each mechanism. `decisions` are those for the network of
+    all ranks, and `make` is the class of the variables.
+    """
     variables = make(model, wires, decisions)
     if wanted:
         variables.want(wanted)
@@ -69,7 +73,7 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
 def refusal_flags(
     mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
 ) -> list[tuple[int, np.ndarray]]:
-    """Evaluate the conditions under which `block` is not supported.
+    """Evaluate the conditions under which `block` is not supported, from `values` of its inputs.
 
     Return (index in `Program.unless`, condition) for each, a single bool or one for each instance.
     """
@@ -82,7 +86,7 @@ def refusal_flags(
 
 
 def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
-    """Raise InputError if parameters select a part of `block` that is not supported."""
+    """Raise InputError if `values` of its inputs select a part of `block` that is not supported."""
     inputs = [a.name for a in mechanism.calls(block) if a.direction == "in"]
     count = max(np.size(values[name]) for name in inputs)
     for number, where in refusal_flags(mechanism, block, values):
@@ -165,7 +169,10 @@ def _connections(events: HostEvents, k: int) -> None:
 
 
 def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sum all mechanisms' conductances, µS, and currents, nA, at each node, (n,) each."""
+    """Sum all mechanisms' conductances, µS, and currents, nA, at each node, (n,) each.
+
+    `t` has the times ``begin``, ``now`` and ``end`` of the step, ms.
+    """
     model = variables.model
     n = model.forest.num_nodes
     g_sum, i_sum = np.zeros(n), np.zeros(n)
@@ -205,7 +212,10 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def neighbours(parents: np.ndarray) -> np.ndarray:
-    """Return parent, first child and next sibling of nodes, -1: none, (3, n); children ascend."""
+    """Return parent, first child and next sibling of each node, -1 for none, (3, n).
+
+    `parents` are the nodes' parents; children of a node are in ascending order.
+    """
     nodes = np.full((3, len(parents)), -1)
     nodes[0] = parents
     child = np.flatnonzero(parents >= 0)
@@ -268,7 +278,7 @@ class Clock:
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the outputs of each mechanism that are recorded; a current comes last."""
+    """Return the outputs of each mechanism that are recorded; the current ``i`` comes last."""
     recorded = {(r.kind, r.name) for r in records}
     current = {r.kind for r in records if is_current(r, model)}
     return tuple(
@@ -283,7 +293,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 def without_outputs(
     model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Replace `samples` of outputs by NaN: a loaded state has no outputs."""
+    """Replace `samples` of outputs by NaN: a loaded state has no values of outputs."""
     remaining = list(samples)
     for k, r in enumerate(records):
         if r.kind < 0:

@@ -226,7 +226,7 @@ def _name_of(engine: object) -> str:
 def take_chunk(
     run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
 ) -> Chunk:
-    """Advance `count` steps from `first` on as one chunk; add the times of phases to `cost`, s."""
+    """Advance `count` steps from `first` on as one chunk; add the seconds of phases to `cost`."""
     run.begin(count, records)
     marks = [run.mark()]
     for row in range(0, count, run.max_steps):
@@ -270,7 +270,7 @@ MOST_SPIKES = 1 << 24  # most events in the list of a chunk
 
 
 class Ending:
-    """Wait only once at the end of a chunk: for its times, and all small arrays to be read."""
+    """The wait at the end of a chunk: for its times, and for all small arrays to be read."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False
@@ -289,7 +289,7 @@ class Ending:
         return cl.enqueue_marker(self._queue)
 
     def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
-        """Wait; return the times of marks, s. Afterwards `reads` has the small ones of `arrays`."""
+        """Wait; return the times of `marks`, s. Then `reads` has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:
             return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]

@@ -20,8 +20,8 @@ class Start:
     """The state of a run at t = 0, to which it can return.
 
     `host` has run the INITIAL blocks, for one copy of the model; `early` has the events at t = 0.
-    On the device, the arrays that `changing` returns are copied, so that `restore` needs no values
-    of the host.
+    `changing` returns the arrays on the device that steps change: the start has copies of them, so
+    that `restore` needs no values of the host.
     """
 
     host: Reference
@@ -35,7 +35,7 @@ class Start:
     # -- on the host ---------------------------------------------------------------------------
 
     def begin(self, host: Reference, early: Chunk) -> None:
-        """Replace the start by the values of another `host`."""
+        """Replace the start by the values of `host`, with the events `early` at t = 0."""
         self.host, self.early, self.is_left = host, early, False
         self._changed.clear()
 
@@ -49,7 +49,7 @@ class Start:
         return tuple(self.host.variables.wanted)
 
     def take(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
-        """Set a parameter of instances of mechanism `k`, also if the start is computed again."""
+        """Set a parameter of instances of mechanism `k`; `want` sets it again."""
         parameters = self.host.variables.parameters[k]
         parameters[name][instances] = values
         self._changed[k, name] = parameters[name]

@@ -14,9 +14,9 @@ MOST_STEPS = 1024  # times on the device at once
 class StepTimes:
     """The step counter of a device, and the times at which `MOST_STEPS` steps begin.
 
-    `begin` has the times of `steps`, ms, as `instant`. `state`, (4,) int32, has the first step on
-    the device, its row of records, and the offset of the next step, twice: kernels before the solve
-    read the first offset and set the second, a step's last kernel does the reverse.
+    `begin` has the times of `steps`, ms, in the type `instant`. `state`, (4,) int32, has the first
+    step on the device, its row of records, and the offset of the next step, twice: kernels before
+    the solve read the first offset and set the second, a step's last kernel does the reverse.
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
@@ -39,7 +39,7 @@ class StepTimes:
         self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
 
     def count_from(self, first: int, row: int, count: int) -> None:
-        """Let the device count steps from step `first` on; the first is recorded in `row`."""
+        """Let the device count `count` steps from `first` on; the first is recorded in `row`."""
         self.put(first, count)
         begin = self.steps.start
         now = begin, row - (first - begin), first - begin

@@ -68,7 +68,8 @@ def of_whole(
 ) -> tuple[str, dict[str, object]]:
     """Choose the solver's method and options for the whole network.
 
-    All ranks use them, so that results have the same bits on any number of ranks.
+    All ranks use them, so that results have the same bits on any number of ranks. `forest` has all
+    cells, `limits` are those of the whole device.
     """
     plan = make_plan(forest, method, dtype, limits, **cast("dict[str, Any]", options))
     chosen: dict[str, object] = {}
@@ -85,7 +86,7 @@ def _solver_of(
     method: str = "auto",
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> Solver:
-    """Return a solver for the trees that `trees` returns: cells, or paths of diffusing states."""
+    """Return a solver for ``trees(model)``: cells, or the paths along which states diffuse."""
     forest = trees(run.model)
     if run.job.decisions is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
@@ -190,7 +191,8 @@ class LayersSpec(TemplateSpec):
 def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Return each column's parent, and how its sums reach the parent, packed as `column`.
 
-    `numbers` are the indices of the columns in their cells. See ``layers.mako`` for the bits.
+    `parent` is the parent of each column, `numbers` its index in its cell. See ``layers.mako`` for
+    the bits.
     """
     number = np.arange(len(parent))
     above = np.where(parent < 0, -1, parent - number + numbers)
@@ -340,7 +342,7 @@ class Steps(ArenaKernels):
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Copy voltages to the device: `v` in device order, then `remote` ones, of other ranks."""
+        """Copy voltages to the device: `v`, put in order by `pack`, then those of other ranks."""
         packed = pack(v)
         if not len(remote):
             return packed
@@ -386,7 +388,11 @@ class Steps(ArenaKernels):
     def _launches_of(
         self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
     ) -> tuple[list[Enqueue], list[Enqueue]]:
-        """Return a step's launches before and after the solve; it reads `old` and writes `new`."""
+        """Return the functions that launch a step's kernels: before and after the solve.
+
+        `shared` has arguments of all kernels. A step reads voltages from `old` and writes them to
+        `new`. `diffusion` has the launches for diffusing states.
+        """
         spec, before = self._built[1], list[Enqueue]()
         arguments = {**shared, "v": old, "v_old": old, "v_new": new}
         if spec.layered:

@@ -8,12 +8,22 @@ to the device; `launch` launches the kernels of cells, `artificial` the kernel o
 `spec` has all that the templates print, `blocks` the calls of mechanisms, and `functions` chooses
 their functions. `words` has packed numbers and sizes.
 
-Words: the *device index* of a node is its position in the arrays on the device, the *place in a
-cell* is counted from the first node of its cell. A *unit* is a cell in device order. A *kind* is a
-mechanism with all its instances in the network. An *arena* is one of three device arrays, ``mem``
-(reals), ``clock`` (times) and ``ints``, that hold all values of mechanisms and events in named
-regions. A *site* describes one instance to a lane: place, cell and slot, packed into an integer. A
-*slot* is local memory for the current and conductance of one instance, until its node adds them up.
+Words:
+
+- A *plan* has cells of similar size, which one kernel advances. A *unit* is a cell, numbered in
+  device order. A *lane* is a work-item of a cell: it eliminates a *segment*, which is a chain of a
+  few nodes, and advances mechanisms.
+- The *device index* of a node is its position in the arrays on the device; its *place in the cell*
+  is counted from the first node of its cell. A *column* is a node inside the cell together with the
+  nodes of the extracellular layers around it.
+- A *kind* is a mechanism with all its instances in the network.
+- A *list* has at most 32 nodes of a cell with the same mechanisms: a warp advances them together,
+  one per lane. The numbers of a list are in *lines* of 32 numbers, one per lane.
+- An *arena* is one of three device arrays, ``mem`` (reals), ``clock`` (times) and ``ints``, that
+  hold all values of mechanisms and events in named *regions*.
+- A *site* describes one instance to a lane: its place in the cell, its cell, and its slot, packed
+  into an integer. A *slot* is local memory for the current and conductance of one instance, until
+  its node adds them up.
 
 Each form of the kernel has a template in ``kernels/simulator`` (`EpochSpec.templates`).
 ``epoch_factors`` computes constant factors and ``epoch_constant`` advances with them. The others

@@ -173,7 +173,6 @@ class SiteBlocks(KindBlocks):
 
     @property
     def constant_names(self) -> list[str]:
-        """Names of the variables for values that are computed once per launch."""
         return [f"{self.name}__c{k}" for k in range(len(self.constants))]
 
     @property
@@ -202,7 +201,7 @@ class SiteBlocks(KindBlocks):
         return {"v": "v", "dt": "dt", **{f"t {name}": t for name, t in ends.items()}}
 
     def current_again(self, indent: int) -> str:
-        """Return the statements of `current` with operands that the compiler cannot optimise.
+        """Return the statements of `current` with operands that the compiler takes for unknown.
 
         A current may be computed twice, for the matrix and to be recorded. If the compiler saw
         equal operands, it might fuse both differently, and the last bits would depend on records.

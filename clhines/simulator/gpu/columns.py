@@ -37,7 +37,7 @@ _DISTINCT = 1 << 20  # more rows of factors are not compared
 
 
 def varying_columns(network: Model) -> np.ndarray:
-    """Return whether each column varies in any cell of its shape, or is a root, (m,) bool.
+    """Return for each column whether it is a root or varies in any cell of its shape, (m,) bool.
 
     `network` is the model of all MPI ranks, so that each rank cuts a tree alike.
     """
@@ -63,8 +63,8 @@ def constants_around(model: Model) -> bool:
 def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
     """Return the mechanisms whose instances have extracellular nodes to themselves.
 
-    Only mechanisms `apart` (in no list) count. No other instance, ion or detector is at such a
-    node, so that its lane need not read the node's list.
+    Only the mechanisms `apart`, which are in no list, count. No other instance, ion or detector is
+    at such a node, so that its lane need not read the node's list.
     """
     if network.layers is None:
         return frozenset()
@@ -77,7 +77,7 @@ def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
 
 
 def listed_nodes(network: Model, model: Model, sole: Iterable[int]) -> np.ndarray:
-    """Return which nodes must be in a list, (n,) bool; instances of `sole` mechanisms need none."""
+    """Return which nodes must be in a list, (n,) bool; instances of `sole_kinds` need none."""
     assert model.layers is not None
     listed = (model.constant_g != 0) | (model.constant_b != 0)
     listed[active_nodes(model)] = True
@@ -129,18 +129,17 @@ class ColumnTable(CellTable):
 
     @cached_property
     def column(self) -> np.ndarray:
-        """The model's column at each column position of the device order, -1 for padding."""
+        """The model's column at each position in the device's order of columns, -1 for padding."""
         return super().gather
 
     @cached_property
     def gather(self) -> np.ndarray:
-        """The network's node at each device index, -1 for padding, (size,) integer."""
         node = np.where(self.column < 0, -1, self.layers.node[:, self.column])
         return node.T.reshape(-1)
 
     @cached_property
     def _of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Column (index among planned columns) and layer of each planned node."""
+        """For each planned node its column (index among planned columns) and its layer."""
         result = np.zeros((2, self.cells.model.forest.num_nodes), np.int32)
         columns = ranges(self._first, self._forest.sizes)
         for row, nodes in enumerate(self.layers.node[:, columns]):
@@ -154,7 +153,6 @@ class ColumnTable(CellTable):
         return super().places_of_all()[column] * self.potentials + layer
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """Return each node's lane and index in its cell, packed as `RECORDED`."""
         column, layer = (each[nodes] for each in self._of_nodes)
         lane = RECORDED.unpack("lane", super().lane_and_row(column))
         cell = stretch_of(self._forest.cell_offsets, column)
@@ -164,7 +162,7 @@ class ColumnTable(CellTable):
 
     @cached_property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """`axial`, `g` and `c` of `Layers`, by node, (n,) each."""
+        """Conductances and capacitances of `Layers` by node: `axial`, `g` and `c`, (n,) each."""
         layers, n = self.layers, self.cells.model.forest.num_nodes
         arrays = np.zeros((3, n + 1))
         for array, values in zip(arrays, (layers.axial, layers.g, layers.c), strict=True):
@@ -172,7 +170,7 @@ class ColumnTable(CellTable):
         return tuple(arrays[:, :n])
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of each column position's row of factors, and the distinct rows."""
+        """Return the index of the row of factors at each column position, and the distinct rows."""
         cells, every = self.cells, range(len(self.cells.kinds))
         like = cells.first_equal((*self.by_node, cells.model.constant_g), every)
         sorts, number = np.unique(like, return_inverse=True)
@@ -222,7 +220,10 @@ class Factors:
         self._put_last(up)
 
     def _put_conductances(self, table: ColumnTable, column: np.ndarray) -> None:
-        """Set the conductances within each column, and put into `rows` what each step reads."""
+        """Set the conductances within each column, and put into `rows` what each step reads.
+
+        `column` has the model's column at each position.
+        """
         model, k, row = table.cells.model, table.potentials, self._row
         nodes = np.where(column < 0, -1, table.layers.node[:, column]).T
         has, varies = nodes[:, 1] >= 0, table.varying[column]
@@ -281,7 +282,10 @@ class Factors:
         self._ground[k], self._between[k], self._top[k] = next_ground, next_between, next_top
 
     def _put_last(self, up: np.ndarray) -> None:
-        """Add the sums of child segments to those of their parents; store the result in `rows`."""
+        """Add the sums of child segments to their parents', and store those of last columns.
+
+        `up` is the axial conductance from each segment to the last column of its parent.
+        """
         row, leaf = self._row, self._leaf
         self._to_ground[leaf], self._to_between[leaf] = self._ground[leaf], self._between[leaf]
         child = np.flatnonzero(self._parent >= 0)

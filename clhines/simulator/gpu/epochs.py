@@ -57,12 +57,12 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class _Others:
-    """Decide how cells read voltages of other cells by POINTERs; `v` is the buffer for these.
+    """Decide how cells read voltages of other cells by POINTERs.
 
-    It has voltages for this and the next step, and changes of voltages, which a launch needs to end
-    the step before. If `groups` is not 0, so many work-groups wait for each other after each step.
-    Otherwise `later` says whether a launch leaves the end of its last step to the next launch. A
-    launch has at most `steps` steps.
+    `v` is a buffer for voltages at this step and the next one, and for changes of voltages, by
+    which a launch ends the step before. If `groups` is not 0, so many work-groups wait for each
+    other after each step. Otherwise `later` says whether a launch leaves the end of its last step
+    to the next launch. A launch has at most `steps` steps.
     """
 
     v: cla.Array | None = None
@@ -154,7 +154,6 @@ class CellEpochs(ArenaKernels):
         self._nodes = PlacedValues(model, self._cells, self._places, self.dtype)
 
     def _plans(self, leading: np.ndarray | None) -> list[EpochPlan]:
-        """Plan the kernels for all cells, first a kernel for the `leading` cells."""
         decisions = self.run.decisions
         if self._options["by_node"]:
             decisions = replace(decisions, constant_factors=False)
@@ -169,7 +168,7 @@ class CellEpochs(ArenaKernels):
         return plans[:first] + sorted(plans[first:], key=lambda plan: -plan.groups)
 
     def renew(self, before: Model) -> bool:
-        """Use a changed model (see `ArenaKernels`); not possible if equal cells share lists."""
+        """Use a changed model (see `ArenaKernels`); False if it needs other lists or literals."""
         model, alike = self.model, same_constants(before, self.model)
         same_nodes = alike
         for k, (kind, old) in enumerate(zip(model.kinds, before.kinds, strict=True)):
@@ -216,7 +215,6 @@ class CellEpochs(ArenaKernels):
         return True
 
     def _put_constants(self) -> None:
-        """Copy constant conductances and currents, and factors of columns, to the device."""
         self._nodes.put_constants(self.model)
         for launch in self.launches:
             if isinstance(launch.plan.table, ColumnTable):
@@ -317,7 +315,7 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return `recorded_lists` for recorded voltages and for detectors that are not at somas."""
+        """Return `recorded_lists` of recorded voltages and of detectors that are not at somas."""
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
         at = rows["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]
@@ -333,7 +331,7 @@ class CellEpochs(ArenaKernels):
     # -- parameters ----------------------------------------------------------------------------
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return where a parameter is stored: in arenas, and also in lists that are not shared."""
+        """Return where a parameter is stored: `in_arenas`, and in lists that are not shared."""
         if self._cells.at_sites and name in self.model.kinds[k].singles:
             return []  # a literal
         for launch in self.launches:

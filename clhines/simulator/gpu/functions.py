@@ -83,7 +83,10 @@ def is_quick(kind: KindBlocks) -> bool:
 
 
 def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
-    """Add all mechanisms' calls to the spec of a kernel that advances instance by instance."""
+    """Add all mechanisms' calls to `spec`, of a kernel that advances instance by instance.
+
+    `functions` has the mechanisms' functions for the engine `steps`.
+    """
     pairs = zip(spec.kinds, functions.kinds, strict=True)
     kinds = tuple(_at_sites(spec, plan, kind, model.kinds[kind.number]) for plan, kind in pairs)
     return replace(
@@ -92,7 +95,10 @@ def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec
 
 
 def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> SiteBlocks:
-    """Print a mechanism's calls for one instance per lane; shared parameters become literals."""
+    """Print a mechanism's calls for one instance per lane; shared parameters become literals.
+
+    `plan` has the storage of the mechanism `kind`, `text` its calls for the engine `steps`.
+    """
     compiled, real = kind.mechanism.compiled, spec.real
     names = [name for name in kind.mechanism.parameters if name in kind.singles]
     lanes = Lanes(spec.ptx) if spec.takes_series else None
@@ -137,7 +143,12 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Add mechanisms' calls to the spec of a kernel with node lists; return also its arguments."""
+    """Add mechanisms' calls to `spec`, of a kernel with node lists; return also its real arguments.
+
+    `functions` has the mechanisms' functions for the engine `steps`. `network` is the model of all
+    ranks, `epoch` the most steps of a launch. With `leads`, the kernel has the last instances of
+    mechanisms, which set GLOBAL variables.
+    """
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
     sole = sole_kinds(network, apart)
@@ -185,9 +196,10 @@ def with_lists(
 def _parameters(
     k: int, variables: Variables, where: dict[str, str], numbers: list[float]
 ) -> list[tuple[str, str, str]]:
-    """Return expressions for parameters of mechanism `k`; append shared values to `numbers`.
+    """Return (role, name, expression) for parameters of mechanism `k` that are not in arenas.
 
-    `where` has the expressions of parameters that differ between instances.
+    `where` has the expressions of parameters that differ between instances. The values of the
+    others, which become arguments of the kernel, are appended to `numbers`.
     """
     kind, expressions = variables.model.kinds[k], list[tuple[str, str, str]]()
     played = {p.parameter for p in variables.model.played if p.kind == k}
@@ -206,7 +218,10 @@ def _parameters(
 def _with_functions(
     spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
-    """Print functions for mechanisms in lists; return them, `blocks` and the lengths of series."""
+    """Print functions for mechanisms in lists: `kinds` and `blocks` have the same mechanisms.
+
+    Return both with these functions, and the numbers of terms of the series that they use.
+    """
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
         if not block.quick:
@@ -224,7 +239,10 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return the columns of rate tables with time constants, for which short series suffice."""
+    """Return (table, column, number of terms) for rate tables' columns with few terms of a series.
+
+    The columns hold time constants: if all of them are long, a short series for exp suffices.
+    """
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
         for table, values in variables.tables[kind].items()
@@ -236,7 +254,7 @@ def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, i
 def _for_lanes(
     block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
 ) -> ListBlocks:
-    """Print a mechanism's functions for node lists, with up to `room` constants as arguments."""
+    """Print a mechanism's functions for node lists, with at most `room` constants as arguments."""
     compiled = variables.model.kinds[block.number].mechanism.compiled
     names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
     print_options = real, 1, block.alike, outputs, lanes
@@ -259,7 +277,7 @@ def _for_lanes(
 def _classes(lists: NodeLists) -> tuple[int, ...]:
     """Return the most frequent sets of density mechanisms in lists, as bits.
 
-    If there are few lists or many sets, return None: a single loop then handles all sets.
+    If there are few lists or many sets, return (): a single loop then handles all sets.
     """
     if (lists.homes[:, 3] - lists.homes[:, 2]).sum() < _FEW_LISTS:
         return ()
@@ -285,7 +303,7 @@ def _read(kinds: Sequence[KindBlocks]) -> set[str]:
 
 
 def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
-    """Return the ion variables that blocks set, without currents to which blocks only add."""
+    """Return the ion variables that blocks set, without currents to which they only add."""
     currents = {f"i{ion}" for ion in ions}
     results = _of_ions(kinds, ("out", "inout"))
     return {name for block, name in results if block != "current" or name not in currents}
@@ -294,7 +312,10 @@ def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
 def constant_ions(
     kinds: Sequence[KindBlocks], variables: Variables
 ) -> tuple[list[tuple[str, str, str]], list[float]]:
-    """Return expressions and values of ion variables that are the same at all nodes and times."""
+    """Return expressions and values of ion variables that are the same at all nodes and times.
+
+    An expression is (role, name, text), as in `ListBlocks.given`.
+    """
     written, constant = _written(kinds, [i.name for i in variables.model.ions]), []
     numbers = list[float]()
     for ion in variables.model.ions:
@@ -310,7 +331,7 @@ def constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return the mechanisms whose currents may follow the step of their own states at once.
+    """Return the mechanisms whose currents may be computed at once after the step of their states.
 
     Their states stay in registers in between. Such a current must read nothing else that changes
     after the states' step. None qualifies if the lanes of a cell wait at a barrier in between.
@@ -342,7 +363,11 @@ def reads_nodes(model: Model) -> bool:
 
 
 def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
-    """Whether a mechanism's current reads nothing that others change, and sets no ion variable."""
+    """Whether a mechanism's current reads nothing of `changed`, and sets no ion variable.
+
+    `changed` and `currents` are names of ion variables: those that mechanisms change, and all ionic
+    currents, to which a mechanism may add.
+    """
     if not kind.has("current") or {*kind.asks("current", "pointer")} & {*kind.reads}:
         return False
     arguments = kind.arguments("current")

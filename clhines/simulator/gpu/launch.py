@@ -41,7 +41,10 @@ class PlanLaunch:
     # -- parameters ------------------------------------------------------------------------------
 
     def given_to(self, k: int, name: str) -> str:
-        """Return the kernel's expression for a parameter; empty if arena `mem` has its values."""
+        """Return the kernel's expression for parameter `name` of mechanism `k`.
+
+        It is empty if the kernel reads the parameter from the arena ``mem``.
+        """
         if self.plan.lists is None:
             return ""
         for role, argument, expression in self.spec.lists[k].given:
@@ -57,7 +60,7 @@ class PlanLaunch:
     # -- launches --------------------------------------------------------------------------------
 
     def bind(self, queue: cl.CommandQueue, arguments: dict[str, Any]) -> launches.BoundKernel:
-        """Build the kernel for the current records; return it with all arguments set."""
+        """Build the kernel for the present records; return it with all arguments set."""
         spec, arguments = self.spec, {**arguments, **self.given}
         spec = replace(spec, whole=bool(arguments["whole"]))
         if spec.in_steps:
@@ -88,9 +91,9 @@ class PlanLaunch:
 
 
 class CellLaunches:
-    """Launch the kernels of all plans; the first `leading` kernels precede all others.
+    """Launch the kernels of all plans: first `leading` of them in turn, then the others together.
 
-    The other kernels run side by side. `regions` is a struct with the offsets of regions in arenas.
+    `each` has a launch for each plan. `regions` is a struct with the offsets of regions in arenas.
     """
 
     regions: Any
@@ -107,7 +110,7 @@ class CellLaunches:
 
     @property
     def with_lists(self) -> list[tuple[PlanLaunch, NodeLists]]:
-        """Launches in which lanes advance nodes in lists, with these lists."""
+        """Launches in which lanes advance nodes, and their lists of nodes."""
         return [(launch, launch.lists) for launch in self.each if launch.lists is not None]
 
     @cached_property
@@ -135,8 +138,8 @@ class CellLaunches:
     def advance(self, first: int, count: int, begin: int, row: int, begins: bool) -> None:
         """Enqueue `count` steps from step `first` on, in one launch of each plan.
 
-        The times on the device start at step `begin`; `row` is the first step's row of records.
-        `begins` says whether the steps begin an epoch.
+        `begin` is the step of the first entry of the array of times on the device; `row` is the row
+        of records of step `first`. `begins` says whether the steps begin an epoch.
         """
         for launch in self.each:
             kernel = launch.kernel or launch.bind(self.queue, self._arguments)
@@ -164,7 +167,8 @@ def _launch_in_turn(
 ) -> cl.Event:
     """Enqueue a kernel whose work-groups wait for each other, so that all must be resident.
 
-    The kernel starts after the last such kernel has ended, even one on another queue.
+    `items` is its number of work-items, `group` the size of a work-group. The kernel starts after
+    the last such kernel has ended, even one on another queue.
     """
     with _TURN:
         before, event = _LAST.get(queue.device, (queue, None))

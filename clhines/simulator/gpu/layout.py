@@ -49,10 +49,10 @@ class NodePlaces:
 
 
 class CellLayout(layouts.Layout):
-    """Order nodes and recorded values in device arrays; assign recorded values to lanes.
+    """Order nodes and recorded values in device arrays; choose the lane that records each value.
 
-    Instances at the nodes `at_sites`, (n,) bool, are advanced one by one; the lane of an instance
-    records its values.
+    `at_sites`, (n,) bool, says whether lanes advance the instances at a node one by one; then the
+    lane of an instance records its values, otherwise the lane of the node.
     """
 
     def __init__(self, model: Model) -> None:
@@ -88,7 +88,7 @@ class CellRegions:
         self.layers = self.rounds = 0
 
     def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add what kernels need that advance single instances: factors, and lanes of records."""
+        """Add regions for kernels that advance single instances: factors and recording lanes."""
         for k, kind in enumerate(self.model.kinds):
             arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
             arenas["mem"].add(f"factor_{k}", kind.factor)
@@ -129,8 +129,9 @@ class CellRegions:
         self.rounds = add_diffusing_rows(self.model, layout, mem, ints, order).rounds
 
     def _layers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the event targets by cell and layer, and each cell's first entry for each layer.
+        """Return the event targets by cell and layer, and the first entry of each cell and layer.
 
+        An event with no delay leads from one layer of targets to a later one (see `Wires.layers`).
         Artificial cells are left out.
         """
         model, wires = self.model, self.wires

@@ -43,7 +43,10 @@ _SORTS = 4  # most different cells to find among cells with the same sum of numb
 
 
 class KindInstances:
-    """Instances of one mechanism in some cells: cell i has `count[i]`, from `first[i]` on."""
+    """Instances of mechanism `kind` in some `cells`: cell i has `count[i]`, from `first[i]` on.
+
+    `bounds` are the offsets of all cells' nodes (`Forest.cell_offsets`).
+    """
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
@@ -73,7 +76,10 @@ class KindInstances:
         return np.repeat(np.arange(len(self.count)), self.count)
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
-        """Whether each of `cells` has the same instances as the cell `as_cell`, (m,) bool."""
+        """Return whether each of `cells` has instances like those of the cell `as_cell`, (m,) bool.
+
+        Instances are alike if their nodes in the cell and all numbers are equal.
+        """
         count, first = int(self.count[as_cell]), int(self.first[as_cell])
         alike = self.count[cells] == count
         candidates = cells[alike]
@@ -88,9 +94,9 @@ class KindInstances:
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
-    """Return the indices of ranges that begin at `first`, each of `count` entries.
+    """Return the indices ``first[i]`` to ``first[i] + count - 1`` for all i, one after another.
 
-    The result is a slice if the ranges follow one another.
+    They are a slice if the ranges are adjacent.
     """
     if (np.diff(first) == count).all():
         return slice(int(first[0]), int(first[0]) + count * len(first))
@@ -119,8 +125,8 @@ class PlannedCells:
     def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
         """Return for each cell the first cell that equals it, or the cell itself, (m,) int64.
 
-        Equal cells agree in shape, passive properties, the arrays `alike` (by natural node), and
-        instances of all mechanisms but those `apart`.
+        Equal cells agree in shape, passive properties, the arrays `alike` (with a value per node),
+        and the instances of all mechanisms except for the mechanisms `apart`.
         """
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
@@ -140,7 +146,7 @@ class PlannedCells:
         return result
 
     def _alike(self, arrays: list[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield groups of cells that may be equal: they agree in shape and in a weighted sum."""
+        """Yield groups of cells that may be equal: of one shape and with equal sums of `arrays`."""
         forest, rng = self.forest, np.random.default_rng(0)
         for shape in np.unique(forest.shape_of_cell).tolist():
             cells = np.flatnonzero(forest.shape_of_cell == shape)
@@ -166,10 +172,11 @@ class PlannedCells:
 
 
 class CellTable:
-    """Place cells on the device: lanes, device indices, and the couplings between nodes.
+    """Lanes and device indices of some cells, and the entries of `u` that couple their nodes.
 
-    A coupling is stored as the node whose `u` has it. A segment has at most `most` nodes. Cells of
-    one shape share a *template*, the order of their nodes.
+    `cut` has the segments of each tree of `forest`, of at most `most` nodes, and `first` has the
+    network's index of each cell's first node. A coupling is stored as the node whose `u` has it.
+    Cells of one shape share a *template*, the order of their nodes.
     """
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
@@ -202,7 +209,7 @@ class CellTable:
         self._tie_at, self._up_at = self._ties()
 
     def _within(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the node at each position of all templates (-1: none) and the reverse."""
+        """Return the node at each position of all templates (-1: none) and the position of each."""
         trees, rows = self._forest.trees, self.rows
         place, slot, rank = rows.entries()
         node_at = np.full(int(rows.template_size.sum()), -1)
@@ -214,7 +221,11 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nodes whose `u` couples nodes of a segment, and lanes to their parents."""
+        """Return two arrays of nodes whose `u` is a coupling, for all templates.
+
+        The first has a coupling to the next node of the segment, by position; the second has a
+        coupling to the parent segment, by lane.
+        """
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
@@ -240,11 +251,11 @@ class CellTable:
         return tie, self._node_at[begin[template] + top]
 
     def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield slices of the device order, and the node for each entry, -1 for none.
+        """Yield slices of a device array, and the node for each entry of a slice, -1 for none.
 
-        `name` selects the node: ``gather``, the one at each device index; ``tie``, the one whose
-        `u` couples it to the next; ``up``, the one whose `u` couples each lane to its parent.
-        Slices are small enough for the cache.
+        With `name` ``gather``, it is the node at each device index. With ``tie`` it is the node
+        whose `u` is the coupling to the next node of the segment, and with ``up`` the node whose
+        `u` couples each lane's segment to its parent. Slices are small enough for the cache.
         """
         of_lanes, kind = name == "up", self.blocks.template
         within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]
@@ -279,7 +290,7 @@ class CellTable:
 
     @property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """Arrays by node, (n,) each, besides the usual ones, in which equal cells must agree."""
+        """Arrays with a number per node in which equal cells must agree, besides the usual ones."""
         return ()
 
     @cached_property
@@ -321,15 +332,17 @@ _MOST = 2**31 - 1  # largest index on the device
 class LaneNodes:
     """Put the nodes of cells into lists of `WARP` nodes; equal cells share their lists.
 
-    There are `num_cells` different cells. Only nodes that are `listed`, by default all, count.
+    `sorts` are the cells that get lists of their own, and `place` has the place in its cell of each
+    node of `cells`. With `natural` lists keep the nodes' order. With `joins` a list may mix
+    mechanisms. Mechanisms `apart` and nodes that are not `listed` (None: all are) are in no list.
 
-    - `natural`, `row`, `lane`, (k,): index, list and lane of each node
-    - `instances`: for each mechanism, three numbers of each instance: its position among these
-      nodes, its index in the mechanism, and its index in the cell
-    - `cell`: the cell of each list
-    - `bits`: for each list, a bit for each density mechanism
-    - `counts`: how many instances of each mechanism each list has
-    - `nodes`, `places`, (num_lists, WARP): natural indices, and device-order indices in the cell
+    - `natural`, `row`, `lane`, (k,): network's index, list, and lane of each node
+    - `instances`: for each mechanism, three numbers of each instance: the position of its node in
+      `natural`, its index in the mechanism, and its index in the cell
+    - `cell`: the cell of each list; `bits`: for each list, a bit for each density mechanism
+    - `counts`: how many instances of each mechanism a node of each list has at most
+    - `nodes`, `places`, `own`, (num_lists, WARP): the network's index, the place in the cell, and
+      the bits of density mechanisms of each node
     """
 
     def __init__(
@@ -387,7 +400,10 @@ class LaneNodes:
         self._count(points)
 
     def _count(self, points: list[np.ndarray]) -> None:
-        """Set `counts`; each list counts a point mechanism at the node that has most of it."""
+        """Set `counts`: for each list, the most instances of each mechanism at one node.
+
+        `points` has the number of instances at each node for each point mechanism.
+        """
         self.counts, densities, left = list[np.ndarray](), 0, iter(points)
         for kind in self.kinds:
             if kind.density:
@@ -421,7 +437,11 @@ class LaneNodes:
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return the list and lane of each node; all nodes of a list have the same mechanisms."""
+    """Return the list and lane of each node, (2, k); all nodes of a list have the same mechanisms.
+
+    `order` sorts the nodes by cell and mechanisms. `bits` has a bit for each density mechanism at a
+    node, `cell` the cell of each node.
+    """
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
     run = np.cumsum(new) - 1
@@ -434,7 +454,10 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _mixed_rows(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return the list and lane of each node; lists mix mechanisms if this saves work."""
+    """Return the list and lane of each node, (2, k); lists mix mechanisms if this saves work.
+
+    Arguments are those of `_rows_and_lanes`, and the `weight` (work) of each density mechanism.
+    """
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
     cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]
@@ -447,9 +470,10 @@ def _mixed_rows(
 def _weight_of(
     row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return each cell's work: the summed weights of the mechanisms in its lists.
+    """Return each cell's work: the summed `weight` of all mechanisms of each of its lists.
 
-    `row` is the list of each node, `bits` has a bit for each mechanism at the node.
+    `row` is the list of each node, `bits` has a bit for each mechanism at the node, `cell` its
+    cell.
     """
     union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
     np.bitwise_or.at(union, row, bits)
@@ -462,12 +486,12 @@ class LaneNumbers:
     """Parameters of instances and constants of nodes, in the order in which lanes read them.
 
     - `scalars`: values of parameters that are equal in a list; `uniform`: their names, by mechanism
-    - `values`, (lines, WARP): all other numbers; those of a list begin at its `value_line`
-    - `members`, (lines, WARP): instances; those of a list begin at its `member_line`
-    - `places_of_nodes`: index of each node's factor in `values`, and the node
+    - `values`, (lines, WARP): all other numbers; list k begins at line `value_line[k]`
+    - `members`, (lines, WARP): indices of instances; list k begins at line `member_line[k]`
+    - `places_of_nodes`: for each node, the index of its factor in `values`, and the node
 
-    The diagonal is `WARP` entries behind the factor, constant conductance and current are ``2 *
-    WARP`` and ``3 * WARP`` behind.
+    The diagonal is `WARP` entries behind the factor, constant conductance and current (with
+    `inflow`) are ``2 * WARP`` and ``3 * WARP`` behind.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -519,16 +543,20 @@ class LaneNumbers:
         self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
-        """Return a parameter's offset in `values`, and each instance's index there and number."""
+        """Return where the values of parameter `name` of mechanism `k` are in `values`.
+
+        The result is an offset, and for each instance its index without the offset and its number.
+        """
         return self._of_lane[k].index(name) * WARP, self._places[k]
 
 
 class NodeLists:
     """Lists of nodes of planned cells; InputError if there are too many mechanisms or numbers.
 
-    With `inflow`, values include constant conductances and currents. Equal cells also agree in
-    `alike`, arrays by natural node. With `natural`, lists follow the order of the nodes: neighbours
-    have close voltages and look up the same rows of tables. Mechanisms `apart` are in no list.
+    With `inflow`, values include constant conductances and currents. `alike` has more arrays by
+    node in which equal cells agree. With `natural`, lists keep the order of nodes: neighbours have
+    close voltages and look up the same rows of tables. With `joins`, a list may mix mechanisms.
+    Mechanisms `apart`, and nodes that are not `listed` (None: all are), are in no list.
 
     - `rows`: for each list: bits of density mechanisms; first lines of its values, of its states in
       global and in local memory (in the cell), and of its members; counts of point mechanisms
@@ -569,7 +597,7 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Use the numbers of a changed model of the same cells; False if the lists would change."""
+        """Read the numbers of a changed model of the same cells; False if lists would change."""
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
             return False
@@ -583,7 +611,7 @@ class NodeLists:
         return same
 
     def place_states(self, local: Sequence[bool]) -> None:
-        """Assign lines to states (`local`: in local memory) and set `rows` and `homes`."""
+        """Assign lines to states; `local` says by mechanism whether they are in local memory."""
         lanes, numbers = self.lanes, self.numbers
         line, lines_of_cells = [], []
         for where in (False, True):

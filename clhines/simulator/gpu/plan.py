@@ -48,7 +48,7 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class InstanceSites:
-    """Locate each instance for a lane: its node, cell and slots of local memory, packed.
+    """The node, cell and slot of local memory of each instance, packed (`SITE`), for lanes.
 
     A work-group has `units` cells, and at most `most` instances of each mechanism. A lane adds up
     the currents of consecutive slots: of all instances at a node or, with `by_cell`, in a cell.
@@ -85,7 +85,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each mechanism: where a work-group's entries begin; entries (instance, `SITE`)."""
+        """For each mechanism: the first entry of each work-group; entries (instance, `SITE`)."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites
@@ -117,11 +117,11 @@ def choose_lanes(
     num_cells: int,
     spreads: bool = False,
 ) -> EpochSpec | None:
-    """Complete `spec` for kernels that read lists of nodes: lanes, cells per work-group, registers.
+    """Return `spec` with lanes, cells per work-group and registers, for kernels that read `lists`.
 
-    Return the completed spec, or None if a cell is too large for a work-group. `units` are the
-    cells of a work-group, None to choose. With `spreads`, a cell may have several work-groups, each
-    on its own multiprocessor.
+    Return None if a cell is too large for a work-group. `units` are the cells of a work-group, None
+    to choose; `num_cells` are the cells of the network. With `spreads`, a cell may have several
+    work-groups, each on its own multiprocessor.
     """
     each = _cells_each(num_cells, limits)
     busy, plan_each = each > LISTS_FULL, _cells_each(len(lists.homes), limits)
@@ -153,7 +153,7 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Return how many registers a work-item may have while as many work-groups stay resident.
+    """Return the most registers of a work-item with which as many work-groups stay resident.
 
     They are as many as with `registers`, at least 1 and at most `most`. `group` is the size of a
     work-group.
@@ -198,8 +198,10 @@ _CELL = 6  # column of a unit
 class EpochPlan:
     """Plan the kernel that advances `cells`; InputError if they are too large for a GPU.
 
-    `like` has the cells of all ranks that get the same plan, so that results do not depend on the
-    number of ranks. A segment has at most `most` nodes.
+    `decisions` hold for the network of all ranks, and `like` has its cells that get this plan, so
+    that results do not depend on the number of ranks. A segment has at most `most` nodes. A
+    work-group has `units` cells, None to choose. With `by_node`, lanes advance nodes in lists, else
+    instances.
     """
 
     def __init__(
@@ -341,9 +343,9 @@ class EpochPlan:
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Return the elimination rounds to do, and how many nodes of a tree then remain at most.
+        """Return the number of elimination rounds, and how many nodes of a tree remain at most.
 
-        The kernel solves for these nodes by the inverse of their matrix.
+        The kernel solves for the remaining nodes by the inverse of their matrix.
         """
         lanes = self.table.lanes
         if self._decisions.split:  # this rank may have only some of the trees planned alike
@@ -380,7 +382,6 @@ class EpochPlan:
 
 
 def kind_plan(kind: Kind) -> KindPlan:
-    """Return the `KindPlan` of a mechanism, without `most` and `factor`."""
     mechanism = kind.mechanism
     return KindPlan(
         states=tuple(mechanism.states),
@@ -394,9 +395,9 @@ def recorded_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which lane records which of the `nodes`, cell by cell.
 
-    Entries of a cell, sorted by lane, begin at the cell's number in the first result, (num_cells +
-    1,). The second result, (r, 2), has for each entry the lane and the node in the lane's segment,
-    packed as `RECORDED`, and the index in `nodes`.
+    The second result, (r, 2), has an entry for each node, sorted by cell and lane: the lane and the
+    node's index in the lane's segment, packed as `RECORDED`, and the node's index in `nodes`. The
+    first result, (num_cells + 1,), has the first entry of each cell.
     """
     cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():

@@ -56,7 +56,7 @@ class OnChip:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Names of the arrays by node that stay in registers or local memory."""
+        """Names of the arrays with a number per node that stay in registers or local memory."""
         if self.spec.makes_factors:
             return "d", "tie"
         if self.spec.by_node:
@@ -66,7 +66,7 @@ class OnChip:
         return "c", "d", "tie", *(("g", "k") if self.spec.inflow else ()), "v"
 
     def begin_of(self, name: str) -> str:
-        """Return the expression that initialises entry k of one of the `held` arrays."""
+        """Return the expression that initialises entry k of `name`, one of the `held` arrays."""
         if self.spec.by_node and name != "v":
             return "0"
         past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
@@ -74,7 +74,7 @@ class OnChip:
 
     @property
     def tree_rounds(self) -> int:
-        """The number of rounds, at most, that eliminate the tree of segments' last nodes."""
+        """Most elimination rounds that a cell needs for the tree of its segments' last nodes."""
         all_of_them = self.spec.makes_factors or not self.spec.dense
         return self.spec.rounds if all_of_them else self.spec.before
 
@@ -93,13 +93,12 @@ class OnChip:
 
     @property
     def of_columns(self) -> int:
-        """Number of reals in local memory for each last column; 0 without layers."""
+        """Reals in local memory for the last column of a segment; 0 if no cell has layers."""
         k = self.spec.potentials
         return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
 
     @property
     def num_columns(self) -> int:
-        """Number of columns in the largest cell; 0 without layers."""
         return self.spec.capacity // self.spec.potentials if self.spec.potentials else 0
 
     @property
@@ -142,7 +141,7 @@ class OnChip:
 class EpochSpec(TemplateSpec):
     """Spec of the kernels of epochs, which advance whole cells for many steps.
 
-    A work-item eliminates a segment of a branch. A plan leaves `arena` and `blocks` empty;
+    A work-item eliminates a segment (a chain of nodes). A plan leaves `arena` and `blocks` empty;
     `functions` sets them when the arenas are filled.
     """
 
@@ -374,7 +373,7 @@ class EpochSpec(TemplateSpec):
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
-        """Whether lanes read events of a mechanism early: each has at most one instance of it."""
+        """Whether lanes read events of a mechanism early: each lane has at most one instance."""
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
@@ -415,7 +414,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def meets(self) -> bool:
-        """Whether several work-groups wait for each other within a launch."""
         return self.joins > 1 or self.spreads
 
     @property
@@ -424,7 +422,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def leading(self) -> list[ListBlocks]:
-        """Mechanisms whose last instance is in this kernel and sets a GLOBAL variable for all."""
+        """Mechanisms with a GLOBAL variable whose value for all instances this kernel sets."""
         return [kind for kind in self.lists if kind.last and self.leads]
 
     @property
@@ -433,29 +431,31 @@ class EpochSpec(TemplateSpec):
 
     @property
     def num_scalars(self) -> int:
-        """Number of parameters that have a single value in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
 
 @dataclass(frozen=True)
 class ListLoop:
-    """Print the loop of a lane over its lists of nodes, and over the mechanisms at each node."""
+    """Print the loop of a lane over its lists of nodes, and over the mechanisms at each node.
+
+    A list has up to 32 nodes, which the lanes of a warp advance together, see `lists`.
+    """
 
     spec: EpochSpec
 
     @property
     def opens(self) -> str:
-        """Expression for the first step that begins in this launch; it may end the step before."""
+        """Expression for the first step of the loop: a launch may first end an earlier step."""
         return "first_step - pending" if self.spec.ends_later else "first_step"
 
     @property
     def seen(self) -> str:
-        """Expression for the voltages as a step begins, also of other work-groups' cells."""
+        """Expression for all cells' voltages at the begin of a step, which POINTERs read."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property
     def passes(self) -> tuple[tuple[str, ...], ...]:
-        """Phases of a step, grouped by the loops over the lists in which they are done.
+        """The loops over the lists in a step, each with the phases that it does.
 
         ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two loops the
         lanes of a cell wait at a barrier.
@@ -485,7 +485,6 @@ class ListLoop:
         return tuple(ion for ion in unread if all(k.held for k in self.with_ions((ion,))))
 
     def with_ions(self, ions: tuple[str, ...]) -> list[ListBlocks]:
-        """Return the mechanisms with a current of any of these ions."""
         names = {f"i{ion}" for ion in ions}
         return [
             kind for kind in self.spec.lists if kind.has("current") and any(
@@ -495,7 +494,7 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Return all mechanisms by number, as printers that sum only the currents of these ions."""
+        """Return the printers of mechanisms by number; they add up the currents of `ions` only."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
@@ -520,25 +519,26 @@ class ListLoop:
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Return the expression that reads the bits of a number which another work-group writes."""
+        """Return the expression for the bits of ``array[at]``, which another work-group writes."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property
     def bits(self) -> str:
-        """Integer type for the bits of a real, whose last bit tells which step wrote the real."""
+        """Integer type with the bits of a real; the last bit tells which step wrote the real."""
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
-        """Return the expression that replaces the last bit of a real by `phase`.
+        """Return the expression that replaces the last bit of a real by the step's ``phase``.
 
-        Another work-group reads the number again until this bit tells that it is of this step.
+        Another work-group reads the real until this bit is the phase (0 or 1) of its own step.
         """
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
     def opening(self, kind: ListBlocks, known: int = 0) -> str:
         """Return the statements that open the loop over a mechanism's instances in a list.
 
-        `known` has the bits of the list's mechanisms if they are constant.
+        If the list's mechanisms are constants of the kernel, `known` has a bit for each, else it is
+        0.
         """
         space = " " * 12
         instance = f"{space}    const int j = {self.instance(kind)};\n"
@@ -557,7 +557,7 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return an expression that is not 0 if a list has a mechanism (point: how many of it)."""
+        """Return the expression that counts a mechanism in a list: a bit, or instances per node."""
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"
@@ -582,14 +582,16 @@ class ListLoop:
         return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
 
     def _time(self, name: str) -> str:
-        """Return the expression for a time: ``t_mid`` of this step, ``old_mid`` of the last one."""
         prefix, at = name.split("_")
         old = f"max(step - 1, {self.opens})"
         step = old if prefix == "old" else "min(step, first_step + num_steps - 1)"
         return f"step_begin[{step} - first_time]" + HALVES[at]
 
     def times(self, prefix: str, *names: str) -> str:
-        """Return declarations of times of this step (prefix ``t``) or the one before (``old``)."""
+        """Return declarations of the begin of a step and of its times `names`: ``mid``, ``end``.
+
+        The prefix ``t`` stands for this step, ``old`` for the step before.
+        """
         values = {"begin": self._time(f"{prefix}_begin")}
         values |= {name: f"{prefix}_begin{HALVES[name]}" for name in names}
         return " ".join(f"const instant {prefix}_{name} = {x};" for name, x in values.items())
@@ -601,7 +603,7 @@ class ListLoop:
         return (f"{space}    }}\n" if inner else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: ListBlocks) -> str:
-        """Return the statement that moves the pointers past all instances of a mechanism."""
+        """Return the statement that moves the pointers to a list's numbers past all instances."""
         count = f"list[{LIST_HEAD + self._rank(kind)}]"
         if kind.kind == "density":
             count = f"(bits >> {self._rank(kind)} & 1)"
@@ -609,14 +611,14 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return the pointers to a list's numbers, each with its lines per instance."""
+        """Return each pointer to a list's numbers, with its number of lines per instance."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]
 
     @property
     def begin(self) -> str:
-        """Statements that set the pointers to the first instance of a node."""
+        """Statements that set the pointers to a list's numbers to the first instance."""
         lines = 4 if self.spec.inflow else 2
         first = f"m = member; p = value + {lines * WARP}; state = first_state;"
         return first + (" local_state = first_local;" if self.spec.local_lines else "")

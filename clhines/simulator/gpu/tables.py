@@ -63,7 +63,7 @@ def put_tables(
 def column_tables(
     table: ColumnTable, queue: cl.CommandQueue, dtype: DTypeLike
 ) -> dict[str, cla.Array]:
-    """Copy the factors of columns to the device; return the arrays by their argument names."""
+    """Copy the factors of columns to the device; return the arrays by names of arguments."""
     index, rows = table.factors()
     names = "row_of_column", "rows_of_factors"
     return dict(zip(names, (to_device(queue, index, np.int32), to_device(queue, rows, dtype))))
@@ -72,7 +72,6 @@ def column_tables(
 def _of_lists(
     plan: EpochPlan, lists: NodeLists, base: int, model: Model
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the integer tables and the real tables of a plan with lists of nodes."""
     words = node_words(model)
     homes, rows, nodes = lists.homes.copy(), lists.rows.copy(), lists.lanes.nodes
     active = np.where(nodes < 0, -1, words[nodes])
@@ -98,7 +97,7 @@ def _of_lists(
 
 
 class PlacedValues:
-    """Copy values of nodes that do not change to the device, in device order.
+    """Copy constants of nodes, such as capacitances and couplings, to the device, in device order.
 
     `arrays` has them by argument names. Plans with lists of nodes need only ``all_tie``.
     """

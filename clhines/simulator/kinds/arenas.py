@@ -38,10 +38,10 @@ def fill_arenas(
 ) -> dict[str, Arena]:
     """Return the arenas (device arrays) ``mem``, ``clock`` and ``ints``, filled for a network.
 
-    For identical copies, arrays by node and instance hold one copy, which `tiler` repeats on the
-    device; `Tiler.find_places` then finds the device indices of active nodes. ``mem`` has the type
-    `dtype`, ``clock`` the type `instant`. `place` has each node's index in the solver's order; None
-    for copies unless pointers need it.
+    ``mem`` has the type `dtype`, ``clock`` the type `instant`. `place` has each node's index in the
+    solver's order; None for copies unless pointers need it. For identical copies, arrays by node
+    and instance hold one copy, which `tiler` repeats on the device; `Tiler.find_places` then finds
+    the device indices of active nodes.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
     model, once = variables.model, variables.once
@@ -140,7 +140,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 
 
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add a region with the first entry of each active node, and the end of the last."""
+    """Add the region `name`: the first entry of each active node in a list, and the list's end."""
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
 
 
@@ -178,7 +178,7 @@ def _add_kind(
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
-    """Add what kernels in vectors need: lists by active node, and memory for v, d and b."""
+    """Add lists by active node, and memory for v, d and b, which kernels with vectors need."""
     layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
         arenas["mem"].add(name, np.zeros(layout.count))

@@ -49,7 +49,8 @@ def spec_of(
 ) -> tuple[ArenaSpec, np.ndarray]:
     """Return the spec of kernels on `arenas`, and the argument ``at``: offsets of all regions.
 
-    Mechanisms in `grouped` get no functions for vectors, because their engine prints its own.
+    `real` is the type of reals, and vectors have `vector_bytes`, 0 for none. Mechanisms in
+    `grouped` get no functions for vectors, because their engine prints its own.
     """
     model, regions = variables.model, _regions(variables, arenas)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1

@@ -68,9 +68,10 @@ def diffusing_places(
     offset: Mapping[str, int],
     instances: Callable[[Diffusion], np.ndarray],
 ) -> np.ndarray:
-    """Return the indices in ``mem`` of state, volume and coefficient of `instances`, (3, n) int64.
+    """Return the indices in ``mem`` of states, their volumes and coefficients, (3, n) int64.
 
-    The states of a mechanism follow one another; `offset` has the offsets of regions.
+    `instances` has the instances of each mechanism, whose states follow one another, and `offset`
+    the offsets of regions.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:

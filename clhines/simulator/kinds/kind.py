@@ -107,7 +107,7 @@ class KindBlocks:
         return self.places.state(name)
 
     def bare_current(self, block: str) -> str:
-        """Return the expression for a current that is recorded but no variable, or ""."""
+        """Return the expression for a recorded current that is not a variable, or ""."""
         if block != "current" or CURRENT not in self.outputs:
             return ""
         return "" if CURRENT in self.asks(block, "output") else self.places.output(CURRENT)
@@ -145,7 +145,7 @@ class KindBlocks:
         return a.role == "ion_current" or (a.role == "ion" and is_own)
 
     def value(self, a: Argument, values: CallValues) -> str:
-        """Return the expression for an input of a block; `values` as in `call`."""
+        """Return the expression for the input `a` of a block; `values` as in `call`."""
         places = self.places
         if a.role == "parameter":
             return places.parameter(a.name)
@@ -173,7 +173,7 @@ class KindBlocks:
         return values[a.role]
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return statements that store a block's result from the variable `local`."""
+        """Return statements that store the result `a` of a block from the variable `local`."""
         places = self.places
         if a.role == "state":
             return [f"{self.state(a.name)} = {local};"]

@@ -27,20 +27,25 @@ class KindColumns:
     count: int
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
+        """Return the indices of the values of some instances, in a region of `columns` variables.
+
+        `column` is the number of the variable.
+        """
         return column * self.count + np.asarray(instance)
 
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
+        """Add the region `name` to an arena: the numbers `before`, then one array per variable."""
         mem.tile(name, np.reshape(values, (len(values), self.count)), before=before)
 
 
 class Layout:
     """Order active nodes and instances in device arrays: active nodes ascend.
 
-    Active nodes have instances, ions or detectors. Identical copies follow one another, so arrays
-    of one copy suffice: if nodes 1 and 3 are active, node 7 is node 3 in the second copy and has
-    number 2 + 1.
+    Active nodes have instances, ions or detectors. In identical copies they follow one another, so
+    arrays of one copy suffice: if nodes 1 and 3 of four are active, node 7 is node 3 of the second
+    copy and has number 2 + 1.
 
         node      0  1  2  3 | 4  5  6  7
         active       *     * |    *     *
@@ -74,14 +79,14 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return each active node's first entry in a list of ascending numbers, and the end."""
+        """Return each active node's first entry in a sorted list of active nodes, and the end."""
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:
         return KindColumns(kind.count)
 
     def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
-        """Return the active node whose work-item records the values of each instance, (r,) int64.
+        """Return the active node whose work-item records each instance of kind `k`, (r,) int64.
 
         The next number stands for all artificial cells, later ones for sums that pointers write.
         """
@@ -134,10 +139,12 @@ def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the states that pointers write ("sums"), and the instances that write them.
 
     1. The sums, (3, s): mechanism, index of the state, instance.
+
     2. All additions, in NEURON's order, (3, m): the sum, index of mechanism and pointer in
-       `Model.written`, instance.
+    `Model.written`, instance.
+
     3. The instance that sets each sum before others add, (2, s): index in `Model.written` and
-       instance, or -1.
+    instance, or -1.
     """
     targets, adds, puts = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for number, ((k, name), to) in enumerate(model.written.items()):
@@ -195,7 +202,7 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
-    """Return each instance's index in its mechanism's region of a parameter."""
+    """Return the index of parameter `name` of each `instance` in the region of mechanism `k`."""
     singles = variables.singles[k]
     several = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])

@@ -17,7 +17,7 @@ def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray
     """Return the active node whose work-item writes each value of a record, (r,) int64.
 
     The number after the last active node stands for values at no node, later ones for sums that
-    pointers write. If another instance sets a state, the work-item of that instance writes it.
+    pointers write. If an instance sets a state of another, its work-item writes it.
     """
     if record.kind < 0:
         return layout.number(record.index)

@@ -50,14 +50,14 @@ class ArenaPlaces:
         return f"mem[diffusing_{self.number} + {self.in_line(line, lines)}]"
 
     def weight(self, a: Argument) -> str:
-        """Return the expression for a weight of the event, or of another connection."""
+        """Return the expression for the weight `a` of the event, or of another connection."""
         if a.role in ("steered", "steer"):
             return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
         begin = "other_at" if a.role == "other_weight" else "weight_at"
         return f"mem[{begin} + {self.weights.index(a.name)}]"
 
     def pointer(self, name: str) -> str:
-        """Return the expression for the index to which a pointer leads."""
+        """Return the expression for the index of the value to which a POINTER leads."""
         return f"ints[pointer_{self.number}_{name} + j]"
 
     def stream(self, name: str) -> str:

@@ -13,7 +13,7 @@ from clhines.simulator.state.variables import Variables
 
 
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
-    """Add regions for played values by active node; values of artificial cells come last."""
+    """Add regions for played parameters by active node; those of artificial cells come last."""
     kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
     played = [variables.model.played[k] for k in order]
@@ -43,7 +43,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return each played value's active node, and the order of the values by these nodes."""
+    """Return each played parameter's active node, and the order of the parameters by node."""
     at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")
@@ -59,9 +59,9 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """Return each played value's first entry after time `t`, ms, (played,) int32.
+    """Return for each played parameter its first entry after time `t`, ms, (played,) int32.
 
-    Played values are in the order of the device.
+    Played parameters are in the order of the device.
     """
     _, order = order_of_played(model, layout)
     played = [model.played[n] for n in order.tolist()]

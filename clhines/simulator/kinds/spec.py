@@ -18,13 +18,16 @@ from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 
 
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
-    """Raise InputError if a parameter of a mechanism is infinite in a precision."""
+    """Raise InputError if a parameter of a mechanism is too large for the precision `dtype`."""
     for name, value in kind.parameters.items():
         check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
 
 
 def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
-    """Raise InputError if a constant of a node, (m,) float64, uS or nA, overflows a precision."""
+    """Raise InputError if a constant of a node, (m,) float64, uS or nA, overflows `dtype`.
+
+    `values` has them by name.
+    """
     most = np.finfo(dtype).max
     for name, sums in values.items():
         bad = np.flatnonzero(~(np.abs(sums) <= most))
@@ -163,7 +166,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def soon(self) -> str:
-        """Expression for the time until which a step looks for due events.
+        """Expression for the time until which a step delivers events.
 
         With bins, all events of a bin act together; a bin ends near the middle of a step.
         """

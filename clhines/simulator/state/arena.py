@@ -52,7 +52,7 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeat arrays of one copy of a network for all copies, on a device.
+    """Repeat arrays of one copy of a network for all `copies`, on a device.
 
     `gather` has the node, among all copies, at each index of the solver's order.
     """
@@ -121,7 +121,7 @@ class Tiler:
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
-        """Find the device indices of active nodes, and the active node at each device index.
+        """Find the device indices of active nodes (nodes with instances, ions or detectors).
 
         `number` has the index of each node of a copy among the copy's active nodes, or -1. `active`
         gets the active node at each device index; `ints` gets, from entry `begin` on, the device
@@ -150,7 +150,7 @@ _FETCHED = 1 << 20  # numbers up to which one transfer beats one per region
 class Arena:
     """A device array of named regions, one after another.
 
-    If `tiler` is given, it repeats regions of one copy for all copies.
+    If there is a `tiler`, it repeats regions of one copy for all copies.
 
     | v | state m | state h | ... | offset["state m"] = index of its first number
     """
@@ -188,7 +188,10 @@ class Arena:
         before: np.ndarray = NONE,
         after: np.ndarray = NONE,
     ) -> None:
-        """Add a region: `before`, then (rows, n) values repeated by `Tiler.tile`, then `after`."""
+        """Add a region: the numbers `before`, (rows, n) values for all copies, the numbers `after`.
+
+        `Tiler.tile` repeats the values: in each row copy after copy, integers growing by `step`.
+        """
         if self._tiler is None:
             more = len(before) or len(after)
             self.add(
@@ -245,7 +248,7 @@ class Arena:
     def fetched(self) -> Arena:
         """Return an arena on the host with the values of all regions, by one transfer.
 
-        For a large arena return the arena itself: each region is transferred when it is read.
+        For a large arena return the arena itself, which transfers each region when it is read.
         """
         if self._parts or self._size > _FETCHED:
             return self
@@ -269,7 +272,6 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _part_of(self, begin: int, size: int) -> int | None:
-        """Return the index in `_parts` of the region with this begin and size, or None."""
         parts = [(at, len(values)) for at, values in self._parts]
         return parts.index((begin, size)) if (begin, size) in parts else None
 

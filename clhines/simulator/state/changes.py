@@ -119,7 +119,7 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where `storage` has each instance of a group, and the instance's index in it."""
+        """Return each instance's entry in the array of `storage`, and its index in a group."""
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]

@@ -86,9 +86,10 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Return the length of an axis of a state's array, by the name `per` of its items.
+    """Return the length of an axis of a state's array: the number of items of the sort `per`.
 
-    See `Field`; an axis with an entry for each ``node``, for example, has length num_nodes.
+    For ``node``, for example, it is num_nodes; see `Field`. Items of mechanisms are those of
+    `kind`.
     """
     if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net

@@ -22,9 +22,9 @@ def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Advance the plastic connections of a saved state to `step`, at which no event acts.
+    """Advance the plastic connections of a saved state to `step`, without events.
 
-    A saved weight with ``dw/dt`` otherwise has its value of the last event.
+    Otherwise a saved weight with ``dw/dt`` has the value that it had at its last event.
     """
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:

@@ -96,7 +96,6 @@ def write(
 
 
 def _settings(model: Model) -> str:
-    """Return, as a text, the settings on which a state depends besides the network."""
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
@@ -149,7 +148,7 @@ def read(
 def checked(
     arrays: Mapping[str, object], model: Model, dtype: np.dtype, step: int
 ) -> dict[str, np.ndarray]:
-    """Check the arrays of a state as step `step` begins; return copies, as `read` does."""
+    """Check `arrays`, a state at the begin of step `step`; return copies of them."""
     state = dict[str, np.ndarray]()
     for name, expected in members(model, dtype, step).items():
         array = real_numbers(name, arrays[name]) if name in arrays else None
@@ -192,7 +191,7 @@ def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
-    """Return the smallest and the largest valid value of a field; None if there is no bound."""
+    """Return the smallest and the largest valid value of a field at a step; None: no bound."""
     if field.key == "failed":  # a failed run cannot be saved
         return 0, 0
     if field.key == "held":
@@ -212,7 +211,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
-    """Return the bounds of the sum of pending events at each target: the sum of all weights."""
+    """Return the bounds of the sums of pending events: all weights of each target's connections."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)
@@ -244,7 +243,10 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
 
 
 def _check_rings(where: str, arrays: Mapping[str, np.ndarray], model: Model, least: float) -> None:
-    """Raise InputError if an index is outside its ring buffer, or an event is before `least`."""
+    """Raise InputError if an index is outside its ring buffer, or an event is due before `least`.
+
+    `least` is in ms; `where` begins the message.
+    """
     netcons, size = model.netcons, ring_sizes(model)
     source, cursor = netcons.source, arrays["cursor"]
     lag = arrays["count"][source] - cursor

@@ -60,8 +60,8 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
     """Return the most steps in a launch so that no event sent in it is due in it.
 
     Only the connections `chosen`, (m,) bool, count. None: no limit. 0: an event may be due in the
-    step that sends it. An event that an instance sends just after the middle of a step may be
-    due, by rounding, exactly at a middle.
+    step that sends it. By rounding, an event that an instance sends just after the middle of a step
+    may be due exactly at the middle of a later one.
     """
     if not chosen.any():
         return None
@@ -72,7 +72,7 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
 
 
 def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
-    """Return delays in steps; longer delays than the longest run are cut."""
+    """Return delays in steps; no delay counts as longer than the longest possible run."""
     return np.minimum(delay, LAST_STEP * dt) / dt
 
 
@@ -91,8 +91,8 @@ def moved_rings(
 ) -> np.ndarray:
     """Copy the latest entries of all ring buffers into buffers of other sizes.
 
-    `sizes` are the old sizes, `others` the new ones; `count` is how many events each source has
-    sent.
+    `ring` has all buffers, `count` is how many events each source has sent, `sizes` are the old
+    sizes and `others` the new ones.
     """
     if np.array_equal(sizes, others):
         return ring
@@ -105,7 +105,10 @@ def moved_rings(
 
 
 def wires_of(model: Model) -> Wires:
-    """Return the tables of a model; InputError if events go in a circle within a step."""
+    """Return the tables of a model; InputError if instances send each other events in a circle.
+
+    Only connections with delays below a step count for circles.
+    """
     kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
     counts = np.array([model.kinds[k].count for k in kinds], np.int64)
     first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))
@@ -156,7 +159,10 @@ def ring_sizes(model: Model) -> np.ndarray:
 def _layers(
     model: Model, first_target: dict[int, int], target: np.ndarray, total: int
 ) -> list[np.ndarray]:
-    """Group targets by the longest path to them along connections shorter than a step."""
+    """Group targets by the longest path to them along connections with delays below a step.
+
+    `target` has the target of each connection, `total` is the number of targets.
+    """
     sender = np.full(model.sources.count, -1)
     for k, sources in model.sources.emitted.items():
         sends = sources >= 0

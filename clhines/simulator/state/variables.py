@@ -164,7 +164,7 @@ class Variables:
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
-        """Divide the instances of each mechanism into rounds, so that a node is once in a round.
+        """The instances of each mechanism in rounds, in each of which a node occurs only once.
 
         So a round adds to a node's ion variable only once. Mechanisms without ions have one round.
         """
@@ -237,7 +237,10 @@ class Variables:
     def call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall
     ) -> Sequence[np.ndarray]:
-        """Call a block of `instances` of mechanism `k`, and store its results."""
+        """Call a block of `instances` of mechanism `k`, and store its results.
+
+        `call` has what all arguments need besides the instances' own values.
+        """
         if (k, block) not in self.functions:
             self.functions[k, block] = self._function(k, block)
         read, changed, function = self.functions[k, block]
@@ -280,7 +283,7 @@ class Variables:
         """Do nothing; gradients override it, to record the values that a block reads."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
-        """Return a block's inputs, its outputs, and its NumPy function (None without outputs)."""
+        """Return a block's inputs, its results, and its NumPy function (None without results)."""
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)
@@ -327,7 +330,7 @@ class Variables:
         return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
 
     def stream(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
-        """Return the Random123 keys of a stream: (r, 4) uint32."""
+        """Return the Random123 keys of the stream `name` of `instances`, (r, 4) uint32."""
         ids = self.model.random_ids[k, name][instances]
         return np.hstack([ids, np.full((len(instances), 1), self.model.random_index, np.uint32)])
 
@@ -388,7 +391,7 @@ class Variables:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
 
     def _add_current(self, kind: Kind, name: str, value: np.ndarray, instances: np.ndarray) -> None:
-        """Add currents of instances, or their slopes, to a variable of an ion, per area."""
+        """Add currents of instances, or their slopes, to an ion variable `name`, per area."""
         node, per_area = kind.node[instances], 1.0
         if kind.mechanism.kind == "point":
             per_area = 1.0 / (DENSITY * self.model.area[node])
@@ -400,7 +403,7 @@ class Variables:
         return [ion for ion in self.model.ions if names & {*ion.variables[1:3]}]
 
     def wrote_concentrations(self, k: int, block: str, instances: np.ndarray) -> None:
-        """Update reversal potentials after INITIAL has written concentrations."""
+        """Update reversal potentials of `instances` whose `block` has written concentrations."""
         node = self.model.kinds[k].node[instances]
         for ion in self.writes(k, block):
             style = ion.style[np.searchsorted(ion.node, node)]
@@ -420,13 +423,13 @@ class Variables:
             self.ions[f"d{current}"][:] = 0.0
 
     def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
-        """Call a block for all instances of a mechanism, if the mechanism has that block."""
+        """Call a block for all instances of mechanism `k`, if it has one, at the times `t`, ms."""
         if block in self.model.kinds[k].mechanism.program.blocks:
             for instances in self.rounds[k]:
                 self.call(k, block, instances, BlockCall(self.v_of(k, instances), dict(t)))
 
     def v_of(self, k: int, instances: np.ndarray) -> np.ndarray:
-        """Return the voltages of instances, mV; 0 for artificial cells."""
+        """Return the voltages of `instances` of mechanism `k`, mV; 0 for artificial cells."""
         kind = self.model.kinds[k]
         artificial = kind.mechanism.kind == "artificial"
         return np.zeros(len(instances)) if artificial else self.v[kind.node[instances]]
@@ -502,10 +505,9 @@ def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> C
 
 
 class Copies:
-    """Map indices of nodes, sources and so on in one copy to the network of all copies.
+    """Map indices of nodes, sources and so on in one copy (model `once`) to all copies (`whole`).
 
-    `sources` and `connections`, (copies, n) int64, have the numbers of a copy's sources and
-    connections.
+    Row k of `sources` and `connections`, (copies, n) int64, numbers those of copy k.
     """
 
     def __init__(
@@ -526,7 +528,7 @@ class Copies:
     def places(self, field: Field) -> np.ndarray | None:
         """Return the indices of each copy's entries of a field in the state of all copies.
 
-        The result is (copies, m) int64, or None if the entries of the copies follow each other.
+        The result is (copies, m) int64, or None if the copies' entries follow each other.
         """
         key = field.per, field.kind
         if key not in self._known:
@@ -579,10 +581,10 @@ class Copies:
 
 
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return the indices of each copy's entries, given in ranges, (copies, m) int64.
+    """Return the indices of each copy's entries in the state of all copies, (copies, m) int64.
 
-    `first` has the bounds of the ranges in one copy. `begin`, (copies, ranges), has the first entry
-    of each range in the state of all copies.
+    Entries are in ranges: `first` has the bounds of the ranges in one copy, and `begin`, (copies,
+    ranges), the first entry of each range in the state of all copies.
     """
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])
