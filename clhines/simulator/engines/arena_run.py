@@ -62,7 +62,6 @@ def state_follows() -> Iterator[None]:
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
-    """Wait; return the entries `at` of a device array, (1, r); read only the range around them."""
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
@@ -249,7 +248,6 @@ class ArenaRun:
     # -- the start -----------------------------------------------------------------------------
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Go to t = 0 of `model`, see `Restarts.restart`."""
         if max(model.copies, self.model.copies) > 1:
             return False
         # events of the start keep this run's unit of weights
@@ -281,7 +279,7 @@ class ArenaRun:
         return True
 
     def _changing_arrays(self) -> list[cla.Array]:
-        """Return all arrays on the device that a step changes, except `DeviceState.failed`."""
+        """All arrays on the device that a step changes, except `DeviceState.failed`."""
         grid = [] if self.grid is None else [self.grid.incoming]
         arenas = [arena.array for arena in self.state.arenas.values()]
         return [*arenas, *self.kernels.voltage_arrays(), *grid]
@@ -503,7 +501,6 @@ class ArenaRun:
             self.grid.reward(reward, step)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return the arrays that `load` accepts, with the names of `Reference`."""
         waiting, remote = self.state.waiting, len(self.model.remote_v)
         if waiting is not None and waiting.model is self.model and self.grid is None and not remote:
             return waiting.save(self.dtype)
@@ -519,7 +516,6 @@ class ArenaRun:
         return arrays
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from the arrays that `save` returned, or from such arrays of one copy."""
         self.events.early = None
         self.start.leave()
         self._use(self._with_state(saved))

@@ -511,7 +511,6 @@ class Reference(PartRun):
         return self.variables.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from the arrays that `save` returned, or from such arrays of one copy."""
         self.has_advanced, self._next = True, -1
         self.variables.load(of_all(self.model, saved))
         self._new_events()  # drop the events of the unused start

@@ -53,12 +53,10 @@ class Request:
 
     @property
     def is_on_host(self) -> bool:
-        """Whether the engine is ``reference``, which simulates in NumPy."""
         return isinstance(self.engine, str) and self.engine == "reference"
 
     @property
     def place(self) -> tuple[cl.CommandQueue, np.dtype] | None:
-        """Queue and precision of the device; None for the engine ``reference``."""
         return None if self.queue is None else (self.queue, self.dtype)
 
     @property

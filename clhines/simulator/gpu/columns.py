@@ -90,7 +90,6 @@ def listed_nodes(network: Model, model: Model, sole: Iterable[int]) -> np.ndarra
 
 
 def _columns_of(network: Model, model: Model) -> tuple[int, int]:
-    """Return the first and end index of this rank's columns among the columns of all ranks."""
     assert network.layers is not None
     cells = network.layers.of_cells[model.first_cell :]
     return int(cells[0]), int(cells[model.forest.num_cells])
@@ -139,7 +138,6 @@ class ColumnTable(CellTable):
 
     @cached_property
     def _of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each planned node its column (index among planned columns) and its layer."""
         result = np.zeros((2, self.cells.model.forest.num_nodes), np.int32)
         columns = ranges(self._first, self._forest.sizes)
         for row, nodes in enumerate(self.layers.node[:, columns]):

@@ -363,7 +363,6 @@ class EpochPlan:
         raise AssertionError("only the root is left after the last round")
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
-        """Return factor / (capacitance / dt) as a literal, or "" if instances differ in it."""
         network = self._decisions.network
         kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
         if kind.mechanism.kind != "density":

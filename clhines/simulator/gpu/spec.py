@@ -296,7 +296,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def takes_series(self) -> bool:
-        """Whether rate functions need coefficients of series as arguments."""
         return self.advances and (self.by_node or (bool(self.kinds) and not self.constant))
 
     @property
@@ -611,7 +610,6 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return each pointer to a list's numbers, with its number of lines per instance."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

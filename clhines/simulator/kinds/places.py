@@ -46,7 +46,6 @@ class ArenaPlaces:
         return f"mem[turns_{self.number}_{name} + {turn}]"
 
     def diffusing(self, line: int, lines: int) -> str:
-        """Return the expression for the volume or the coefficient of a diffusing state."""
         return f"mem[diffusing_{self.number} + {self.in_line(line, lines)}]"
 
     def weight(self, a: Argument) -> str:

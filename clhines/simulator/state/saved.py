@@ -211,7 +211,6 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
-    """Return the bounds of the sums of pending events: all weights of each target's connections."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)

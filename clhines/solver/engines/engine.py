@@ -37,7 +37,10 @@ class DeviceOrder(Protocol):
         """Convert values from device to natural order."""
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
-        """Return the launches that solve d, u, (l), b; they can be enqueued again and again."""
+        """Return the launches that solve d, u, (l), b; they can be enqueued again and again.
+
+        With `overwrite` the operands may be overwritten.
+        """
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
         """Enqueue the launches that `prepare` returned for this `out`."""
@@ -65,7 +68,7 @@ class EliminatedMatrix(Protocol):
         """Return the original d, u, (l)."""
 
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Solve for a small NumPy `b` of this `shape`; return None if other methods must do it."""
+        """Solve for a small NumPy `b` of this `shape`; None if other methods must do it."""
 
     def transposed(self) -> EliminatedMatrix:
         """Return the transposed matrix, which has the same pivots: no elimination is needed."""
@@ -74,7 +77,7 @@ class EliminatedMatrix(Protocol):
 class SolveEngine:
     """Base class of the engines, which solve the systems of a batch.
 
-    `found_finite` is whether all values of b and x in the last solve were finite.
+    `found_finite` says whether all values of b and x in the last solve were finite.
     """
 
     plan: Plan

@@ -2,8 +2,8 @@
 
 `SharedMemorySolve` is for small batches on a CPU: the host brings the values into device order, in
 memory that it shares with the device, so that a solve is one launch. `BufferedSolve` uses the
-host's arrays in place if a CPU can; else it copies values to buffers of its own, through pinned
-memory if that is faster.
+host's arrays in place if a CPU can (they are *lent*); else it copies values to buffers of its own,
+through pinned memory if that is faster.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from clhines.solver.plan.plan import Plan
 
 
 class Transfer:
-    """Copy arrays between host and device for one solver: lent, pinned, or by the runtime."""
+    """Copy arrays between host and device for one solver, in the fastest way for each size."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
 
     def bring(self, a: np.ndarray, buffers: Buffers, name: str) -> cla.Array:
-        """Return an array on the device with the values of a host array.
+        """Return an array on the device with the values of the host array `a`.
 
         The device uses the host's memory until the solve ends, or gets a copy in the buffer `name`.
         """
@@ -57,7 +57,6 @@ class Transfer:
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
-        """Pinned memory that one call after another uses."""
         return copies.Pins(self.queue)
 
     @functools.cached_property
@@ -109,7 +108,11 @@ def solves_by_values(resident: Resident) -> bool:
 def pin_buffers(
     plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
 ) -> list[Buffer]:
-    """List the pinned memory for arrays that are not `staged`, and for the status."""
+    """List the pinned memory for arrays that are not `staged`, and for the status.
+
+    `names` are the arrays' letters; b and x have `rows` rows. ``staged(size)`` says whether threads
+    copy an array of this size, in bytes, through pinned memory of their own.
+    """
     n, item = plan.forest.num_nodes, dtype.itemsize
     sizes = {name: n * (rows if name in "bx" else 1) for name in names}
     together = sum(size for name, size in sizes.items() if name != "x") * item
@@ -122,7 +125,10 @@ def pin_buffers(
 
 
 class Carrier:
-    """Copy the arrays `names` and the status between the host and device buffers."""
+    """Copy the arrays `names` and the `status` between the host and device buffers.
+
+    b and x have `rows` rows. Pinned memory is used if that is faster.
+    """
 
     def __init__(
         self,
@@ -146,7 +152,7 @@ class Carrier:
             self.status = self._pins.get("status", self.status)
 
     def bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
-        """Copy arrays to device buffers; copies from pinned memory start at once."""
+        """Copy arrays, (name, array, buffer) each, to buffers; pinned ones are copied at once."""
         size = sum(a.nbytes for _, a, _ in values)
         if self._transfer.staged(size):
             parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
@@ -327,7 +333,10 @@ class BufferedSolve:
     def _launch(
         self, system: dict[str, np.ndarray], sources: dict[str, cl.Buffer], lent: cl.Buffer | None
     ) -> cl.Buffer:
-        """Copy the values that are not lent, enqueue the launches, and return the buffer of x."""
+        """Copy the values that are not lent, enqueue the launches, and return the buffer of x.
+
+        `sources` has the buffers of lent arrays, `lent` the solution's if it is lent.
+        """
         queue, buffers, bring = self.queue, self.buffers, self._carrier.bring
         if self.natural:
             brought = [(k, a, buffers[k].base_data) for k, a in system.items() if k not in sources]
@@ -361,7 +370,7 @@ class BufferedSolve:
 
 
 class Elimination:
-    """Eliminates matrices for later solves: the results are device arrays in natural order."""
+    """Eliminate matrices for later solves; results are device arrays in natural order."""
 
     def __init__(
         self, resident: Resident, transfer: Transfer, buffers: Buffers, names: Sequence[str]

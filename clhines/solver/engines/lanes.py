@@ -86,7 +86,7 @@ class ChainKernels:
     # -- arrays of the host ------------------------------------------------------------------------
 
     def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
-        """Return a device buffer for a host array: the array itself, or a buffer that calls reuse.
+        """Return a device buffer for a host array: its own memory, or a buffer that calls reuse.
 
         The buffer gets the array's values only if `brings`.
         """
@@ -98,7 +98,7 @@ class ChainKernels:
         return kept
 
     def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
-        """Wait until a host array, whose memory is `buffer` or not, has the values of `buffer`."""
+        """Wait until the host array `a` has the values of `buffer`, which may be its own memory."""
         if copies.lends(self.queue.device, a):
             copies.returned(self.queue, buffer, a)
         else:
@@ -366,7 +366,7 @@ class _SmallSolve:
         self._kernel = kernel.built
 
     def solve(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Return the solution; None for arrays of other types, and if a value is not finite."""
+        """Return the solution; None if arrays have other types or a value is not finite."""
         if type(b) is not np.ndarray or b.dtype is not self._dtype or b.shape != shape:
             return None
         if out is None:

@@ -59,7 +59,7 @@ class _Bound:
 
 
 class Slot:
-    """An argument of a prepared launch that stands for an array.
+    """An argument of a prepared launch that stands for an array of this `shape`.
 
     It has the array's `memory`, or a `name`, by which each call passes a buffer.
     """
@@ -95,7 +95,7 @@ class Step(NamedTuple):
         return event
 
     def run_with(self, queue: cl.CommandQueue, buffers: Mapping[str, cl.Buffer]) -> cl.Event:
-        """Enqueue the launch; `buffers`, by name, stand for the slots that have no memory."""
+        """Enqueue the launch; `buffers`, by name, replace the `Slot`s that have no memory."""
         bound = self.bound
         bound.arguments_of = None
         bound.kernel.set_args(
@@ -105,7 +105,10 @@ class Step(NamedTuple):
 
 
 class Launch:
-    """A part of a plan on a queue: its index tables, and its kernels, built when first used."""
+    """A part of a plan on a queue: its index tables, and its kernels, built when first used.
+
+    `number` is the index of `part` in `plan`.
+    """
 
     def __init__(self, part: Part, plan: Plan, number: int, buffers: Buffers) -> None:
         self.part, self.plan, self._number, self._buffers = part, plan, number, buffers
@@ -152,7 +155,10 @@ class Launch:
         factor: str = "",
         natural: bool = False,
     ) -> list[Step]:
-        """Prepare launches for the right-hand sides `rows`; `arrays` has the arguments by name."""
+        """Prepare launches for the right-hand sides `rows`; `arrays` has the arguments by name.
+
+        `factor` is that of `Part.solve_spec`. With `natural` arrays are in natural order.
+        """
         natural = natural and not self.part.source  # reduced systems are always in device order
         bound = self._bound(symmetric, len(rows), factor, natural)
         buffers = [arrays[name].base_data for name in bound.takes]
@@ -224,10 +230,11 @@ class Resident:
         natural: bool = False,
         status: cla.Array | Slot | None = None,
     ) -> list[Step]:
-        """Prepare the launches of a solve with the operands d, u, (l), b.
+        """Prepare the launches of a solve with the `operands` d, u, (l), b and the solution `x`.
 
-        They are in device order, or in natural order if `natural`. If `factored` is given, the
-        first operand has factors, and `factored` is the status that `make_factors` returned.
+        Arrays are in device order, or in natural order if `natural`. With `overwrite` factors may
+        overwrite d. If `factored` is an array, the first operand has factors, and `factored` is the
+        status that `make_factors` returned. `status` replaces the usual array.
         """
         if status is None:
             status = self.status if factored is None else factored
@@ -257,7 +264,10 @@ class Resident:
     def make_factors(
         self, matrix: Sequence[cla.Array], buffers: Buffers
     ) -> tuple[cla.Array, cla.Array]:
-        """Enqueue the elimination; return the factors, and the status."""
+        """Enqueue the elimination of `matrix`: d, u, (l); return the factors, and the status.
+
+        `buffers` are those of `factor_buffers`.
+        """
         able = [launch for launch in self.launches if launch.part.keeps_factors]
         factors = matrix[0]
         if able:
@@ -282,7 +292,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Return the arrays of each reduced system, operands and x; allocate them at first use."""
+        """Return the operands and x of each reduced system; allocate them at first use."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -332,18 +342,18 @@ class Resident:
         rows: int | None,
         wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue a kernel of ``permute.mako``; the kernel for three arrays has no `rows`."""
+        """Enqueue a kernel of ``permute.mako`` for `rows` arrays, or the one for three arrays."""
         plan, (items, group) = self.plan, self._groups
         size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
         kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
         return cl.enqueue_nd_range_kernel(self.queue, kernel, size, local, wait_for=wait_for)
 
     def first_bad(self, status: cla.Array | None = None) -> BadPivots:
-        """Wait, and return the bad pivots and lost digits that a status on the device reports."""
+        """Wait, and return the bad pivots and lost digits of a status on the device."""
         return self.bad_of((self.status if status is None else status).get(self.queue))
 
     def bad_of(self, status: np.ndarray) -> BadPivots:
-        """Return the bad pivots and lost digits that a status on the host reports."""
+        """Return the bad pivots and lost digits of a status on the host."""
         cells = np.flatnonzero(status & ~NOT_FINITE)
         if not len(cells):
             return NO_PIVOTS
@@ -362,7 +372,10 @@ def _names(symmetric: bool) -> list[str]:
 def _reduced(
     names: Sequence[str], rest: Sequence[cla.Array | Slot], x: cla.Array | Slot
 ) -> dict[str, cla.Array | Slot]:
-    """Return the arrays of a reduced system, by the names that its kernels use."""
+    """Return the arrays of a reduced system, by the names that its kernels use.
+
+    `names` are those of the operands `rest`; `x` is the solution.
+    """
     system = {f"rest_{name}": a for name, a in zip(names, rest)}
     return {**system, **dict(zip(_FAR, [*rest[:3], x])), "rest_x": x}
 

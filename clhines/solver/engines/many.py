@@ -98,7 +98,7 @@ class ManySolve:
         return made
 
     def _on_device(self, matrix: Mapping[str, Array]) -> dict[str, cl.Buffer]:
-        """Return buffers with the values of arrays: host arrays are lent, or copied."""
+        """Return buffers with the values of arrays: host arrays are used in place, or copied."""
         host = {name: a for name, a in matrix.items() if isinstance(a, np.ndarray)}
         device = {name: a for name, a in matrix.items() if not isinstance(a, np.ndarray)}
         buffers = {name: a.base_data for name, a in device.items()}
@@ -198,7 +198,6 @@ class ManySolve:
         return self._launch("substitute", arguments, size, group, waits)
 
     def _room(self, count: int) -> cl.Buffer:
-        """Return scratch for `count` values; later calls use it again unless it is large."""
         if self._values is None or self._values.size < count:
             self._values = None
             self._values = cla.empty(self.queue, count, self.dtype)

@@ -114,7 +114,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 
 
 def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """List d, u, (l), b and x; b and x have `rows` rows."""
+    """List 3 or 4 `operands`, d, u, (l), b, and x; b and x have `rows` rows."""
     each = {name: size * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     return [Buffer(name, count, dtype) for name, count in each.items()]
 
@@ -122,7 +122,7 @@ def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> lis
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """List the values of a solve from NumPy to NumPy, in natural or device order."""
+    """List the operands (3 or 4) and x of a solve from NumPy to NumPy, with `rows` rows."""
     n = plan.forest.num_nodes
     listed = operand_buffers(n if natural else plan.packed_size, dtype, operands, rows)
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])

@@ -1,4 +1,4 @@
-"""Reports of kernels: cells with bad pivots, and cells whose elimination lost digits."""
+"""Cells with bad pivots, and cells whose elimination lost digits, as kernels find them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from clhines.solver.forest import Forest
 
 
 class BadPivots(NamedTuple):
-    """The cells whose elimination failed or lost digits, as the kernels report them.
+    """The cells whose elimination failed or lost digits, as kernels find them.
 
-    For each cell: a node, and whether it has a `bad` pivot; otherwise digits were lost there.
+    `nodes` has a node of each cell; `bad` says whether its pivot is bad. Otherwise digits were lost
+    there.
     """
 
     cells: np.ndarray

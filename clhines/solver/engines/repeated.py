@@ -1,7 +1,8 @@
 """Repeated calls with the same arrays skip the checks, and keep the arguments of kernels.
 
-Both depend on the arrays only, not on their values. An array is the same one if it is the same
-object with the same buffer, shape, dtype, offset and strides: nothing else of it can change.
+Checks and arguments depend on the arrays only, not on their values. An array is the same one if it
+is the same object with the same buffer, shape, dtype, offset and strides: nothing else of it can
+change.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Call:
         return True
 
     def events(self, arrays: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
-        """Return the arrays' events, except `last` and events that the queue waits for already."""
+        """Return the arrays' events, except `last` and those for which the queue waits already."""
         self._waits = waits = {}
         for k, a in enumerate(arrays):
             if a is None or not (events := a.events):
@@ -114,5 +115,5 @@ class Calls:
 
 
 def _state(a: LowerArray) -> tuple[object, ...] | None:
-    """Return what makes prepared arguments wrong if it changes: an array's memory and layout."""
+    """Return an array's memory and layout: if it changes, prepared arguments are wrong."""
     return None if a is None else (a.base_data, a.shape, a.dtype, a.offset, a.strides)

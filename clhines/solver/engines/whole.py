@@ -61,7 +61,7 @@ class HostSolves:
 
     @functools.cached_property
     def _at_once(self) -> int:
-        """The most right-hand sides that memory allows."""
+        """The most right-hand sides in one solve that memory allows."""
         return self._room.rows_at_once(self.loaded.plan)
 
     def values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
@@ -125,7 +125,10 @@ class HostSolves:
         b: np.ndarray,
         target: np.ndarray,
     ) -> None:
-        """Solve rows of `b`, as many at a time as fit: call ``solve(rows, target, most)``."""
+        """Call ``solve(rows, target, most)`` for rows of `b`, as many at a time as memory allows.
+
+        `most` is the largest number of rows in a call.
+        """
         most = self._at_once
         with hosted.FinishOnError(self.loaded.queue):  # kernels may use the host's arrays
             if b.ndim == 1 or len(b) <= most:
@@ -177,7 +180,7 @@ class HostSolves:
         return total(both) <= self._room.memory
 
     def factor_natural(self, arrays: dict[str, np.ndarray]) -> tuple[dict[str, Slot], BadPivots]:
-        """Eliminate d, u, (l); return these and the status on the device, and the bad pivots."""
+        """Eliminate d, u, (l); return copies of these and the status on the device; bad pivots."""
         names, spare, plan = tuple(arrays), len(arrays) + 1, self.loaded.plan
         buffers = self.take([Buffer("x", plan.forest.num_nodes, self._room.dtype)])
         if self._elimination is None or self._elimination.names != names:
@@ -229,7 +232,7 @@ class Whole(SolveEngine):
 
     @property
     def memory(self) -> Memory:
-        """Most memory that solves use, see `SolveEngine`. The tables are on the device already."""
+        """The most memory that solves use. The plan's tables are on the device already."""
         return memory_of(self.plan, self.room, self.transfer)
 
     @functools.cached_property
@@ -377,9 +380,10 @@ class Whole(SolveEngine):
 
 
 class WholeFactors:
-    """The matrix of one `Whole.factor` in device order, and the bad pivots of its elimination.
+    """The matrix of one `Whole.factor` in device order, and the status of its elimination.
 
-    It is stored eliminated if the plan's kernels can use that; otherwise each solve eliminates it.
+    `matrix` has the inverse pivots, or d if the plan's kernels cannot use them, and u, (l).
+    `diagonal` is d, `bad` the status.
     """
 
     values: Mapping[str, Any] = MappingProxyType({})  # the matrix of `NaturalFactors`
@@ -431,10 +435,7 @@ class WholeFactors:
         return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue the launches of `prepare`; see `EliminatedMatrix`.
-
-        The queue is in order, so the factors are ready when the launches begin.
-        """
+        # the queue is in order, so the factors are ready when the launches begin
         self.engine.kernel_events = done = self.engine.loaded.run(steps, waits)
         only_event(out, done[-1])
         return done[-1]
@@ -443,10 +444,7 @@ class WholeFactors:
         return self.engine.loaded.first_bad(self.bad)
 
     def transposed(self) -> WholeFactors:
-        """Return the transposed matrix; see `EliminatedMatrix`.
-
-        Pivots depend on products of u and l only, so u and l can change places.
-        """
+        # pivots depend on products of u and l only, so u and l can change places
         pivots, *couplings = self.matrix
         swapped = [pivots, *reversed(couplings)]
         return WholeFactors(self.engine, swapped, self.bad, self.diagonal)

@@ -83,10 +83,7 @@ class Word:
         return self.write(**{name: name.replace("_", " ") for name in self._widths})
 
     def _is_last(self, name: str) -> bool:
-        """Whether the number `name` has the highest bits of the word below the sign bit.
-
-        A shift alone reads it, without a mask.
-        """
+        """Whether the number `name` has the highest bits: a shift reads it, without a mask."""
         return self.shifts[name] + self._widths[name] == _BITS
 
 
@@ -139,7 +136,7 @@ class TemplateSpec:
         return self._active_parameters(self.kernels[kernel])
 
     def _active_parameters(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
-        """Return the parameters whose conditions hold; `usual` is the type if none is stated."""
+        """Return the parameters whose conditions hold; `usual` is the type if a text has none."""
         parameters = []
         for text in (one.strip() for several in texts for one in several.split(",")):
             declared, _, conditions = text.partition(" if ")

@@ -44,8 +44,9 @@ def natural_order(
 ) -> dict[str, np.ndarray]:
     """Return the tables by which kernels read blocks from natural order, one cell after another.
 
-    Block k has the cells ``cells[bounds[k, 0]:bounds[k, 1]]``, and `size` values in device order
-    from `start` on; `template` is equal for blocks of the same trees. The tables are:
+    Block k has the cells ``cells[bounds[k, 0]:bounds[k, 1]]``, and ``size[k]`` values in device
+    order from ``start[k]`` on; blocks of the same trees have the same number in `template`.
+    `gather` is the plan's. The tables are:
 
     - ``order_start``: for each block, where its values start in ``order``, and their number;
     - ``order``: for each value of a template, cell after cell, an `ORDER`: its index in the block,
@@ -78,7 +79,7 @@ def natural_order(
 def natural_sizes(
     forest: Forest, cells: np.ndarray, template: np.ndarray, bounds: np.ndarray
 ) -> dict[str, int]:
-    """Return the lengths of the tables of `natural_order` without making them."""
+    """Return the lengths of the tables that `natural_order` would make of these arguments."""
     before = offsets(forest.sizes[cells])
     _, model = np.unique(template, return_index=True)
     values = before[bounds[model, 1]] - before[bounds[model, 0]]
@@ -88,7 +89,7 @@ def natural_sizes(
 def natural_pieces(
     gather: np.ndarray, start: np.ndarray, size: np.ndarray, template: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return the tables by which kernels read pieces of cells from natural order.
+    """Return the tables by which kernels read parts of cells (pieces) from natural order.
 
     Parameters and ``order_start`` are as in `natural_order`. For each value of a template in
     natural order ``order`` has its index in the block; ``natural_index`` has the natural index of
@@ -131,8 +132,9 @@ def block_gather(
 ) -> np.ndarray:
     """Return the natural index of each value of a block layout, or -1 for padding; int32.
 
-    Entry j says that node `rank` (in elimination order) of the cell in `slot` has index `place` in
-    its block.
+    `template_size` has the number of values of a block of each template. Entry j of `place`, `slot`
+    and `rank` says that node `rank` (in elimination order) of the cell in `slot` has index `place`
+    in its block.
     """
     trees = forest.trees
     bounds = offsets(template_size)

@@ -1,6 +1,7 @@
 """Packing: which cells share a work-group, for kernels with a lane per branch or segment.
 
-Kernels with a lane per cell only need the cells in order of size: see `by_cell.layout.columns`.
+A cell's *width* is the number of lanes that it takes, for each level of branches. Kernels with a
+lane per cell only need the cells in order of size: see `by_cell.layout.columns`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def pack_cells(
 ) -> Blocks:
     """Group cells into blocks by the method `how`: ``best_fit``, ``next_fit`` or ``sorted``.
 
-    ``sorted`` is `next_fit` with the trees that have the most branches first.
+    ``sorted`` is `next_fit` with the trees that have the most branches first. `widths` has the
+    lanes that each shape takes on each level, `lanes` the most of a block; a block has up to
+    `max_cells` cells. With `shift` branches may move to deeper levels.
     """
     if how == "best_fit":
         narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell gets a block of its own
@@ -66,7 +69,7 @@ def pack_cells(
 
 
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
-    """Return the lanes that each shape needs by level, with at most `_MOST_SENSES` columns.
+    """Return the lanes that each shape takes by level, with at most `_MOST_SENSES` columns.
 
     If shapes have more levels, each column has the largest width of several levels.
     """
@@ -90,8 +93,9 @@ def next_fit(
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
     A cell fits if no level of the block gets more than `lanes` lanes; a single cell may be wider:
-    it takes several passes. Cells of one shape are side by side. `max_cells` bounds a block, so
-    that small batches still occupy the device.
+    it takes several passes. `order` sorts the shapes; cells of one shape are side by side.
+    `max_cells` bounds a block, so that small batches still occupy the device. The other arguments
+    are those of `pack_cells`.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
     cells = np.argsort(inverse(order)[forest.shape_of_cell], kind="stable")
@@ -173,9 +177,9 @@ def best_fit(
 ) -> Blocks:
     """Start each block with the largest cell left, then add the cells that fit best.
 
-    The best cell is the one whose `widths` have the largest dot product with the free lanes (vector
-    bin packing): it is wide where most lanes are free. Blocks with the same trees are made
-    together.
+    The best cell is the one whose `widths` (of its shape, by level) have the largest dot product
+    with the free lanes (vector bin packing): it is wide where most lanes are free. Blocks with the
+    same trees are made together.
     """
     look = min(_LOOK_AHEAD, max(_LOOK_AHEAD // 40, _CHOOSE_FROM // widths.shape[1]))
     most = len(shape_of_cell) if max_cells is None else max_cells
@@ -258,7 +262,7 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
 
 
 def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
-    """Cut the blocks of some templates into halves; each of these blocks has two or more slots."""
+    """Cut the blocks of the templates `which`, (num_templates,) bool, into halves."""
     repeats = np.bincount(blocks.template)
     first_block = starts(repeats)
     slots, times, cells = [], [], []

@@ -64,9 +64,9 @@ class Options(TypedDict, total=False):
 class Part:
     """One kernel of a plan, for some or all cells, and its launches, usually one.
 
-    The launches read the arrays `source` and write the arrays `target`: 0 is the batch, k the k-th
-    set of `Plan.scratch`. `launches` has, for each launch, the kernel's first argument and the
-    number of work-groups.
+    The launches read the arrays `source` and write the arrays `target`: 0 is the batch, k is set k
+    of `Plan.scratch`. `launches` has, for each launch, the kernel's first argument and the number
+    of work-groups.
     """
 
     spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are for a plain solve
@@ -93,7 +93,7 @@ class Part:
         return bool(self.source or self.spec.takes_natural)
 
     def finds_infinite(self, rows: int) -> bool:
-        """Whether a launch in natural order for `rows` reports values of x that are not finite."""
+        """Whether a launch in natural order finds values of x that are not finite, for `rows`."""
         return bool(self.spec.finds_infinite) and not self.source and rows <= self.max_rhs
 
     @property
@@ -182,7 +182,7 @@ class Part:
         return replace(self, tables=tables, source=source, target=target)
 
     def deeper(self) -> Part:
-        """Return the part for a larger batch, whose reduced system is the part's present batch.
+        """Return the part for a larger batch, whose reduced system is this part's batch.
 
         It then reads and writes the next set of scratch arrays.
         """
@@ -316,12 +316,18 @@ def work_group_size(options: Options, limits: Limits, default: int) -> int:
 
 
 def coarse(needed: int, room: int, least: int = 1) -> int:
-    """Return the size of an array in local memory, rounded so that few kernels have to be built."""
+    """Return the size of an array in local memory for `needed` values, at most `room`.
+
+    It is rounded up, to `least` or more, so that few kernels have to be built.
+    """
     return max(needed, min(max(least, 1 << (needed - 1).bit_length()), room))
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Return the size of an array in local memory for `needed` values, rounded up if cheap."""
+    """Return the size of an array in local memory for `needed` values, at most `room`.
+
+    It is rounded up if that is cheap.
+    """
     needed = int(layout.aligned(needed))
     size = coarse(needed, room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else needed
@@ -338,7 +344,7 @@ def plan_by_kind(
 ) -> Plan:
     """Plan each class of cells by itself, and combine the plans.
 
-    `kind`, (num_cells,), is the class of each cell.
+    `kind`, (num_cells,), is the class of each cell. ``plan(forest, cells, kind)`` plans one class.
     """
     plans = []
     for k in np.unique(kind).tolist():

@@ -144,8 +144,8 @@ def reroot(forest: Forest) -> Rerooted:
 def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the path from each root to its deepest tip; the middle of a longest path is on it.
 
-    The tip that is farthest from any node is one end of a longest path. Returns (num_branches,)
-    bool: which branches are on such a path; the number of nodes above each branch; and the depth of
+    The tip that is farthest from any node is one end of a longest path. Return which branches are
+    on such a path, (num_branches,) bool; the number of nodes above each branch; and the depth of
     the middle of each tree.
     """
     above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
@@ -171,8 +171,8 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
 class SplitForest:
     """A forest whose long branches are cut, and the forest `old` before the cuts.
 
-    `tree` maps the trees of `forest` to trees of `old`. Bad pivots are reported by the elimination
-    order of `old`.
+    `tree` maps the trees of `forest` to trees of `old`, by whose elimination order kernels name bad
+    pivots.
     """
 
     forest: Forest

@@ -140,7 +140,7 @@ def _plan_levels(
 
 
 def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
-    """Return the work-items of a group: more if the blocks could fill a large group twice."""
+    """Return the work-items of a group: many if blocks of `max_cells` fill a large group twice."""
     if limits.is_cpu:
         return 16
     widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()

@@ -58,7 +58,10 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
 
 
 def _check_options(options: Options, shaping: Sequence[str]) -> None:
-    """Refuse options of `fine` that exclude each other; those in `shaping` change the levels."""
+    """Refuse options of `fine` that exclude each other.
+
+    `shaping` has the texts of options that change the levels, such as ``split='mean'``.
+    """
     width, group = options["vector_width"], options["work_group"]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
@@ -187,7 +190,9 @@ def _fit_vectors(
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Group cells into blocks, and halve the blocks until each fits into `room` values.
 
-    Return whether all blocks fit, the blocks, their vectors, and the layout of their values.
+    `how` is the packing, `weight` the values that each tree needs, `budget` the values of a block
+    in local memory, `width` the branches of a vector. Return whether all blocks fit, the blocks,
+    their vectors, and the layout of their values.
     """
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
@@ -211,7 +216,11 @@ def _most_slots(vectors: schedule.BranchVectors) -> int:
 def _cells_a_block(
     forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
 ) -> int:
-    """Return the most cells per block: all fit the budget, and compute units get equal work."""
+    """Return the most cells per block: all fit the budget, and compute units get equal work.
+
+    `weight` has the values that each tree needs, `budget` the values of a block, `width` the
+    branches of a vector.
+    """
     units = limits.compute_units
     total = int(weight[forest.shape_of_cell].sum())
     needed = -(-total // budget) if budget else -(-forest.num_cells // width)

@@ -43,7 +43,11 @@ class BranchLevels:
 def branch_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, level: np.ndarray | None = None
 ) -> BranchLevels:
-    """Order the branches of each template by level, longest first (2018 report, section 4)."""
+    """Order the branches of each template by level, longest first (2018 report, section 4).
+
+    `slot_template` and `slot_tree` are those of `Blocks`; `level` is the level of each branch, by
+    default that in its tree.
+    """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template = slot_template[slot]
     level = trees.branch_level[tree_branch] if level is None else level
@@ -77,14 +81,14 @@ def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return the parent of each branch, -1 at roots, after reordering the branches."""
+    """Return the parent of each branch, -1 at roots, after the branches are sorted by `order`."""
     return np.where(parent < 0, -1, inverse(order)[parent])[order]
 
 
 def shifted_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
 ) -> np.ndarray:
-    """Return levels with subtrees moved to deeper ones if a level has more branches than lanes.
+    """Return levels with subtrees moved to deeper ones if a level has more branches than `lanes`.
 
     This is the last proposal of the 2018 report (section 8). From the roots on, each level gets up
     to `lanes` branches, those with most levels below them first: that needs the fewest levels (Hu
@@ -204,7 +208,10 @@ def branch_ranks(trees: Trees) -> np.ndarray:
 def branch_vectors(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, width: int
 ) -> BranchVectors:
-    """Group the branches of each template into vectors; `slot_template` must not decrease."""
+    """Group the branches of each template into vectors of `width` lanes.
+
+    `slot_template`, which must not decrease, and `slot_tree` are those of `Blocks`.
+    """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template, length = slot_template[slot], trees.branch_length[tree_branch]
     height = branch_ranks(trees)[tree_branch]

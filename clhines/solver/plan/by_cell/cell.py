@@ -212,7 +212,11 @@ def _plan_columns(
     rhs_local: int = 0,
     max_rhs: int = MAX_RHS,
 ) -> Plan:
-    """Plan cells in blocks of `block` lanes, with `vector` lanes per work-item."""
+    """Plan cells in blocks of `block` lanes, with `vector` lanes per work-item.
+
+    `rhs_local` is how many values of a right-hand side are in local memory; a launch has up to
+    `max_rhs` right-hand sides.
+    """
     whole = vector > 1
     columns = layout.columns(forest, block, whole_shapes=whole)
     if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells per shape

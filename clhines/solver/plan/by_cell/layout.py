@@ -100,7 +100,11 @@ def runs(keys: np.ndarray) -> list[tuple[int, int]]:
 def fill_columns(
     out: np.ndarray, columns: Columns, shape: np.ndarray, values: list[np.ndarray], base: np.ndarray
 ) -> None:
-    """Write ``base[lane] + values[shape]`` to each lane's entries of `out`; shape -1: idle lane."""
+    """Write ``base[lane] + values[shape]`` to the entries of each lane in `out`.
+
+    `shape` is the tree of the cell in each lane, -1 for an idle lane; `values` has an array for
+    each tree.
+    """
     edges = columns.block_lane
     base = base.astype(out.dtype)
     for lo, hi in runs(shape):

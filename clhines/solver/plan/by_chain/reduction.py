@@ -163,7 +163,10 @@ def _plan_chains(
     most: int,
     storage: str,
 ) -> Plan:
-    """Plan one launch for chains: either all fit into local memory, or none does."""
+    """Plan one launch for chains; `storage` says whether they fit into local memory (``local``).
+
+    PCR solves for up to `switch` unknowns; local memory holds `most` unknowns.
+    """
     columns = layout.columns(forest, 1)
     cells = columns.cells
     sizes = forest.sizes[cells]

@@ -37,7 +37,11 @@ def segment_lanes(
     slot_template: np.ndarray,
     slot_tree: np.ndarray,
 ) -> SegmentLanes:
-    """Assign each segment of each template to a lane, and link the lanes."""
+    """Assign each segment of each template to a lane, and link the lanes.
+
+    `cut` has the segments of all trees, `plan` their rounds. `slot_template` and `slot_tree` are
+    those of `Blocks`: the template of each slot (a cell of a block) and its tree.
+    """
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
@@ -83,7 +87,11 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each lane's mailbox in local memory, its first child's mailbox, and child count."""
+    """Return each lane's mailbox in local memory, its first child's mailbox, and child count.
+
+    `parent` is the parent's lane, `begin` the first lane of the template; `root` marks lanes
+    without parent.
+    """
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = inverse(order) - begin
@@ -100,7 +108,7 @@ def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndar
     """Return, for each lane, the length of the longest segment that runs in lockstep with it.
 
     Segments run in lockstep if their lanes are in the same warp of 32, and all of them are inner
-    segments or all are leaves.
+    segments or all are leaves. `begin` is the first lane of each lane's template.
     """
     lane = np.arange(len(length)) - begin
     key = (begin * 2 + leaf) * 1024 + lane // 32

@@ -42,7 +42,10 @@ class Pieces:
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
-    """Cut cells into connected parts of at most `most` values and `most_segments` segments."""
+    """Cut cells into connected parts of at most `most` values and `most_segments` segments.
+
+    A segment has at most `segment` nodes.
+    """
     trees = forest.trees
     cut = schedule.segments(trees, segment)
     top = schedule.pieces(cut, most, most_segments)
@@ -83,7 +86,10 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
 
 
 def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
-    """Return the reduced system's forest, and the index of each of its nodes in `pieces.forest`."""
+    """Return the reduced system's forest, and the index of each of its nodes in `pieces.forest`.
+
+    `cut` has the segments of the pieces (parts of cells), some of whose last nodes are kept.
+    """
     trees, segment = pieces.forest.trees, cut.segments
     kept = np.flatnonzero(cut.kept >= 0)
     tree = np.searchsorted(segment.offsets, kept, side="right") - 1
@@ -476,8 +482,7 @@ class _ContractionPlanner:
     def _many(self, forest: Forest) -> int:
         """Return the maximum number of cells per work-group.
 
-        In small batches it is so small that all compute units work, because their time depends on
-        latency.
+        It is so small in small batches that all compute units work: their time depends on latency.
         """
         if room.is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))

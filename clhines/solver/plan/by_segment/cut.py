@@ -16,7 +16,10 @@ USUAL_PLACES = 1056  # values per array in the local memory of usual work-groups
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Let the launch that expands parts of cells also solve whole cells, which saves launches."""
+    """Let the launch that expands parts of cells also solve whole cells, which saves launches.
+
+    Return the parts of a plan with fewer launches.
+    """
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
     ]
@@ -95,10 +98,10 @@ class Cut:
 
 
 def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None, late: bool = False) -> Cut:
-    """Cut trees into segments, and plan the rounds that eliminate them.
+    """Cut trees into segments of at most `most` nodes, and plan the rounds that eliminate them.
 
-    Nodes in `ends` end a segment, and stay in the reduced system. With `late`, only roots stay, and
-    other nodes in `ends` are eliminated in rounds.
+    `ends`, (num_nodes,) bool, marks nodes that end a segment and stay in the reduced system. With
+    `late`, only roots stay, and other nodes in `ends` are eliminated in rounds.
     """
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)

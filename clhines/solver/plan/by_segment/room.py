@@ -1,4 +1,7 @@
-"""Decide which cells fit into local memory or registers, and how long their segments are."""
+"""Decide which cells fit into local memory or registers, and how long their segments are.
+
+`real` is the type of reals, ``double`` or ``float``.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,7 @@ def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options
 
 
 def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
-    """Return which trees fit into registers and use most of them, (num_trees,) bool."""
+    """Return which trees fit into registers and fill most of them, (num_trees,) bool."""
     good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
     for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
         lanes = cut_trees(forest.trees, most).lanes

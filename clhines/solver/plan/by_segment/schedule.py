@@ -168,7 +168,8 @@ def _independent(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose nodes among `alive` that one round of a contraction can eliminate together.
 
-    Return the nodes, and for each node its only child, or -1. Nodes in `keep` are never chosen.
+    Return the nodes, and for each node its only child, or -1. `above` has the parent of each node.
+    Nodes in `keep` are never chosen.
     """
     n = len(above)
     children = np.bincount(above[alive], minlength=n)
