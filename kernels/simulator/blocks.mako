@@ -102,8 +102,8 @@ ${part("simulator/common/run_arguments")}\
 //   first_time        index in step_begin of first_step;  first_row: its row of records
 //   keeps_ions        whether to sum all ions' currents in each step: records need them
 //   keeps_states      whether records need states at the end of each step
-//   u, base           coupling, and constant part of the pivot, at each place. If the pivot is constant, `base` has
-//                     its inverse, and `d` the factor of the elimination, u / pivot.
+//   u, base           coupling with the parent, and constant part of the pivot, at each place. If the whole pivot is
+//                     constant, `base` has its inverse, and `d` the factor of the elimination, u / pivot
 //   constant_g, _b    conductance and current of constant mechanisms at each place
 //   v                 voltages, mV; d, b, x: scratch for the system and its solution, the change of v
 //   v_first           first recorded voltage of each block; v_index: its place; v_column: its column in v_rows
@@ -146,14 +146,14 @@ static inline real${w} at_${w}(__global const real *a, __global const int *place
     return (real${w})(${", ".join(f"a[place[{lane}]]" for lane in range(w))});
 }
 
-// For places that are not consecutive: separate functions, so that otherwise numbers stay in registers
+// Write numbers to `count` places that are not consecutive; not inlined, so that other numbers stay in registers
 static __attribute__((noinline)) void keep_apart_${w}(const real${w} x, __global real *a,
     __global const int *place, const int count)
 {
     for (int k = 0; k < count; k++) a[place[k]] = ((const real *)&x)[k];
 }
 
-// Add one by one, as several instances may be at a node
+// Add numbers at `count` places one by one, as several instances may be at a node
 static __attribute__((noinline)) void add_apart_${w}(const real${w} x, __global real *a,
     __global const int *place, const int count)
 {
@@ -226,8 +226,8 @@ ${part("simulator/common/at_target", 8, kinds=spec.net_kinds if spec.layered els
         rows.append((kind, capture(addresses, kind, takes), events, capture(current, kind, here, True)))
 %>\
 ${part("simulator/common/block_rows", rows=rows, after=after, parameters=constant_parameters) if rows else ""}\
-// Deliver events until the middle of the step, then add the currents there to d and b. ${"`ahead`"}: some
-// mechanisms have done both at the end of the step before.
+// Deliver events until the middle of the step, then add the currents at this time to d and b. ${"`ahead`"}: some
+// mechanisms have done both at the end of the step before. ${"`sums`"}: currents of ions are added up, too.
 static __attribute__((noinline)) void begin_block(
     const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -339,6 +339,7 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
 ${part("simulator/common/block_solve")}\
 // End the step after the solve: states, spikes, recorded states. With ${"`ahead`"} also deliver events and add
 // currents of some mechanisms for the next step, which begins at t_next and needs no sums of ions' currents.
+// ${"`tame`"}: all voltages of somas are below 1e6 mV.
 static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const int ahead, const int tame,
     const instant t_begin, const instant t_next, const instant half_dt, const int done, const size_t row,

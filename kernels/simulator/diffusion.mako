@@ -4,10 +4,11 @@
 // spec: ${spec.real}
 ${part("solver/common/precision")}\
 
-// A work-item per row, in the solver's order. `value`, `volume` and `diffusion` have the index in mem of the
-// row's state, its volume, and its coefficient times cross section; -1 for padding. `above`, `below` and
-// `beside` are the rows of parent, first child and next sibling. `up` and `down` are geometry factors of the
-// link with the parent. d, u, l and b get the system.
+// A row is a diffusing state of one node; rows are in the solver's order. A work-item per row. `value`, `volume` and
+// `diffusion` have the indices in mem of the state, of its volume, and of its diffusion coefficient times cross section;
+// -1 for padding. `above`, `below` and `beside` have the rows of the node's parent, first child and next sibling, -1 for
+// none. `up` and `down` are geometry factors of the link with the parent, for the parent's row and for this row. The
+// system is written to d, u, l and b.
 __kernel void assemble(${signature(spec, "assemble")})
 {
     const int i = get_global_id(0);

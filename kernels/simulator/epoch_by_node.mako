@@ -47,8 +47,6 @@ ${part("simulator/common/epoch_local")}\
 % for j in range(0 if spec.potentials else M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
-    // s0 and s1: where the matrix entries u begin, by node and by lane, which equal cells share; s2 and s3: first list
-    // and end of lists; s4: first line of states (a number for each lane of a warp); s5 and s6: first active node, end
     const int8 home = present ? vload8(number, homes) : (int8)(0);
 % if spec.potentials:
     // row of factors of each column

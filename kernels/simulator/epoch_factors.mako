@@ -55,8 +55,8 @@ ${part("simulator/common/segment_rounds")}\
             tree_factors[3 * (mine.s7 + lane) + 2] = is_root ? tree_d[lane] - above_d[lane] : tree_inverse;
         }
 % if I:
-        // the inverse for the late nodes, column by column, without the root. The root's column is the solution
-        // with 1 at the root, its row has the contributions of other nodes to its b.
+        // The inverse of the matrix of the late nodes, which the last rounds eliminate, column by column, without the
+        // root. The root's column is the solution with 1 at the root, its row has other nodes' contributions to its b.
         for (int j = 0; j < ${I}; ++j) {
             if (is_inner) {
                 tree_b[lane] = is_late && rank == j && !is_root ? 1 : 0;

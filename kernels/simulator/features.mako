@@ -68,8 +68,8 @@ static void emit(const Segment s, const int number, const int room, const int wi
 % endfor
 }
 
-// Take sample i with the value v; sample i - 1 has the value p. is_rest: v is at most both of the next two samples, so
-// that the trace does not fall any more. Return the number of completed segments.
+// Update the segment by sample i with the value v; sample i - 1 has the value p. is_rest: v is at most both of the next
+// two samples, so that the trace does not fall any more. Return the number of completed segments.
 static int take(Segment *s, const int i, const real p, const real v, const bool is_rest,
     const real threshold, int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
@@ -110,7 +110,7 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
 // and after the top, and the first one that is_rest, in the segment and after the top. A sample is taken when the next
 // two are known. `before` and `after` are the state at the begin and the end of the launch: the present segment, then
 // the last three samples. `count` has two numbers: of completed segments, and of all segments that the trace would
-// have if it ended here. Segments beyond `room` are only counted.
+// have if it ended here. list and list_v get the first `room` of these, whole numbers and reals.
 __kernel void segments(${signature(spec, "segments")})
 {
     const int j = get_global_id(0);

@@ -19,7 +19,7 @@ ${indent}const real ${p}${x} = ${f"v[{p}_at0] + ({p}_has ? {p}1 : 0)" if not x e
 % endfor
 </%def>\
 // phase 4: solve
-// Solve for the change of v in cells with extracellular layers; see clhines/simulator/model/layers.py.
+// Solve for the changes of voltages in cells with extracellular layers; see clhines/simulator/model/layers.py.
 // spec: ${spec.real}, ${K} potentials of a column, ${L} cells side by side
 ${part("solver/common/precision")}\
 

@@ -8,10 +8,12 @@
 // same connection. A work-item takes some connections of a row, that is, from a source or to a postsynaptic cell.
 //
 // Arguments:
-//   spike_count, spike_source, spike_step   list of spikes; marks[turn]: the first spike to look at
+//   spike_count, spike_source, spike_step   list of spikes; marks[turn]: the first one of this launch
+//   pre_trace, post_trace, synapse_trace    traces of sources, postsynaptic cells and connections
+//   pre_step, post_step, synapse_step       the step of each one's last event
 //   first             first connection of each row, and the end
 //   cell, source      postsynaptic cell of each connection, -1 if its weight is fixed; source of each connection
-//   weight, integer   weights in float64, and as integers in units of 1 / inverse_scale
+//   weight, integer   weights in float64, from `least` to `most`, and as integers in units of 1 / inverse_scale
 //   wrong             set to 1 if a weight or a trace is not finite
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device

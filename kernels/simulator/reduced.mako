@@ -1,9 +1,8 @@
 <%page args="spec"/>\
-// Reduce rows of recorded values to selected rows, membrane currents, linear combinations, extremes, sums
-// or crossings. A work-item has a column and a row, or a column and goes through its rows in order. Results
-// do not depend on the division of a run into launches.
-// Row r of `values` begins at r * stride + column. Rows first, first + every, ... are used. A row has `width`
-// results, in `kept`.
+// Reduce recorded values to selected rows, membrane currents, linear combinations, extremes, sums or crossings.
+// A row of `values` has the values of one step: row r begins at entry r * stride + column. Rows first, first + every,
+// ... are used, `rows` in number. `kept` gets `width` results for each row, or for all rows. Results do not depend on
+// the division of a run into launches.
 // spec: ${spec}
 % if "double" in (spec.real, spec.wide):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -114,7 +113,8 @@ __kernel void add_parts(${signature(spec, "add_parts")})
     kept[(long)r * width + j] = (real)(sum${" + lost" if lost else ""});
 }
 
-// `kept` has the extremes of the rows so far.
+// Update `kept`, the largest value of each column in the rows so far, or the smallest if `largest` is 0. A work-item
+// per column.
 __kernel void extreme(${signature(spec, "extreme")})
 {
     const int j = get_global_id(0);
@@ -127,7 +127,8 @@ __kernel void extreme(${signature(spec, "extreme")})
     kept[j] = most;
 }
 
-// `kept` has the sums of the rows so far, then the compensations of these sums.
+// Update `kept`: the sum of each column over the rows so far, then the compensations of these sums. A work-item per
+// column.
 __kernel void total(${signature(spec, "total")})
 {
     const int j = get_global_id(0);
@@ -138,8 +139,8 @@ __kernel void total(${signature(spec, "total")})
     kept[width + j] = lost;
 }
 
-// Of each column, `kept` has the last value, `count` the number of upward crossings so far, and `row_of` the rows
-// of the first `room` crossings.
+// Find where columns cross the threshold upwards. For each column, `kept` has the last value, `count` the number of
+// crossings so far, and `row_of` the rows of the first `room` crossings. A work-item per column.
 __kernel void crossings(${signature(spec, "crossings")})
 {
     const int j = get_global_id(0);

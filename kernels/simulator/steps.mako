@@ -6,11 +6,12 @@
 //
 // Arguments:
 ${part("simulator/common/run_arguments")}\
-//   step_state        first step on the device, its row of records, and the index in step_begin of the present
-//                     step, twice: kernels before the solve read the first one, finish_step the second one
+//   step_state        [0] the step of step_begin[0]; [1] its row of records; [2], [3] the present step's index in
+//                     step_begin. Kernels before the solve read [2] and set [3]; finish_step reads [3] and sets [2]
+//   num_emitters      number of sources whose events instances send
 //   active            number of the active node at each place, else -1
-//   above             place of each node's parent; below: of its first child; beside: of its next sibling; or -1
-//   u                 couplings of neighbours, minus the axial conductances, uS
+//   above, below, beside   for each node the place of its parent, first child and next sibling, -1: none
+//   u                 coupling of each node with its parent, minus the axial conductance, uS
 //   constant_g, _b    conductance and current of constant mechanisms at each place
 //   d, b              diagonal and right-hand side of the system for the change of v; x: its solution
 //   v, v_old, v_new   voltages, mV: as the step begins, and as it ends

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-// Append events of other ranks, sorted by source and time, into the rings of their sources; targets look
-// for them in the next step. A work-group has a source; its work-items share the targets. The buffer
-// `time` has the times, then the sources, then the first event of each source. Other arguments are offsets
-// of regions in the arenas `clock` and `ints`.
+// Append events of other ranks, sorted by source and time, to the ring buffers of their sources. A work-group has a
+// source; its work-items mark the source's targets as `stale`, so that these look for events in the next step.
+// The buffer `time` has the events' times, ms, then their different sources, then the first event of each source.
+// `clock` and `ints` are arrays with named regions; the other arguments are the regions' offsets.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 __kernel void take_events(${signature(spec, "take_events")})

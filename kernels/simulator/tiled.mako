@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 // Repeat arrays of one copy of a network for all copies, and find nodes in the solver's order.
 // spec: ${spec}
-// n: values or nodes of one copy. A place is an index in the solver's order: gather[place] is the node, among all
+// One copy has n values or n nodes. A place is an index in the solver's order: gather[place] is the node, among all
 // copies, at each of num_places places, -1 for padding.
 ${part("solver/common/precision")}\
 

@@ -13,8 +13,6 @@
     const int number = get_group_id(0) * UNITS + unit;   // the cell's number in the plan
 % endif
     const bool present = ${"true" if spec.chip.alone else "unit < UNITS && number < num_units"};
-    // s0: start of the values; s1: their number; s2: first lane; s3: ${spec.lane_counts};
-    // s4: first entry in `rows`; s5: number of rounds; s6: cell; s7: first lane of its tables
     const int8 mine = present ? vload8(number, units) : (int8)(0);
 % if spec.by_place:
     const int counts = mine.s3;

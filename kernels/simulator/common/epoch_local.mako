@@ -7,7 +7,7 @@
 ## of each cell (`held`; in global memory if a cell is too large), where the j-th nodes of all segments begin in them
 ## (row_start), and arrays by lane for the tree of segments. With `dense`, the lanes of the tree's last rounds get ranks
 ## and the inverse of their matrix. Ends with a barrier.
-    // values that stay on chip
+    // values of the cells that stay on the chip during the launch
 % if not spec.far:
     __local real all_held[UNITS * ${held} * CAPACITY];
 % endif

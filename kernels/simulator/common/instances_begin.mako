@@ -5,7 +5,7 @@
 ## step_of_active-th of a mechanism.
     // instances of the work-group
     const int active = lid${f" - {spec.lanes * spec.units}" if spec.chip.apart else ""}, step_of_active = ${spec.chip.step_of_active};
-    // conductance, and current into the node${" at v = 0" if spec.constant else ""}; the last slot is 0
+    // slots: an instance's conductance, and current into its node${" at v = 0" if spec.constant else ""}; the last slot is 0
     __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];
     if (lid == 0) slot_g[${spec.slots}] = slot_h[${spec.slots}] = 0;
 % for kind in spec.sites:

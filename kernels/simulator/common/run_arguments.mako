@@ -5,11 +5,13 @@
 //   step_begin        times at which the steps begin, ms; dt: length of a step; half_dt: half of it
 //   failed            for each cell 0; or 1 + the first step after which v of the soma is not finite, or
 //                     -1 - the first step after which it is 1e6 mV or more
-//   spike_count       number of events, also beyond `capacity`; spike_source, spike_time: list of the first ones
-//   grid_count        the same for spikes in whole steps: grid_source, grid_step
-//   incoming          ring of sums of integer weights in units of scale_of_events: step s has row s % slots
-//   mem_first         first recorded value k of each active node, then of artificial cells, then of sums by
-//                     pointers: mem[mem_index[k]] goes to column mem_column[k] of a row of mem_rows
+//   spike_count       number of events in the lists spike_source and spike_time; it also counts events for which
+//                     these lists, of `capacity` entries, have no space
+//   grid_count        the same for spikes in whole steps: lists grid_source, grid_step
+//   incoming          sums of pending events' weights, integers in units of scale_of_events: row s % slots has the sums
+//                     for step s, one for each target
+//   mem_first         recorded values are sorted by active node; those of artificial cells and of sums by POINTERs come
+//                     last. The first value of each. Value k, mem[mem_index[k]], goes to column mem_column[k] of mem_rows
 //   ints[error]       0, or the largest code of an error: 1: a source sent more events than its ring holds.
 //                     Of mechanism k: 2 + 4k: the queue of self events is full; 3 + 4k: net_move without an
 //                     event; 4 + 4k: an event before the present time, or NaN; 5 + 4k: net_event before an earlier

@@ -85,7 +85,7 @@
         } while (++r < ${spec.chip.last_round});
 % endif
 % if I and solves:
-        // the late nodes except the root by the inverse of their matrix; the root's b minus their contributions
+        // solve for the late nodes (of the last rounds) by the inverse of their matrix; subtract from the root's b
         const real my_rest = is_late ? tree_b[lane] - above_b[lane] : (real)0;
         if (is_late) late_b[rank] = is_root ? (real)0 : my_rest;
         MEET();
