@@ -43,7 +43,7 @@ class Fields:
     is_point: np.ndarray  # per mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return sections' node counts, their nodes from the parent's end on, and parent nodes."""
+        """Return sections' numbers of nodes, nodes from the parent's end on, and parent nodes."""
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
         nodes = self._word(begin + 8 * np.arange(number.sum()), 0)
@@ -74,7 +74,7 @@ class Fields:
         return self._word(nodes, self.row)
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
-        """Return the data of density mechanisms and ions (or of point processes) in nodes."""
+        """Return the data of all but point processes in nodes, or with `points` those of these."""
         most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
         at, parts = np.arange(len(nodes), dtype=np.int32), []
@@ -151,7 +151,10 @@ def _parent_word(memory: NeuronMemory) -> int:
 
 
 def _nodes_of(node_at: Callable[[float], int], nseg: int, far: float) -> list[int]:
-    """Return a section's nodes from its parent's end to the `far` end, 0 or 1."""
+    """Return a section's nodes from its parent's end to the `far` end, 0 or 1.
+
+    ``node_at(x)`` returns the node at a position; the section has `nseg` segments.
+    """
     nodes = [node_at((k + 0.5) / nseg) for k in range(nseg)]
     return [*(nodes if far else nodes[::-1]), node_at(far)]
 
@@ -206,6 +209,7 @@ class DataColumns:
     """Read and set variables of all instances of one mechanism.
 
     `things`: NEURON's objects for the instances; `rows`: addresses of row numbers, (k,) int64.
+    Methods take the name of a variable, and an index if it is an array.
     """
 
     def __init__(self, memory: NeuronMemory, things: Sequence[Hoc], rows: np.ndarray) -> None:

@@ -80,7 +80,7 @@ class NeuronMemory(Objects):
     def columns_of(self, thing: Hoc, ranges: Mapping[str, int]) -> dict[str, int]:
         """Return the columns of a mechanism by variable name; empty if none is found.
 
-        `thing` is an instance, `ranges` holds the names and lengths of its variables.
+        `thing` is an instance, `ranges` has the names and lengths of its variables.
         """
         for name, size in ranges.items():
             try:

@@ -49,7 +49,7 @@ class Objects(Library):
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
     def known_place(self, thing: Hoc, name: str, size: int = 1) -> Place | None:
-        """Return the address of a variable; None if hoc has no variable of this name."""
+        """Return the address of a variable of `thing`; None if hoc has no variable of this name."""
         try:
             return self.place(ref(thing, name, size))
         except (AttributeError, RuntimeError, TypeError, LookupError):

@@ -21,7 +21,7 @@ compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 
 
 def ref(thing: object, name: str, size: int = 1) -> Hoc:
-    """Return NEURON's reference to a variable, or to the first element of an array."""
+    """Return NEURON's reference to a variable, or to the first of `size` elements of an array."""
     reference = getattr(thing, f"_ref_{name}")
     return reference[0] if size > 1 else reference
 
@@ -129,15 +129,15 @@ def put_words(addresses: np.ndarray, words: np.ndarray) -> None:
 
 
 def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of float64, and the indices in it of some addresses."""
+    """Return memory as an array of float64, and the index in it of each address."""
     words, at = words_in(addresses)
     return words.view(np.float64), at
 
 
 def words_in(addresses: np.ndarray, width: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of uint64, and the indices in it of some addresses.
+    """Return memory as an array of uint64, and the index in it of each address.
 
-    Several words (`width`) are one item, so that NumPy copies them as a whole.
+    An item of the array has `width` words, so that NumPy copies them as a whole.
     """
     addresses = np.asarray(addresses, np.int64)
     if not addresses.size:
@@ -217,7 +217,7 @@ class Readable:
         return (at >= 0) & (words <= end[at] - np.uint64(self._room)) & (words % np.uint64(8) == 0)
 
     def of_file(self, path: str) -> list[tuple[int, int]]:
-        """Return the address ranges of a library's variables, uninitialised ones included."""
+        """Return the address ranges of the variables of a library, the file `path`."""
         ranges = list[tuple[int, int]]()
         for (begin, end), file in zip(self._ranges, self._files, strict=True):
             follows = not file and bool(ranges) and begin == ranges[-1][1]

@@ -45,9 +45,9 @@ class HocArguments:
 
 
 class Redirect:
-    """Make hoc call the Python function `function` in place of its own while turned on.
+    """Make hoc call the Python function `function` in place of hoc's function, while turned on.
 
-    `function` must not raise. `at` is the word in which hoc finds the function's address;
+    `function` must not raise. `at` is the word in which hoc finds its function's address;
     `prototype` is the function's C type.
     """
 

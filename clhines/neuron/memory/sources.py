@@ -154,7 +154,7 @@ class EventSources:
             netcon.record()
 
     def _new_source(self) -> tuple[Hoc, Hoc, int]:
-        """Create a NetCon on a voltage that was no source; return (voltage, NetCon, PreSyn)."""
+        """Create a NetCon on a voltage that is not a source; return (voltage, NetCon, PreSyn)."""
         for section in all_sections():
             for x in (1.0, 0.0, 0.5):
                 before = {*vector_at(self._list() or 0)}

@@ -71,10 +71,11 @@ class RandomVariable:
 
 
 class PointerStreams:
-    """The streams to which a mechanism's POINTER points, one per instance.
+    """The streams to which a mechanism's POINTER `name` points, one per instance.
 
-    `pointers` has the address in each instance's POINTER, 0 for none. RejectedError if some
-    instance has no stream, unless `lack`.
+    `owner` is the mechanism, `index` the global index of all streams. `pointers` has the address in
+    each instance's POINTER, 0 for none. RejectedError if some instance has no stream, unless
+    `lack`.
     """
 
     def __init__(
@@ -142,7 +143,10 @@ class PointerStreams:
         return _halves(gather(self._at, 2))
 
     def _of_random(self, memory: NeuronMemory, indices: np.ndarray) -> np.ndarray:
-        """Return the addresses of the streams of hoc Randoms, and store their distributions."""
+        """Return the addresses of the streams of hoc Randoms, and store their distributions.
+
+        `indices` are those of the instances whose POINTER has the address of a Random.
+        """
         generator, numbers, kind = gather(self._at[indices], 3).T.astype(np.int64)
         if (kind & 0xFFFFFFFF != _RANDOM123).any():
             raise rejection(self._owner, "neuron.random-generator", name=self._name)

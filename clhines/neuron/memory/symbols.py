@@ -95,7 +95,7 @@ class HocSymbols(Library):
         return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether a hoc procedure has an example's code; 0 in the example matches any word."""
+        """Whether a hoc procedure has the code of another one, `example`; its 0s match any word."""
         kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])

@@ -41,9 +41,10 @@ def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTab
 
 
 def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
-    """Return the values of a mechanism's TABLE as NEURON filled it; None if they are not found.
+    """Return the values of a mechanism's TABLE as NEURON filled it, (rows, columns) float64.
 
-    (rows, columns) float64. A column is a C variable, or ``NAME.0`` for an element of an array.
+    None if they are not found. `mechanism` is NEURON's number. A column is a C variable, or
+    ``NAME.0`` for an element of an array.
     """
     parts = [column.partition(".") for column in columns]
     readable, columns_read = Readable(8), []

@@ -69,7 +69,7 @@ def supported(test: str = "neuron") -> Hoc:
 
 
 def _result(key: dict[str, object], version: str, test: str) -> str:
-    """Return the stored result of a self-test, or run it now."""
+    """Return the stored result of the self-test `test` with this `key`, or run it now."""
     with files.one_process("neuron"):
         wrong = _load(key)
         if wrong is None and test != "neuron":

@@ -43,9 +43,9 @@ class Adjoint:
     """Derivatives of a loss with respect to all variables of a run, and to arrays of its model.
 
     The trace of the run is followed backwards in time. The derivatives are with respect to the
-    values at the time that has been reached. `matrix` has the derivatives with respect to arrays of
-    the model, (n,). At the end, `start` has the derivatives with respect to the state after
-    INITIAL.
+    values at the time that has been reached. `surrogate` is the width of a spike's sigmoid, mV.
+    `matrix` has the derivatives with respect to arrays of the model, (n,). At the end, `start` has
+    the derivatives with respect to the state after INITIAL.
     """
 
     def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:

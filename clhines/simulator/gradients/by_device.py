@@ -71,7 +71,9 @@ _CHANGES = {  # arguments of a kernel that differ between launches
 class DeviceSteps:
     """The arrays and kernels that advance a model on a device, and all recorded values.
 
-    `recorded` has the indices of the entries of a state that are in any record.
+    A run has `steps` steps of `copies` copies of a network. `directions` are the parameters with
+    tangents, see `by_tangents`; `surrogate` is the width of a spike's sigmoid, mV. `recorded` has
+    the indices of the entries of a state that are in any record.
     """
 
     def __init__(
@@ -131,7 +133,10 @@ class DeviceSteps:
         return tuple((k, name, int(begin)) for (k, name, _), begin in directions)
 
     def _launched(self, tile: int) -> tuple[int, int, None, int]:
-        """Return launch arguments: work-items per row, work-group size, no events, and rows."""
+        """Return launch arguments: work-items per row, work-group size, no events, and rows.
+
+        Neighbouring work-items advance `tile` nodes of one copy.
+        """
         width, rows = self.layout.rows * tile, -(-self.layout.nodes // tile)
         most = min(_GROUP, self.queue.device.max_work_group_size)
         group = min(most, 1 << (width - 1).bit_length())
@@ -158,7 +163,8 @@ class DeviceSteps:
     def _tile(self, places: np.ndarray) -> int:
         """Return how many nodes of one copy neighbouring work-items advance.
 
-        It is 1 if the same node of all copies is contiguous in the solver's order.
+        It is 1 if the same node of all copies is contiguous in the solver's order; `places` is from
+        `_places`.
         """
         if devices.is_cpu(self.queue.device):
             return 1
@@ -305,9 +311,9 @@ class DeviceSteps:
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the derivatives of a loss with respect to recorded values, (steps + 1, r, lanes).
+        """Return the derivatives by recorded values, (steps + 1, r, lanes).
 
-        `cotangents` has the derivatives with respect to the rows of each record.
+        `cotangents` has the derivatives by the rows of each record.
         """
         width = max(1, len(self.recorded)) * self.lanes
         by_rows = np.zeros((self.steps + 1, width), self.dtype)
@@ -325,8 +331,9 @@ class DeviceSteps:
 class DeviceGradient:
     """Reverse-mode gradient on a device: advance from t = 0, then go back to t = 0.
 
-    It has the methods of `ReferenceGradient`. The store on the device has all states of one range
-    of steps. Earlier ranges run again when the derivatives reach them.
+    It has the methods of `ReferenceGradient`. With `starts` it goes back over INITIAL, too. The
+    store on the device has all states of one range of steps. Earlier ranges run again when the
+    derivatives reach them.
     """
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
@@ -375,8 +382,8 @@ class DeviceGradient:
     def _advance(self, first: int, last: int, more: int = NOTES) -> None:
         """Advance through the ranges of steps from number `first` to number `last`.
 
-        Afterwards the store has all states of range `last`. Steps of earlier ranges alternate
-        between two slots of the store.
+        `more` has further bits of `turn_of`. Afterwards the store has all states of range `last`.
+        Steps of earlier ranges alternate between two slots of the store.
         """
         of, stretch = self._steps, self._stretch
         begin, kept_from = first * stretch, last * stretch
@@ -410,7 +417,7 @@ class DeviceGradient:
         return self._store[first : first + size]
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return a loss's derivatives by all variables, from its derivatives by records' rows."""
+        """Return the loss's derivatives by all variables; `cotangents` has those by records."""
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))
@@ -442,7 +449,11 @@ class DeviceGradient:
                 self._solve_back[k - 1]()
 
     def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
-        """Read the derivatives with respect to the state at t = 0, and go back over INITIAL."""
+        """Read the derivatives by the state at t = 0, and go back over INITIAL.
+
+        `found` has the derivatives on the device by name, `by_first_row` those by the values
+        recorded at t = 0.
+        """
         of, adjoint = self._steps, Adjoint(self._steps.host)
         layout, plan, model = of.layout, of.plan, of.model
         by_values = found["by_values"].get(of.queue).reshape(-1, of.lanes)

@@ -54,7 +54,7 @@ class ReferenceGradient:
         return values if record.matrix is None else record.matrix @ values
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return a loss's derivatives by all variables, from its derivatives by records' rows."""
+        """Return the loss's derivatives by all variables; `cotangents` has those by records."""
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
         for begin in reversed([*self._states]):

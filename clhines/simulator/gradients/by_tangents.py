@@ -61,7 +61,7 @@ class TangentGradient:
         return self._steps.layout.packed(mask)
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return a loss's derivatives by all variables, from its derivatives by records' rows."""
+        """Return the loss's derivatives by all variables; `cotangents` has those by records."""
         run, adjoint = self._steps, Adjoint(self._steps.host)
         by_rows = run.by_rows(cotangents)
         shape = len(by_rows), len(run.directions), *by_rows.shape[1:]

@@ -130,7 +130,7 @@ class RunGradient:
 
 
 def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
-    """Return a loss and its derivatives with respect to the rows of each record."""
+    """Return the loss of some rows of records, and its derivatives by these rows."""
     if not callable(loss):
         raise InputError(f"loss is {shown(loss)}; expected a function of the records")
     result = loss(*(r.copy() for r in rows))

@@ -41,7 +41,7 @@ _EVENTS = (
 
 
 def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
-    """Return the bits that tell a launch which steps it belongs to.
+    """Return the bits that tell a launch which steps it ends and begins.
 
     In a run of `count` steps, the launch ends step k - 1 unless k is 0, and begins step k unless k
     is `count`. `more` has further bits to set.
@@ -108,7 +108,7 @@ class GradientKind:
         return len(self.states)
 
     def entry(self, state: str) -> str:
-        """Return the OpenCL expression for the index of a mechanism's state in the whole state."""
+        """Return the OpenCL expression for the index of a mechanism's state among all entries."""
         return f"first + {self.states.index(state)}"
 
     @property

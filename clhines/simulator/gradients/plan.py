@@ -35,7 +35,7 @@ _NEEDS = frozenset(
 
 
 def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
-    """Return why kernels cannot differentiate a model, or "" if they can."""
+    """Return why kernels cannot differentiate a model for `steps` steps, or "" if they can."""
     if words := model.needs & _NEEDS:
         return phrases(words)
     if any(not _is_entry(model, record) for record in records):
@@ -133,7 +133,7 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """The order of a network's copies: `rows` rows of `width`; the last copy is repeated to fit."""
+    """The order of `count` copies of a network: `rows` rows of `width`; the last copy fills up."""
 
     def __init__(self, model: Model, width: int, count: int = 0) -> None:
         self.model, cells = model, model.forest.num_cells
@@ -199,6 +199,9 @@ class CopyColumns:
 
 class GradientPlan:
     """Number the values of a state and of its derivatives, collect constants, and make the spec.
+
+    `wanted` has the parameters with derivatives of each mechanism; with `matrix` there are
+    derivatives by constants of nodes, too.
 
     - `entries`: the number of voltages, ion variables and states of one copy
     - `first`: for each mechanism, the entry at which the states of each instance begin

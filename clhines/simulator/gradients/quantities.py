@@ -111,8 +111,9 @@ class Quantities:
     def directions(self, copies: int) -> list[Direction]:
         """Return (mechanism, parameter, instances) of each number that gets a derivative.
 
-        A number belongs to one instance of a copy, or to all of them if they share the value. The
-        list is empty if any quantity is not a parameter, or is read outside of steps.
+        A number belongs to one instance of each of the `copies`, or to all of them if they share
+        the value. The list is empty if any quantity is not a parameter, or is read outside of
+        steps.
         """
         if self.by_matrix or self.of_start or any(isinstance(one, str) for one in self.of):
             return []

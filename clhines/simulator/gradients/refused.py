@@ -46,7 +46,7 @@ def check_blocks(mechanism: Mechanism) -> None:
 
 
 def check_records(records: Sequence[Record]) -> None:
-    """Raise InputError without records, or for reduced records and records of `i_membrane`."""
+    """Raise InputError if there are no records, or reduced ones, or records of `i_membrane`."""
     if not records:
         raise InputError(refusal("gradient.no-record"))
     for record in records:

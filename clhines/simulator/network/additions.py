@@ -132,7 +132,7 @@ class Additions:
         return sources
 
     def emits(self, group: Group) -> None:
-        """Give source numbers to the instances of a group that sends events."""
+        """Give the instances of a group that sends events numbers among all sources."""
         self.emitters.append((group, self.num_sources))
         self.num_sources += len(group)
 

@@ -37,7 +37,7 @@ class ParameterValue:
 
 @dataclass(eq=False)
 class Changes:
-    """Changed parameters, weights and events of one simulation; None: as in the network.
+    """Changed parameters, weights and events of one simulation; None: not changed.
 
     `parameters` are by group number and name. `stored` has the mechanism and name of parameters for
     which a run needs memory for one value per instance.
@@ -83,7 +83,7 @@ class Changes:
 
 
 def as_value(group: Group, name: str, value: object) -> ParameterValue:
-    """Check a parameter's new value. Values by cell are not expanded to instances."""
+    """Check a new value of parameter `name`. Values by cell are not expanded to instances."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
     if name not in program.settable:

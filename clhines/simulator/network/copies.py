@@ -75,9 +75,9 @@ def changed_copies(
     """Return `count` copies of the network `once`, with other parameters, connections or events.
 
     `groups` are the groups of one copy: the groups of `once`, perhaps with other parameters, or
-    some instances of these groups, whose indices are in `instances`. `streams` are all random
-    streams, because default numbers differ between copies. The connections and events of the copies
-    come one copy after another.
+    some instances of these groups, whose indices are in `instances`. `wiring` has the connections
+    and events of one copy, and `streams` all random streams, because default numbers differ between
+    copies. The connections and events of the copies come one copy after another.
     """
     network = Network(structure_of_copies(inside(once).structure, count), None, branched_from)
     turns = np.arange(count)[:, None]
@@ -142,8 +142,8 @@ class _Copier:
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
         """Yield the copied groups that have any of the instances `instance` of group `number`.
 
-        With each group come the positions of its instances in `instance`, and the instances'
-        numbers in all copies.
+        `groups` are all copied groups. With each of them come the positions of its instances in
+        `instance`, and the instances' numbers in all copies.
         """
         for k, (once, copied) in enumerate(zip(self.groups, groups, strict=True)):
             if once.number == number:

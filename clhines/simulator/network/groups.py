@@ -161,7 +161,7 @@ class Inside:
         self.celsius: float | None = None
 
     def before_change(self, what: str) -> None:
-        """Raise InputError if a simulation uses the network; its cells are no equal copies now."""
+        """Prepare a change of `what`; InputError if a simulation uses the network."""
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, because a Simulation uses it; expected changes "

@@ -294,8 +294,8 @@ def _by_source(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sources and targets of all pairs, sorted by source, then by target.
 
-    Each of `parts` has ascending keys ``source * targets + target``. To save memory, one range of
-    sources is sorted after another.
+    Each of `parts` has ascending keys ``source * targets + target``; there are `sources` and
+    `targets` in all. To save memory, one range of sources is sorted after another.
     """
     total = sum(map(len, parts))
     ranges = max(1, min(sources, total // (4 * _BLOCK)))
@@ -319,7 +319,7 @@ def _by_source(
 
 @dataclass(frozen=True, eq=False)
 class _PairRows:
-    """Make the pairs of a rule row by row.
+    """Make the pairs of a rule row by row; `call` is the number of the call of `connect`.
 
     Rows are sources and columns targets; for a fixed in-degree, rows are targets and columns
     sources. `row_cell` and `column_cell` are the numbers of their cells.

@@ -249,7 +249,7 @@ class Course:
         return value * decay[np.clip(steps, 0, len(decay) - 1)]
 
     def settle(self, values: dict[str, Any], steps: np.ndarray) -> None:
-        """Advance the weights and traces of connections by `steps`, (m,), without an event."""
+        """Advance weights and traces of connections by `steps`, (m,), without an event."""
         steps = np.maximum(steps, 0)
         if WEIGHT in self._decays:
             time = self._decays[WEIGHT]
@@ -259,7 +259,7 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    """Return after how many steps a trace counts as 0: the length of its table."""
+    """Return after how many steps of `dt` a trace counts as 0: the length of its table."""
     steps = -math.log(_FORGOTTEN) * tau / dt
     if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt

@@ -150,7 +150,7 @@ def _described_additions(added: Any, put: Put) -> dict[str, object]:
 
 
 def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
-    """Describe connections, events and the rule; a rule that is no `STDP` has its text, too."""
+    """Describe connections, events and the rule for JSON; see `_described`."""
     rule = None if wiring.rule is None else dict(wiring.rule.parameters)
     if rule is not None and not isinstance(wiring.rule, STDP):
         rule = {"text": wiring.rule.text, "parameters": rule}

@@ -68,7 +68,7 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """Return the values of the first cell of each cable, joined to one array, (m,).
+        """Return the values called `name` of the first cell of each cable, as one array, (m,).
 
         If there are fewer cells than cables, return the values of all cells.
         """
@@ -81,10 +81,7 @@ class Structure:
         return nodes if nodes < self.forest.num_nodes else 0
 
     def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the nodes of all cells that masks select, (m,) int64.
-
-        `masks` has one mask of nodes for each cable.
-        """
+        """Return the nodes of all cells that the mask of each cable selects, (m,) int64."""
         once = np.flatnonzero(np.concatenate(masks[: self.turns]))
         count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
         return repeat_moved(once, count, self.in_round)
@@ -297,7 +294,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many of `nodes` are in the first cells of all cables.
+        """Return how many of the `nodes` at `at` are in the first cells of all cables.
 
         The result is 0 unless `at` is the name of a region, which selects the same nodes in cells
         with the same cable.
@@ -328,9 +325,10 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Expand a parameter to one value per node, but leave a single number as it is.
+        """Expand a parameter's `value` to one value per node, but leave a single number as it is.
 
-        It may have values by cell or node, or be a function of the distance, µm.
+        The value may have numbers by cell or node, or be a function of the distance, µm; `what`
+        names it in messages.
         """
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
@@ -438,7 +436,7 @@ class Places:
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
     """Call a user's function of the distances from the soma, µm.
 
-    InputError, with the name `what`, if it is no function of one argument.
+    InputError, with the name `what`, if it is not a function of one argument.
     """
     if isinstance(function, type):
         raise InputError(f"{what} is the class {function.__name__}; expected a function")

@@ -74,7 +74,7 @@ def begins_of(step: np.ndarray, dt: float) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _begins_in(dt: float, number: int) -> np.ndarray:
-    """Return the begins of a block of steps, and its end, ms."""
+    """Return the begins of block `number` of `_BLOCK` steps, and the block's end, ms."""
     begins, first = _block_begins(dt), number
     while first not in begins:
         first -= 1
@@ -86,7 +86,7 @@ def _begins_in(dt: float, number: int) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _block_begins(dt: float) -> dict[int, float]:
-    """Return a memory of the begins of blocks, ms, by their number."""
+    """Return a dict, filled by `_begins_in`, of the begins of blocks of steps, ms, by number."""
     return {0: 0.0}
 
 

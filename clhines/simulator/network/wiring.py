@@ -81,7 +81,10 @@ class Connections:
 
 
 class Wiring:
-    """Connections and external events, by group and instance; times in ms."""
+    """Connections and external events of a network; times in ms.
+
+    `calls` has the columns of each call of `connect`, `events` those of external events.
+    """
 
     def __init__(
         self,
@@ -175,7 +178,7 @@ class Wiring:
         delay: np.ndarray,
         rule: Rule | None,
     ) -> Connections:
-        """Check delays and store connections; a constant is stored once."""
+        """Check delays and store connections; a column with equal values is stored once."""
         count = len(source)
         delays = each(partial(as_real, "delay"), delay)
         shortest = once(delays)
