@@ -289,22 +289,22 @@ ${begin(1)}\
 % for kind in kinds[::-1]:
 % if kind.blocks_back(stage):
     ${kind.each}
-${load(kind, "by", "slopes")}\
-${load(kind, "later", "later_of")}\
-${load(kind, "earlier", "earlier_of")}\
+${load(kind, "by_state", "slopes")}\
+${load(kind, "later_state", "later_of")}\
+${load(kind, "earlier_state", "earlier_of")}\
 % for name, place in kind.parameters:
-        lanes of_${name} = ${place};
+        lanes by_parameter_${name} = ${place};
 % endfor
 % for block, when, slot in kind.blocks_back(stage):
         if (${when}) {
 % if block == "advance":
 % for s in kind.recorded:
-            if (column[${kind.entry(s)}] >= 0) by_${s} += ${spec.row(kind.entry(s))};
+            if (column[${kind.entry(s)}] >= 0) by_state_${s} += ${spec.row(kind.entry(s))};
 % endfor
 % endif
 % if kind.has(block + "__back"):
 % for s in kind.states:
-            const lanes s_${s} = ${slot}_${s};
+            const lanes s_${s} = ${slot}_state_${s};
 % endfor
 ${ions_of(kind, block + "__back", slot)}\
 % if block == "receive":
@@ -324,9 +324,9 @@ ${each_target(kind, "const real by = ((const real *)&adjoint_weight_" + kind.wei
 % endfor
         }
 % endfor
-${store(kind, "by", "slopes")}\
+${store(kind, "by_state", "slopes")}\
 % for name, place in kind.parameters:
-        ${place} = of_${name};
+        ${place} = by_parameter_${name};
 % endfor
     }
 % endif
@@ -428,7 +428,7 @@ ${times("advance")}\
 <% place = f"T(next, r, e + {kind.states.index(s)}u * num_rows)" %>\
 % if s in kind.written("advance", "state"):
         {
-            lanes ${", ".join(f"by_{x} = {int(x == s)}" for x in kind.states)};
+            lanes ${", ".join(f"by_state_{x} = {int(x == s)}" for x in kind.states)};
 % if kind.has("advance__back"):
             ${kind.call("advance__back")}
 ${product(kind, "advance", "now", place + " = sum;")}\

@@ -184,8 +184,7 @@ class GradientKind:
         if a.role == "table":
             return f"tables + {dict(self.tables)[a.name]}"
         if a.role == "seed":
-            is_state = a.name.startswith("state_")
-            return a.name.replace("state_", "by_", 1) if is_state else f"seed_{a.name}"
+            return f"{'by' if a.name.startswith('state_') else 'seed'}_{a.name}"
         if a.role == "weight":
             return "sum"
         if a.name in self.ions:
@@ -238,10 +237,10 @@ class GradientKind:
         return seeds
 
     def pulled(self, block: str) -> list[str]:
-        """Return OpenCL statements that add a block's adjoints to the derivatives ``by_NAME``."""
-        by = {("state", s): f"by_{s}" for s in self.states}
-        by |= {("ion", n): f"by_ion_{n}" for n in self.ions} | {("v", "v"): "by_v"}
-        by |= {("parameter", n): f"of_{n}" for n in self.by}
+        """Return OpenCL statements that add a block's adjoints to derivatives ``by_ROLE_NAME``."""
+        roles = {"state": self.states, "ion": self.ions, "parameter": self.by}
+        by = {(role, n): f"by_{role}_{n}" for role, names in roles.items() for n in names}
+        by["v", "v"] = "by_v"
         replaced = [("state", s) for s in self.written(block, "state")]
         if block == "advance":
             replaced += [("ion", n) for n in self.written(block, "ion")]

@@ -75,6 +75,28 @@ def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, second
     assert_close(result, expected, of)
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_states_have_names_of_the_kernels_variables(fast_queue, mode):
+    """The kernels have variables ``by_b``, ``by_d``, ``by_values`` and ``later_of``, too."""
+    text = """
+        density named
+        parameter node = 2 ms
+        state b = 0.1
+        db/dt = (1 + v/50 - b)/node [1/ms]
+        state d = 0.2
+        dd/dt = b - d [1/ms]
+        state values = 0.3
+        dvalues/dt = d - values [1/ms]
+        state of = 0.4
+        dof/dt = values*b - of [1/ms]
+        current i = 1e-4*(b + d + values + of)*(v + 60) [mA/cm2]
+    """
+    net = Network.from_arrays([-1, 0, 0], [0, 3], [500.0] * 3, [0.1] * 3, [0.005] * 3)
+    of = [(net.insert(text, "all"), "node")]
+    expected = gradient_of(net, of, 2.0, engine="reference")
+    assert_close(gradient_of(net, of, 2.0, mode, queue=fast_queue), expected, of)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("tabled", [False, True])
 def test_functions_for_lanes_of_a_gpu(fast_queue, monkeypatch, tabled, dtype):
