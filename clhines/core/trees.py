@@ -15,7 +15,10 @@ MAX_NODES = 2**31 - 1  # parent arrays are int32
 
 
 def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int) -> np.ndarray:
-    """Return the parents of a tree's nodes, (n,) int32; the soma first, then branch by branch."""
+    """Return the parents of a tree's nodes, (n,) int32; the soma first, then branch by branch.
+
+    `lengths` are branches' nodes; `branch_parent` is -1 at branches that leave the soma.
+    """
     end = soma_nodes + np.cumsum(lengths)
     if end[-1] > MAX_NODES:
         raise InputError(f"a tree of {end[-1]} nodes, expected at most {MAX_NODES}")

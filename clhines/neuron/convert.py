@@ -94,7 +94,7 @@ def converted(
 
     `pointers` are variables that ``target_var`` sets; `kept` are variables that other mechanisms
     read. `queue` is the maximum number of pending self events of an instance. For `draws` see
-    `convert_mechanism`.
+    `convert_mechanism`; other options are fields of `Nmodl`.
     """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:

@@ -240,7 +240,10 @@ def _restore(model: NeuronModel, name: str, table: str) -> None:
 def _parameter(
     model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
-    """Return a parameter's values in NEURON's memory; None if they are found only elsewhere."""
+    """Return a parameter's values in NEURON's memory; None if they are found only elsewhere.
+
+    `name` is its mechanism, at `nodes`; parameters in `built_in` are clhines' own.
+    """
     base, place = split_name(quantity)
     instances = model.every[name]
     entry = instances.entry

@@ -281,10 +281,7 @@ def make_reference(job: Job) -> Reference:
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
-    """Return the request for engine steps, after `error` of a kernel of another engine.
-
-    DeviceError if the user has named that engine.
-    """
+    """Return the request for engine steps; DeviceError if the user named the engine that failed."""
     assert request.queue is not None  # all engines of `FAMILY` have one
     reason = str(error).splitlines()[0]
     if isinstance(error, BuildError):  # its text shows the source

@@ -62,7 +62,7 @@ def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
 def joined_options(
     joints: Joints, device: object, dtype: DTypeLike, engine: str
 ) -> dict[str, object]:
-    """Return the arguments of `Simulation` for a network joined to other ranks' networks."""
+    """Return the arguments of `Simulation` for a network with connections from other ranks."""
     is_shared = len(devices_to_share(device, dtype)) == 1
     chosen = as_choice("engine", engine, CHOICES)
     made_by = partial(make_joined, engine=chosen, joints=joints, is_shared=is_shared)

@@ -352,7 +352,7 @@ class Simulation(Holder):
         surrogate: float | None = None,
         mode: str = "auto",
     ) -> RunGradient:
-        """Return a differentiable run from t = 0; see `gradient`.
+        """Return a differentiable run from t = 0; the arguments are those of `gradient`.
 
         ``run.forward()`` returns the rows of each record. ``run.backward(derivatives)`` maps a
         loss's derivatives with respect to the rows to those with respect to each of `of`.

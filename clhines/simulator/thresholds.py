@@ -208,7 +208,7 @@ def _node_of_each_cell(network: Network, at: ArrayLike) -> np.ndarray:
 def _bounds(
     low: ArrayLike, high: ArrayLike, count: int, unit: str | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of each cell's amplitude, (count,) float64 each."""
+    """Return the bounds of each of `count` cells' amplitudes, (count,) float64 each."""
     both = []
     for name, values in (("low", low), ("high", high)):
         bounds = as_real(name, values, unit)

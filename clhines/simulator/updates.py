@@ -230,7 +230,10 @@ class Updates:
     # -- runs ----------------------------------------------------------------------------------
 
     def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
-        """Make a run with all changes, which continues from the state of the run in use."""
+        """Make a run with all changes, which continues from the state of the run in use.
+
+        `why` is for messages; `weight` are new weights.
+        """
         runner = self._runner
         keep = not (self._progress.at_start or self._progress.broken)
         saved = runner.run.save() if keep else {}

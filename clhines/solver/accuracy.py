@@ -63,7 +63,7 @@ def report_error(
     x: np.ndarray,
     check: bool | str,
 ) -> None:
-    """Warn if the backward error of `x` is above `MOST_LOST`; `system` has d, u, (l) and b."""
+    """Warn if the backward error of `x` is above `MOST_LOST`; `system`: d, u, (l) and b by name."""
     with np.errstate(all="ignore"):  # values that are not finite show in the result
         errors = reference.backward_errors(arguments.forest, **system, x=x)
     errors = np.atleast_2d(errors / float(np.finfo(arguments.dtype).eps)).max(axis=0)

@@ -145,10 +145,7 @@ class Factors:
 
     @exclusive
     def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
-        """Return what a pickle must contain to eliminate the matrix again.
-
-        This is the forest, the method, the dtype and the original d, u, (l).
-        """
+        """Return what a pickle needs: the forest, the method, the dtype and d, u, (l)."""
         matrix = {name: a.copy() for name, a in self.eliminated.matrix_on_host().items()}
         return self._arguments.forest, self._engine.method, self._arguments.dtype, matrix
 

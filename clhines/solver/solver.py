@@ -379,6 +379,7 @@ class Solver(Holder):
         """Warn if the solution has lost digits.
 
         `before` has d, u, (l) and b if the method needs them to compute the error, else nothing.
+        `check` is the user's option.
         """
         if pivots.first(bad=False) is not None:
             if is_spoilt(arrays, x):

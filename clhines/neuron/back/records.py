@@ -272,7 +272,7 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append the event times of a run to the Vectors of NEURON's sources; see `spikes`."""
+        """Append a run's event times to the Vectors of NEURON's sources; times as in `spikes`."""
         h, vectors = self._imported.model.h, self._imported.model.plays.vectors
         for vector, _, values in self.spikes(result, begin, after, last):
             vectors[vector].append(h.Vector(values))

@@ -171,7 +171,10 @@ class Outside:
         order: int,
         transfers: bool,
     ) -> list[Rejected]:
-        """List the unsupported uses of extracellular; `order` is NEURON's `secondorder`."""
+        """List the unsupported uses of extracellular by these mechanisms and recorded variables.
+
+        `order` is NEURON's `secondorder`; `transfers`: whether the network has gap junctions.
+        """
         instances, layers = self.instances, self._tree.layers
         if instances is None:
             return []

@@ -95,10 +95,7 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
 
 
 class _WordView:
-    """Memory as a NumPy array whose item k is the `width` words from word k on.
-
-    Only items that are used are read.
-    """
+    """Memory as an array whose item k, read when used, is the `width` words from word k on."""
 
     def __init__(self, address: int, count: int, width: int) -> None:
         self.__array_interface__ = {

@@ -259,7 +259,7 @@ class Bins:
 def check_bins(
     wires: NeuronWires, pending: PendingEvents, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
-    """Return the rejections of a model whose events are in bins; warn if their order may differ."""
+    """Reject events that are in no bin; warn if events in bins may come in another order."""
     _warn_of_order(wires, mechanisms)
     _warn_of_time(wires, mechanisms, dt)
     return in_no_bin(wires, pending)

@@ -161,7 +161,7 @@ def _coming(
 
 
 def held_vector(memory: NeuronMemory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
-    """Return the only Vector to which an instance refers; None if there is none or several."""
+    """Return the only one of `vectors` to which an instance refers; None if none or several."""
     addresses = held(memory, thing, vectors)
     return vectors[addresses.pop()] if len(addresses) == 1 else None
 

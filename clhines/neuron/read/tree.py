@@ -207,7 +207,10 @@ def _properties(
     inner: tuple[np.ndarray, np.ndarray, Data],
     parent: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return areas (µm²), specific capacitances (µF/cm²) and diameters (µm) of compartments."""
+    """Return areas (µm²), specific capacitances (µF/cm²) and diameters (µm) of compartments.
+
+    `inner`: NEURON's nodes of the segments, their numbers, and the mechanisms' data there.
+    """
     nodes, numbers, data = inner
     area, cm, diam = (np.zeros(len(parent)) for _ in range(3))
     area[numbers] = fields.values(memory.area(int(nodes[0])).column, nodes)

@@ -70,10 +70,7 @@ class BackgroundWork:
         request: RunOptions,
         finish: Callable[[], object],
     ) -> None:
-        """Start a child process that compiles the kernels of a network.
-
-        `finish` is called later if the child succeeds.
-        """
+        """Compile a network's kernels in a child process; call `finish` if the child succeeds."""
         if not isinstance(request.device, str | None):
             return
         path = files.cache_folder() / f"network-{os.getpid()}.npz"

@@ -321,7 +321,7 @@ def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, 
 def _cut(
     cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
-    """Make a section of each chain of samples.
+    """Make a section of each chain of samples; a spherical soma has the samples `body`.
 
     A section's first point is a copy of the sample at which the chain leaves its parent. Sections
     without length are dropped. If the root section is a sphere, `ball` has its points.
@@ -367,7 +367,11 @@ def _with_length(
     soma: np.ndarray,
     types: np.ndarray,
 ) -> Sections:
-    """Drop sections without length, and connect their children to the remaining ancestors."""
+    """Drop sections without length, and connect their children to the remaining ancestors.
+
+    Each section has a parent section (`above`), a position `x` on it, `points` from `offsets`, a
+    type, and may be in the `soma`.
+    """
     num = len(above)
     section = np.repeat(np.arange(num), np.diff(offsets))
     moved = (points[:, :3] != points[offsets[:-1], :3][section]).any(axis=1)

@@ -87,10 +87,7 @@ def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable
 def spread(
     name: str, value: object, count: int, writable: bool = True, unit: str | None = None
 ) -> np.ndarray:
-    """Check a number or an array of `count` numbers; return (count,) float64.
-
-    The result is a copy if `writable`.
-    """
+    """Check a number or `count` numbers; return (count,) float64, a copy if `writable`."""
     array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")

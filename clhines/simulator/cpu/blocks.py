@@ -130,10 +130,7 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield for each tile of some `cells` the number of lanes, and the cells, (rows, lanes).
-
-    All cells in a row have one shape.
-    """
+    """Yield each tile's number of lanes, and its cells, (rows, lanes); a row has one shape."""
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -188,10 +185,7 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """Print calls of a mechanism for groups of `width` instances.
-
-    `wide` is the OpenCL source of the functions for vectors.
-    """
+    """Print calls for groups of `width` instances; `wide` is the source of vector functions."""
 
     width: int = 1
     wide: str = ""

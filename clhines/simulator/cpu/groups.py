@@ -48,10 +48,7 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """Return a number for each node of each shape (tree), (m,) int64.
-
-    Equal numbers mean equal sets of mechanisms.
-    """
+    """Return for each node of each tree a number, (m,) int64, equal for the same mechanisms."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":

@@ -25,10 +25,7 @@ _MARKED = 64  # work-items that mark the targets of a remote source
 
 
 class EventList:
-    """The events that kernels detect in a chunk of steps, at most `capacity`.
-
-    `early` are the events at t = 0, before the first step.
-    """
+    """Up to `capacity` events that kernels detect in a chunk; `early` are those at t = 0."""
 
     def __init__(
         self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array

@@ -266,7 +266,7 @@ class HostEvents:
     def _steer(
         self, k: int, name: str, instances: np.ndarray, t: np.ndarray, call: BlockCall
     ) -> None:
-        """Set the weights to which a POINTER refers, and store the times of these changes."""
+        """Set the weights to which POINTER `name` of mechanism k refers, and when they changed."""
         model, weight = self.variables.model, self.variables.exact.weight
         to, new = model.steered[k, name], call.results["steer", name]
         place = to.places(model)[instances]
@@ -437,7 +437,7 @@ def push_events(
     name: str, queue: Queue, instances: np.ndarray,
     time: np.ndarray, flag: np.ndarray, sent: np.ndarray, connection: np.ndarray,
 ) -> None:  # fmt: skip
-    """Add self events to the queues of instances; messages call the mechanism `name`."""
+    """Add a self event to each instance's queue; messages call the mechanism `name`."""
     at = queue.size[instances]
     if (at >= len(queue.time)).any():
         raise InputError(

@@ -54,10 +54,7 @@ class _ExternalEvents:
             self._arrays = [cla.to_device(queue, a) for a in arrays]
 
     def add(self, first: int, count: int, incoming: cla.Array) -> bool:
-        """Enqueue the addition of events due in steps `first` to ``first + count - 1``.
-
-        Return whether there are any.
-        """
+        """Enqueue the addition of events due in `count` steps from `first`; return whether any."""
         begin, end = np.searchsorted(self.steps, [first, first + count]).tolist()
         if begin == end:
             return False

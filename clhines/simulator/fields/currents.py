@@ -87,7 +87,7 @@ def field_of(
     of_cell: ArrayLike | None,
     continuous: bool,
 ) -> tuple[Mechanism, np.ndarray, dict[str, Any]]:
-    """Return the mechanism of `Network.field`, its nodes and its parameters.
+    """Return the mechanism of `Network.field`, its nodes and its parameters; arguments as there.
 
     `cells`: forest, conductance from each node to its parent, µS, and nodes around others.
     """

@@ -107,10 +107,7 @@ class Geometry:
 def geometry_of(
     cables: Sequence[Cable], count: int, shift: ArrayLike | None, turn: ArrayLike | None
 ) -> Geometry:
-    """Return the positions of all nodes of `count` cells, which repeat the cables in turn.
-
-    `shift` and `turn` are as in `Network.geometry`.
-    """
+    """Return positions of all nodes of `count` cells; arguments as in `Network.geometry`."""
     if not cables:
         raise InputError("the network has no cables; expected a Geometry of its nodes")
     shifts = np.zeros(3) if shift is None else as_real("shift", shift, "um")

@@ -302,7 +302,7 @@ def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.n
 
 
 def _check_apart(what: str, distance: np.ndarray, radius: np.ndarray, first: int = 0) -> None:
-    """Raise InputError if an electrode is inside a segment, or coincides with a point."""
+    """Raise InputError if electrode `first` + k is inside a segment, or coincides with a point."""
     wrong = (distance < radius) | (distance == 0)
     if wrong.any():
         k, j = np.argwhere(wrong)[0]

@@ -93,10 +93,7 @@ class KindInstances:
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
-    """Return the indices ``first[i]`` to ``first[i] + count - 1`` for all i, one after another.
-
-    They are a slice if the ranges are adjacent.
-    """
+    """Return ``first[i]`` to ``first[i] + count - 1`` for all i; a slice if all are adjacent."""
     if (np.diff(first) == count).all():
         return slice(int(first[0]), int(first[0]) + count * len(first))
     return (first[:, None] + np.arange(count)).reshape(-1)

@@ -59,10 +59,7 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """Return for each played parameter its first entry after time `t`, ms, (played,) int32.
-
-    Played parameters are in the order of the device.
-    """
+    """Return each played parameter's first entry after `t`, ms, (played,), in device order."""
     _, order = order_of_played(model, layout)
     played = [model.played[n] for n in order.tolist()]
     came = np.array([entries_until(p, t) for p in played], np.int32)

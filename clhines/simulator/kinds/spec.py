@@ -24,10 +24,7 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
 
 
 def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
-    """Raise InputError if a constant of a node, (m,) float64, uS or nA, overflows `dtype`.
-
-    `values` has them by name.
-    """
+    """Raise InputError if a named constant of a node, (m,) float64, uS or nA, overflows `dtype`."""
     most = np.finfo(dtype).max
     for name, sums in values.items():
         bad = np.flatnonzero(~(np.abs(sums) <= most))

@@ -186,7 +186,10 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Return the model of a network of which only initial voltages and parameters have changed."""
+    """Return a network's model, compiled before, with another `v_init` and changed parameters.
+
+    `sums` has the sums of constant mechanisms at each node, which depend on parameters.
+    """
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = replace_values(model.kinds, model.instances, now, changed, changes.stored, model.dt)
@@ -366,7 +369,7 @@ def fields_of(
     """Return the fields of a `Model` that come from what a network adds to its cells.
 
     `cells` are the somas as sources. `wiring` are the connections and the external events at exact
-    times. `ions` are passed if the caller has them.
+    times. `ions` are passed if the caller has them; other arguments are fields of `Model`.
     """
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
@@ -495,10 +498,7 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
-    """Return, for each mechanism that sends events, the source number of each instance.
-
-    The number is -1 for instances that are no source.
-    """
+    """Return for each mechanism that sends events the source number of each instance, or -1."""
     emitted: dict[int, np.ndarray] = {}
     for group, first in added.emitters:
         if not len(group):

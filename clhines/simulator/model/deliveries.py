@@ -181,7 +181,11 @@ def compile_connections(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> tuple[GridConnections, np.ndarray]:
-    """Return the connections from cells and detectors, and each one's index in the wiring."""
+    """Return the connections from cells and detectors, and each one's index in the wiring.
+
+    Among `num_targets` instances, those of a mechanism begin at `first`; `instances` gives each
+    group's mechanism, and its instances there.
+    """
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.calls), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()

@@ -50,7 +50,7 @@ class Diffusion:
     def solve(
         self, values: np.ndarray, volume: np.ndarray, diffusion: np.ndarray, dt: float
     ) -> np.ndarray:
-        """Advance a state, (count,) float64 `values`, by one step."""
+        """Advance a state by one step; each array has one number for each instance."""
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         mean = (diffusion[child] + diffusion[above]) / 2

@@ -197,10 +197,7 @@ def set_spike_thresholds(
 def held_steps(
     program: Program, values: Mapping[str, float | np.ndarray], dt: float
 ) -> dict[str, float | np.ndarray]:
-    """Return the refractory time of a text in steps, as the parameter that holds it.
-
-    The result is empty if the text has no refractory time.
-    """
+    """Return a text's refractory time in steps by the parameter's name; empty if it has none."""
     if program.spike is None or HELD_STEPS not in program.built_in:
         return {}
     time = program.spike.refractory
@@ -237,10 +234,7 @@ def replace_values(
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Sort the instances of groups by node.
-
-    Return the sorted nodes, the order, and, for each group, the new indices of its instances.
-    """
+    """Sort the instances of groups by node; return nodes, order, and each group's new indices."""
     if len(groups) == 1 and ascending(groups[0].nodes):
         order = np.arange(len(groups[0]))
         return groups[0].nodes, order, [order]

@@ -398,7 +398,7 @@ def check_read(model: Model) -> None:
 
 
 def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> None:
-    """Refuse a POINTER that reads a variable in a block (`reads`) in which POINTERs set it."""
+    """Refuse a POINTER that reads the variable `to` in blocks (`reads`) where POINTERs set it."""
     late = reads & {"after_initial", "after_solve", "before_step"}
     begins = reads & {"before_initial", "initial"}
     for pointer, at in model.written.items():
@@ -418,7 +418,7 @@ def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> Non
 
 
 def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:
-    """Refuse a variable that BREAKPOINT sets by a pointer if others use it, or if it diffuses."""
+    """Refuse a POINTER that BREAKPOINT sets if others use its target `to`, or that diffuses."""
     others = [
         at.instance
         for other, at in (*model.read.items(), *model.written.items())

@@ -152,10 +152,7 @@ class Pairs:
 @unchangeable("another one, as Drawn.normal(...)")
 @dataclass(frozen=True)
 class Drawn:
-    """A weight or delay drawn for each of the `Pairs` of a `Network.connect`.
-
-    A value outside `low` to `high` is drawn again.
-    """
+    """A weight or delay drawn for each of the `Pairs`, again if outside `low` to `high`."""
 
     distribution: str
     a: float

@@ -122,7 +122,7 @@ def of_arrays(
     around: ArrayLike | None = None,
     g_around: ArrayLike | None = None,
 ) -> Structure:
-    """Make a structure from arrays; if `is_signed`, `g_axial` may be negative."""
+    """Make a structure from arrays of `Network.from_arrays`; a signed `g_axial` may be negative."""
     original = Forest(parent, cell_offsets)  # type: ignore[arg-type]
     n, starts = original.num_nodes, original.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
@@ -434,10 +434,7 @@ class Places:
 
 
 def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
-    """Call a user's function of the distances from the soma, µm.
-
-    InputError, with the name `what`, if it is not a function of one argument.
-    """
+    """Call a user's function of distances from the soma, µm; `what` is its name in InputErrors."""
     if isinstance(function, type):
         raise InputError(f"{what} is the class {function.__name__}; expected a function")
     try:

@@ -53,10 +53,7 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
 
 
 def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
-    """Return the ends of steps, (m,) float64, ms.
-
-    Up to step 2**26 they are sums of half steps, as NEURON's clock.
-    """
+    """Return the ends of steps, ms; up to step 2**26 they are sums of half steps, as in NEURON."""
     ends = (step + 1) * dt
     on_clock = step < CLOCK_STEPS
     ends[on_clock] = begins_of(step[on_clock] + 1, dt)

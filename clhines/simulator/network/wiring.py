@@ -178,7 +178,10 @@ class Wiring:
         delay: np.ndarray,
         rule: Rule | None,
     ) -> Connections:
-        """Check delays and store connections; a column with equal values is stored once."""
+        """Check delays and store connections; a column with equal values is stored once.
+
+        Each connection goes from a source to an instance of `target`; `rows` are rows of weights.
+        """
         count = len(source)
         delays = each(partial(as_real, "delay"), delay)
         shortest = once(delays)

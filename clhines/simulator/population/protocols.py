@@ -100,7 +100,8 @@ def _own_clamp(
 ) -> dict[str, float]:
     """Return amplitude, delay and duration of the model's only current clamp, by name.
 
-    InputError if the model has no clamp or several, or if parameters change the clamp.
+    InputError if there is no clamp or several, or if `paths` (parameters to fit) change it.
+    Messages name the `protocol` and its `features`.
     """
     clamps = list[dict[str, float]]()
     for group in (g for g in model.groups if g.mechanism.name in CLAMPS):

@@ -37,10 +37,7 @@ class ErrorGuard:
         self._error: Exception | None = None
 
     def do(self, do: Callable[..., _Result], *arguments: object) -> _Result | None:
-        """Call a function, and hold back its error.
-
-        After an error, of this or of an earlier call, return None; later functions are not called.
-        """
+        """Call a function and hold back its error; after an error return None without a call."""
         if self._error is not None:
             return None
         try:
@@ -211,10 +208,7 @@ class PointedVoltages:
         self._places = np.searchsorted(every, pointed[rank])
 
     def put(self, v: np.ndarray, run: PartRun) -> None:
-        """Give `run` the voltages of other ranks' nodes that its pointers read.
-
-        `v` has the voltages that all ranks have sent.
-        """
+        """Give `run` the voltages `v` of other ranks' nodes that its pointers read."""
         if len(self._places):
             run.take_voltages(v[self._places])
 

@@ -235,7 +235,10 @@ def encode(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.nda
 def decode(
     codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sources and steps of the spikes of all ranks; both arguments are by rank."""
+    """Return the sources and steps of the spikes of all ranks; a code is ``cell * count + step``.
+
+    `sources`: the source of each cell of a rank; steps count from `first`.
+    """
     pairs = [np.divmod(rank_codes.astype(np.int64), count) for rank_codes in codes]
     numbers = [detectors[cell] for detectors, (cell, _) in zip(sources, pairs, strict=True)]
     return np.concatenate(numbers), np.concatenate([step for _, step in pairs]) + first

@@ -66,10 +66,7 @@ class WholeRun:
         return self._by_rank(self.run.now(self._records, requests[0][2]))
 
     def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
-        """Advance from `step` to where the first rank's chunk ends.
-
-        Return for each rank the number of steps, and the results of its own cells.
-        """
+        """Advance to the first end of a rank's chunk; return each rank's steps and results."""
         self._take(requests)
         count = min(end for *_, end in requests) - step
         cost = dict.fromkeys(("steps", "spikes", "collect"), 0.0)

@@ -185,7 +185,7 @@ def with_reduction(
     threshold: float | None,
     matrix: ArrayLike | None,
 ) -> Record:
-    """Check reduction, interval and matrix, and return the record with them."""
+    """Check interval (`every`, ms), reduction and matrix, and return the record with them."""
     features = reduce if isinstance(reduce, Features) else None
     if features is not None and record.kind != VOLTAGE:
         raise InputError(f"reduce=Features(...) of {record.name}; expected a record of 'v'")

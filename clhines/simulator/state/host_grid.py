@@ -66,10 +66,7 @@ class HostGrid:
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield the sums of weights that instances receive in a step.
-
-        Each item has the number of a mechanism, the instances, and their sums.
-        """
+        """Yield mechanism, instances, and the sums of weights that they receive in a step."""
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))
         weight = np.rint(events.weight[now] / self.scale).astype(np.int64)
@@ -129,10 +126,7 @@ class HostGrid:
         check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
-        """Return the traces of cells `at` as step `step` begins, by their names in the rule.
-
-        `side` is ``pre`` or ``post``.
-        """
+        """Return the ``pre`` or ``post`` traces of cells `at` as a step begins, by their names."""
         names = self._course.rule.kept[side]
         elapsed = step - self._last[side][at] if names else at
         return {

@@ -83,7 +83,7 @@ def nernst_scale(celsius: float, z: float) -> float:
 
 
 def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
-    """Return Nernst's potential, mV, as NEURON computes it."""
+    """Return Nernst's potential, mV, of an ion with charge `z`, as NEURON computes it."""
     if z == 0:
         return np.zeros(len(ci))
     scale = nernst_scale(celsius, z)

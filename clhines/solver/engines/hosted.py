@@ -384,10 +384,7 @@ class Elimination:
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
     def run(self, matrix: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
-        """Copy a matrix to the buffers `targets`, and eliminate it there.
-
-        Return the status, (num_cells,), which each call reuses.
-        """
+        """Copy a matrix to `targets` and eliminate it; return the status, which calls reuse."""
         self._carrier.bring([(name, a, targets[name]) for name, a in matrix.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)

@@ -105,10 +105,7 @@ class Step(NamedTuple):
 
 
 class Launch:
-    """A part of a plan on a queue: its index tables, and its kernels, built when first used.
-
-    `number` is the index of `part` in `plan`.
-    """
+    """Part `number` of a plan on a queue: its index tables, and kernels, built when first used."""
 
     def __init__(self, part: Part, plan: Plan, number: int, buffers: Buffers) -> None:
         self.part, self.plan, self._number, self._buffers = part, plan, number, buffers

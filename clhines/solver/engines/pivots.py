@@ -21,10 +21,7 @@ class BadPivots(NamedTuple):
     bad: np.ndarray
 
     def first(self, bad: bool) -> tuple[int, int] | None:
-        """Return the cell and the node of the first bad pivot.
-
-        With ``bad=False`` return those of the first node that lost digits.
-        """
+        """Return cell and node of the first bad pivot or, if not `bad`, of lost digits."""
         places = np.flatnonzero(self.bad == bad)
         return (int(self.cells[places[0]]), int(self.nodes[places[0]])) if len(places) else None
 

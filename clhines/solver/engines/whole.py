@@ -125,10 +125,7 @@ class HostSolves:
         b: np.ndarray,
         target: np.ndarray,
     ) -> None:
-        """Call ``solve(rows, target, most)`` for rows of `b`, as many at a time as memory allows.
-
-        `most` is the largest number of rows in a call.
-        """
+        """Call ``solve(rows, target, most)`` for up to `most` rows of `b`, as memory allows."""
         most = self._at_once
         with hosted.FinishOnError(self.loaded.queue):  # kernels may use the host's arrays
             if b.ndim == 1 or len(b) <= most:

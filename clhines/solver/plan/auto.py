@@ -159,10 +159,7 @@ def predict(candidate: Candidate, stats: Statistics, limits: Limits, dtype: DTyp
 
 
 def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
-    """Return the candidates with their predicted seconds, fastest first.
-
-    Candidates that the cost model does not know come last.
-    """
+    """Return the candidates with predicted seconds, fastest first, those without one last."""
     stats = statistics(forest)
     rows = [(c, predict(c, stats, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
     return sorted(rows, key=lambda row: row[1])

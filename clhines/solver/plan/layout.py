@@ -79,7 +79,7 @@ def natural_order(
 def natural_sizes(
     forest: Forest, cells: np.ndarray, template: np.ndarray, bounds: np.ndarray
 ) -> dict[str, int]:
-    """Return the lengths of the tables that `natural_order` would make of these arguments."""
+    """Return the lengths of the tables that `natural_order` makes of the same arguments."""
     before = offsets(forest.sizes[cells])
     _, model = np.unique(template, return_index=True)
     values = before[bounds[model, 1]] - before[bounds[model, 0]]

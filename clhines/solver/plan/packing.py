@@ -209,7 +209,10 @@ def best_fit(
 def _fill(
     shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int, most: int
 ) -> dict[int, int]:
-    """Fill one block with `shapes[0]` and up to ``most - 1`` more cells; return counts by shape."""
+    """Fill one block with `shapes[0]` and up to ``most - 1`` more cells; return counts by shape.
+
+    `left`: how many cells of each shape are left; `widths`: the lanes that a shape takes by level.
+    """
     able = shapes[left[shapes] > 0]
     w, room = widths[able], left[able].copy()
     free = np.full(widths.shape[1], lanes)

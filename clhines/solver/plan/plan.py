@@ -324,10 +324,7 @@ def coarse(needed: int, room: int, least: int = 1) -> int:
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Return the size of an array in local memory for `needed` values, at most `room`.
-
-    It is rounded up if that is cheap.
-    """
+    """Return a local array's size for `needed` values, at most `room`, rounded up if cheap."""
     needed = int(layout.aligned(needed))
     size = coarse(needed, room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else needed

@@ -367,10 +367,7 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Return the source `body` of functions after the helpers that the functions call.
-
-        Helpers that all mechanisms share are left out.
-        """
+        """Return the source `body` after the helpers it calls, without those shared by all."""
         if self._helpers != self.prefix:
             return body
         return all_helpers(body, self.prefix, self.real, self.width) + body
@@ -381,7 +378,8 @@ def _python(
 ) -> str:
     """Return the source of a NumPy function that returns all results.
 
-    It also returns variables of direction ``inout`` that it leaves unchanged.
+    It also returns variables of direction ``inout`` that it leaves unchanged. `shown` has the names
+    of results that are not named as their arguments.
     """
     inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
     values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]

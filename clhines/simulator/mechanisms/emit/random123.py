@@ -19,7 +19,7 @@ _WORDS = 2**34 - 1
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the number of the next word of a RANDOM stream, int64; see the module."""
+    """Return the number, int64, of the next word of a RANDOM stream; arguments as in the module."""
     begin = np.where(np.asarray(keep) != 0, drawn, 0)
     moved = np.clip(np.nan_to_num(np.asarray(at, np.float64)), -1.0, 2.0**62)
     return (begin + moved.astype(np.int64)) & _WORDS

@@ -69,7 +69,7 @@ class SeriesNumbers:
 
 
 def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:
-    """Clear the last 32 bits of a coefficient if its term is too small to need them."""
+    """Clear the last 32 bits of a coefficient if its term at `reach` is too small to need them."""
     if abs(value) * float(reach) ** power * 2.0**-21 > eps / 16:
         return value
     bits = (np.float64(value).view(np.int64) + (1 << 31)) & ~np.int64(0xFFFFFFFF)

@@ -152,10 +152,7 @@ class Graph:
         return node
 
     def local(self, name: str, definition: Node) -> Node:
-        """Name an expression; several expressions may have the same name.
-
-        Numbers, symbols and expressions with a name are returned unchanged.
-        """
+        """Name an expression, unless it is a number, a symbol or named; names may repeat."""
         if not definition.args or definition.op == "local":
             return definition
         return self._make("local", (definition,), name)

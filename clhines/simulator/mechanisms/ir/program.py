@@ -196,10 +196,7 @@ class Program:
 
     @property
     def assigned(self) -> tuple[str, ...]:
-        """POINTERs whose variables a block sets at once.
-
-        Later mechanisms, in NEURON's order, see the new value in the same step.
-        """
+        """POINTERs whose variables a block sets at once: later mechanisms see the new value."""
         return self._pointers_by("assign")
 
     def _pointers_by(self, *roles: str) -> tuple[str, ...]:

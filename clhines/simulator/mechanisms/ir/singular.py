@@ -83,10 +83,7 @@ def _vanishing(
     defaults: Mapping[str, float],
     cache: dict[Node, np.ndarray | None],
 ) -> float | None:
-    """Return a voltage at which the quotient `product` is 0/0, or None.
-
-    There its denominator `low` changes the sign, and its numerator is 0.
-    """
+    """Return a voltage where the quotient `product` is 0/0, and its divisor `low` changes sign."""
     values = _at(low, _GRID, defaults, cache)
     if values is None or top is None:
         return None

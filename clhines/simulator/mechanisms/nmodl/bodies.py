@@ -81,7 +81,7 @@ def executed(
     function_tables: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
 ) -> Bodies:
-    """Execute all blocks of a file; `Nmodl` describes the options."""
+    """Execute all blocks of a file; the options are those of `Nmodl`."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, function_tables or {}, draws=draws
     )
@@ -495,10 +495,7 @@ class _Work:
 
 
 def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-    """Split statements into SOLVE statements and all others.
-
-    A SOLVE inside IF counts as SOLVE: NEURON executes it whatever the condition is.
-    """
+    """Return SOLVE statements, also those in an IF, which NEURON always executes, and others."""
     solves, others = list[Statement](), list[Statement]()
     for s in body:
         if s.kind == "solve":

@@ -60,9 +60,9 @@ def build(
 ) -> Compiled:
     """Compile an NMODL text; an NmodlError lists what is not supported.
 
-    `Nmodl` describes the options. If parameters do not rule out that the mechanism draws from
-    NEURON's one generator, or with `draws`, the model may only have one instance, which owns the
-    generator.
+    `includes` finds included files; the other arguments are fields of `Nmodl`. If parameters do not
+    rule out that the mechanism draws from NEURON's one generator, or with `draws`, the model may
+    only have one instance, which owns the generator.
     """
     shown = path or "NMODL text"
 
@@ -313,7 +313,7 @@ def read(
     secondorder: bool = False,
     function_tables: FunctionTables | None = None,
 ) -> tuple[str, Nmodl]:
-    """Read an NMODL text, or the file of a path; return it with options of `from_nmodl`."""
+    """Read an NMODL text, or the file at a path; the options are fields of `Nmodl`."""
     folder, tables = None, tables_of(function_tables)
     if not isinstance(text_or_path, (str, Path)):
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")

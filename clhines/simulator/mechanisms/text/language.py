@@ -308,7 +308,7 @@ def _body_of_initial(eq: Equations) -> Body:
 
 
 def _with_ions(eq: Equations, values: dict[str, Node], loops: list[Loop], comment: str) -> Body:
-    """Return the body of a block that sets states; concentrations of ions are among its results."""
+    """Return the body of a block that sets states and, as results, concentrations of ions."""
     results = [("ion", name, e) for name, e in values.items() if name in eq.outside]
     writes = {name: e for name, e in values.items() if name not in eq.outside}
     return Body(results, writes, loops, comment)

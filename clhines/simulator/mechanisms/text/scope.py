@@ -70,10 +70,7 @@ class Scope:
 
 
 def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Return the groups of states whose rates depend on each other in a circle.
-
-    The result has, for each such state, its group.
-    """
+    """Return for each state in a circle of dependent rates all states of the circle."""
     bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
     reached = {name: rate.mask for name, rate in rates.items()}
     for through in rates:

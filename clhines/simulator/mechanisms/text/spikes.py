@@ -37,10 +37,7 @@ def check_spike(eq: Equations) -> None:
 
 
 def _constant(eq: Equations, key: str, unit: str) -> str | float:
-    """Return the value of statement `key`: a parameter's name, or a number in `unit`.
-
-    Without such a statement the value is 0.
-    """
+    """Return the value of statement `key`: a parameter's name, or a number in `unit`, or 0."""
     line = eq.spiking.get(key)
     if line is None:
         return 0.0

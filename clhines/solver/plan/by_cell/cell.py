@@ -261,7 +261,7 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Return the fields `ahead`, `rows` and `chains` of a `CellSpec`, which depend on all cells."""
+    """Return fields of a `CellSpec` that depend on all cells; `lanes`: each lane's cell, or -1."""
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # idle lanes have no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())

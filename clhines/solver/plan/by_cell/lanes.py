@@ -21,10 +21,7 @@ _PADDING = 1.5  # most values per row, padding included, in other batches
 
 @dataclass(frozen=True)
 class LanesSpec(TemplateSpec):
-    """Spec of ``lanes.mako``, which solves chains with one chain per vector lane.
-
-    A block has `vectors` vectors of `width` chains each.
-    """
+    """Spec of ``lanes.mako``: a chain per vector lane, `vectors` vectors of `width` in a block."""
 
     template: ClassVar[str] = "solver/by_cell/lanes"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {

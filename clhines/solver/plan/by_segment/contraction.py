@@ -515,7 +515,11 @@ class _ContractionPlanner:
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
-        """Group cells into blocks; return blocks, lanes of segments, and the nodes' layout."""
+        """Group cells into blocks for work-groups of `group` work-items.
+
+        Returns blocks, lanes of segments, and the nodes' layout. `pieces`: cells are pieces of
+        larger ones.
+        """
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
         capacity = int(room.local_capacity(self.real, self.limits, group))

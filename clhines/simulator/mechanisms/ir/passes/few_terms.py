@@ -24,10 +24,7 @@ def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> li
 
 
 def _column(grown: Node) -> tuple[str, int]:
-    """Return the table and the column that contain the tau of ``grown(-h/tau)``.
-
-    For other arguments return an empty name and 0.
-    """
+    """Return the table and column with the tau of ``grown(-h/tau)``; ("", 0) for others."""
     for factor in grown.args[0].args if grown.args[0].op == "mul" else ():
         number, rest = split(factor.definition)
         inverse = rest.definition

@@ -110,10 +110,7 @@ class Constants:
 
 
 def _marked(name: str) -> str:
-    """Return the symbol that stands for the constant `name`.
-
-    It must differ from a symbol of the text with the same name.
-    """
+    """Return a symbol for the constant `name` that differs from all symbols of the text."""
     return name if name.startswith("_") else f"_{name}_constant"
 
 

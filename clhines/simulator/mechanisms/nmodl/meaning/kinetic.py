@@ -324,7 +324,8 @@ def _iterated(
 ) -> dict[str, Node]:
     """Solve the equations of a step by iteration, starting from the states `old`.
 
-    `late` are variables of which an iteration uses the values of the iteration before.
+    `change` is as in `_steady`. `late` are variables of which an iteration uses the values of the
+    iteration before.
     """
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
@@ -347,7 +348,11 @@ def _positive(graph: Graph, x: Node) -> Node:
 def _steady(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
-    """Find the steady state by steps of 1e9 ms; in the first ones, negative states restart at 0."""
+    """Find the steady state of states `rows` by steps of 1e9 ms.
+
+    A loop begins with the values `old`; `change` returns the step of each state; `linear`: whether
+    it is linear in the states. In the first steps, negative states restart at 0.
+    """
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]
     starts = [*(old[key] for key in rows)] * 2 + [graph.number(int(linear))]

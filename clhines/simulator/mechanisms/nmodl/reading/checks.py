@@ -29,10 +29,7 @@ _DRAWING = "scop_random", "exprand", "normrand", "poisrand", "set_seed"  # from 
 
 
 def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
-    """Refuse a file that NEURON's translator refuses.
-
-    `used` has the names in statements: name, whether it has an index, and line.
-    """
+    """Refuse a file as NEURON does; `used`: names in statements, whether indexed, and lines."""
     every = [*file.main.values(), *file.blocks.values()]
     checks = [partial(_check_names, file), partial(_check_indices, file, used)]
     checks += [partial(_check_lists, file), *(partial(_check_places, file, b) for b in every)]

@@ -29,10 +29,7 @@ def check_index(name: str, length: int, has_index: bool, line: int) -> None:
 
 
 def expression(p: Cursor, level: int = 0) -> Expression:
-    """Read an expression of binary operators.
-
-    With a `level`, all operators outside brackets bind at least as tightly as those of this level.
-    """
+    """Read an expression whose operators outside brackets bind at least as tightly as `level`."""
     if level == len(_LEVELS):
         return unary(p)
     left = expression(p, level + 1)
