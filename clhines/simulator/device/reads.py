@@ -74,11 +74,13 @@ def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.
 
 
 class Reads:
-    """Copy small device arrays to the host with one wait; arrays from `zeros` share a buffer."""
+    """Copy small device arrays to the host with one wait; arrays from `zeros` share a buffer.
+
+    The commands of a wait are prepared once, and used until other arrays are read.
+    """
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device
-        self._copies: dict[int, tuple[cla.Array, np.ndarray]] = {}
         self._places: dict[str, int] = {}
         self._page: cl.Buffer | None = None
         aligned = device.mem_base_addr_align <= 8 * _SLOT_BYTES  # the device reports bits
@@ -86,6 +88,7 @@ class Reads:
         if aligned and not (copies.fine_grained(device) or is_simulator(device)):
             access = cl.mem_flags.READ_WRITE
             self._page = cl.Buffer(queue.context, access, _SLOTS * _SLOT_BYTES)
+        self._prepare(())
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> cla.Array:
         """Return zeros on the device; an earlier array with this `name` becomes invalid."""
@@ -99,29 +102,35 @@ class Reads:
         set_zero(a, self._queue)
         return a
 
-    def wait(self, arrays: Iterable[cla.Array]) -> None:
+    def wait(self, arrays: Sequence[cla.Array]) -> None:
         """Wait for all enqueued work, and copy small `arrays` to the host, for `get`."""
-        self._copies, page = {}, None
-        others: list[tuple[cl.Buffer, int, np.ndarray]] = []
-        shared: list[tuple[np.ndarray, np.ndarray]] = []
-        for a in arrays:
-            place = getattr(a, _PLACE, None)
-            if place is not None:
-                if page is None:
-                    page = np.empty(_SLOTS * _SLOT_BYTES, np.uint8)
-                    others.append((self._page, 0, page))
-                self._copies[id(a)] = a, np.ndarray(a.shape, a.dtype, page, place)
-            elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._copies:
-                source, host = host_of(a), np.empty(a.shape, a.dtype)
-                self._copies[id(a)] = a, host
-                if source is None:
-                    others.append((a.base_data, a.offset, host))
-                else:
-                    shared.append((host, source))
-        _read_all(self._queue, others)
-        for host, source in shared:
+        if [*map(id, arrays)] != self._ids:
+            self._prepare(arrays)
+        _read_all(self._queue, self._reads)
+        for host, source in self._shared:
             host[...] = source
 
+    def _prepare(self, arrays: Sequence[cla.Array]) -> None:
+        """Make room on the host for the small ones of `arrays`, and list the reads into it."""
+        self._arrays, self._ids = arrays, [*map(id, arrays)]  # kept, so that no id is used again
+        self._copies: dict[int, np.ndarray] = {}
+        self._reads: list[tuple[cl.Buffer, int, np.ndarray]] = []
+        self._shared: list[tuple[np.ndarray, np.ndarray]] = []
+        page = np.empty(_SLOTS * _SLOT_BYTES, np.uint8)
+        for a in arrays:
+            place, source = getattr(a, _PLACE, None), host_of(a)
+            if place is not None:
+                self._copies[id(a)] = np.ndarray(a.shape, a.dtype, page, place)
+            elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._copies:
+                self._copies[id(a)] = host = np.empty(a.shape, a.dtype)
+                if source is None:
+                    self._reads.append((a.base_data, a.offset, host))
+                else:
+                    self._shared.append((host, source))
+        if any(hasattr(a, _PLACE) for a in arrays):
+            self._reads.append((self._page, 0, page))
+
     def get(self, a: cla.Array) -> np.ndarray:
-        pair = self._copies.pop(id(a), None)
-        return values_of(a, self._queue) if pair is None else pair[1]
+        """Return the values at the last `wait`, if it has copied them; else read them."""
+        host = self._copies.get(id(a))
+        return values_of(a, self._queue) if host is None else host.copy()

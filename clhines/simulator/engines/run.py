@@ -286,7 +286,7 @@ class Ending:
     def _marker(self) -> Mark:
         return cl.enqueue_marker(self._queue)
 
-    def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
+    def seconds(self, marks: Sequence[Mark], arrays: Sequence[cla.Array]) -> list[float]:
         """Wait; return the times of `marks`, s. Then `reads` has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:

@@ -39,4 +39,8 @@ def test_values_of_several_arrays_come_at_once(kept, fast_queue):
     assert several.get(kept).tolist() == [3] * 6
     assert several.get(zeros).tolist() == [0, 0]
     assert several.get(other).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert several.get(other).tolist() == [8.0] * 5  # of which no copy remains
+    several.wait([kept, zeros, other])  # as prepared
+    assert several.get(other).tolist() == [8.0] * 5
+    several.wait([zeros])
+    kept.fill(4)
+    assert several.get(kept).tolist() == [4] * 6  # of which there is no copy
