@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from clhines.simulator.records.columns import Recording
 from clhines.simulator.records.features import FeatureValues, FeatureWindows
 from clhines.simulator.records.records import Record
 from clhines.simulator.records.reduced import packed_columns
-from clhines.simulator.state.chunk import Chunk
+from clhines.simulator.state.chunk import NO_SPIKES, NO_TIMES, Chunk
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,15 +61,27 @@ class Result:
         In the network.
     """
 
-    t: np.ndarray
     values: list[np.ndarray]
     spike_time: np.ndarray
     spike_cell: np.ndarray
     cost: dict[str, float]
-    times: list[np.ndarray]
     features: dict[int, FeatureValues] = field(default_factory=dict)
     num_cells: int = 0
-    _records: tuple[Record, ...] = ()
+    _records: Sequence[Record] = ()
+    _steps: tuple[int, int] = 0, -1  # before the run, and until its failure or end
+    _dt: float = 0.0
+
+    @cached_property
+    def t(self) -> np.ndarray:
+        return _ends(self._steps, self._dt)
+
+    @cached_property
+    def times(self) -> list[np.ndarray]:
+        times = []
+        for record, rows in zip(self._records, self.values, strict=True):
+            steps = record.steps(*self._steps)[: 0 if record.reduce else len(rows)]
+            times.append(np.arange(steps.start, steps.stop, steps.step) * self._dt)
+        return times
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -256,36 +269,36 @@ def joined_result(
     Records have this `dtype`.
     """
     begin, last, end = steps
-    t = np.arange(begin + 1 if begin else 0, last + 1) * dt
     values: list[np.ndarray] = []
-    times: list[np.ndarray] = []
     features: dict[int, FeatureValues] = {}
     rows: np.ndarray
-    row_times: np.ndarray
     blocks_of = list(zip(*map(_VALUES, chunks), strict=True)) or [()] * len(records)
     for k, (record, blocks) in enumerate(zip(records, blocks_of, strict=True)):
         if record.windows is not None:
+            t = _ends((begin, last), dt)
             features[k] = _features(record.windows, blocks, t, record.width, last < end)
-            rows, row_times = np.zeros((0, record.width)), np.zeros(0)
+            rows = np.zeros((0, record.width))
         elif record.reduce:
             rows = _reduced(record, blocks, dt, (begin, last), failed, dtype)
-            row_times = np.zeros(0)
         else:
             rows = blocks[0] if blocks else np.zeros((0, record.width), dtype)
             rows = np.concatenate(blocks) if len(blocks) > 1 else rows
-            row_times = record.steps(begin, last) * dt if record.every > 1 else t
-            if len(rows) != len(row_times):
-                rows, row_times = rows[: len(row_times)], row_times[: len(rows)]
+            rows = rows[: len(record.steps(begin, last))]
         values.append(rows)
-        times.append(row_times)
     spikes = _spikes(chunks, last if failed else np.inf)
-    return Result(t, values, *spikes, cost, times, features, num_cells, tuple(records))
+    return Result(values, *spikes, cost, features, num_cells, records, (begin, last), dt)
+
+
+def _ends(steps: tuple[int, int], dt: float) -> np.ndarray:
+    """Return the ends of the steps of a run, ms, and 0 if it began there; see `Result._steps`."""
+    begin, last = steps
+    return np.arange(begin + 1 if begin else 0, last + 1) * dt
 
 
 def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray]:
     """Return times, ms, and sources of spikes in the steps before `end`, sorted by time."""
-    if not sum(map(len, map(_SPIKES, chunks))):
-        return np.zeros(0), np.zeros(0, np.int64)
+    if not any(map(len, map(_SPIKES, chunks))):
+        return NO_TIMES, NO_SPIKES
     chunks = [chunk for chunk in chunks if len(chunk.spike_step)]
     kept = np.concatenate([chunk.spike_step for chunk in chunks]) < end
     cell = np.concatenate([chunk.spike_cell for chunk in chunks])[kept]

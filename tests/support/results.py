@@ -10,11 +10,11 @@ from clhines.simulator.result import Result
 def drawn(num_cells, spikes, v):
     """A result of `num_cells` cells with times and cells of spikes, and voltages of some somas."""
     v = np.asarray(v, float)
-    t, first = np.arange(len(v), dtype=float), np.arange(v.shape[1])
+    first = np.arange(v.shape[1])
     columns = RecordColumns("node", first, first if num_cells > 1 else None, first >= 0)
     when, cell = (np.asarray(a, kind) for a, kind in zip(spikes, (float, int), strict=True))
     record = Record("v", VOLTAGE, first, label="v", unit="mV", columns=columns)
-    return Result(t, [v], when, cell, {}, [t], num_cells=num_cells, _records=(record,))
+    return Result([v], when, cell, {}, {}, num_cells, [record], (0, len(v) - 1), 1.0)
 
 
 def recorded(spikes, records):
@@ -22,13 +22,12 @@ def recorded(spikes, records):
 
     A record is a name, a variable, a unit and the number of steps between rows; 0: no rows.
     """
-    t = np.arange(5.0)
     soma = RecordColumns("node", np.zeros(1, int), None, np.ones(1, bool))
-    kept = tuple(
-        Record(variable, VOLTAGE, soma.number, label=name, unit=unit, columns=soma)
-        for name, variable, unit, _ in records
-    )
-    times = [t[::every] if every else t[:0] for *_, every in records]
-    values = [np.ones((len(steps), 1)) if len(steps) else np.ones(1) for steps in times]
+    kept, values = [], []
+    for name, variable, unit, every in records:
+        rows = {"every": every} if every else {"reduce": "max"}
+        record = Record(variable, VOLTAGE, soma.number, label=name, unit=unit, columns=soma, **rows)
+        kept.append(record)
+        values.append(np.ones((len(record.steps(0, 4)), 1)) if every else np.ones(1))
     when, cell = (np.asarray(a, kind) for a, kind in zip(spikes, (float, int), strict=True))
-    return Result(t, values, when, cell, {}, times, num_cells=1, _records=kept)
+    return Result(values, when, cell, {}, {}, 1, kept, (0, 4), 1.0)

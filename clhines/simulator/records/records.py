@@ -59,10 +59,10 @@ class Record:
         per_place = 2 if self.kind == MEMBRANE else 1
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
-    def steps(self, begin: int, end: int) -> np.ndarray:
+    def steps(self, begin: int, end: int) -> range:
         """Return, for each row of a run from `begin` to `end`, the number of steps before it."""
         first = begin + 1 if begin else 0
-        return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
+        return range(-(-first // self.every) * self.every, end + 1, self.every)
 
     def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
         """Return a record of only some `columns` of this one.

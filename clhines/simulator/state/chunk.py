@@ -15,7 +15,7 @@ from clhines.simulator.network.times import ends_of
 from clhines.simulator.state.decisions import ring_slots
 
 RUNAWAY = 1e6  # mV; kernels have the same number
-_NONE, _NO_TIMES = np.zeros(0, np.int64), np.zeros(0)
+NO_SPIKES, NO_TIMES = np.zeros(0, np.int64), np.zeros(0)
 RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
 
 
@@ -41,7 +41,7 @@ class Chunk:
 
     @classmethod
     def of_none(cls, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        return cls(_NONE, _NONE, failed, values, _NO_TIMES)
+        return cls(NO_SPIKES, NO_SPIKES, failed, values, NO_TIMES)
 
     @classmethod
     def of_steps(
