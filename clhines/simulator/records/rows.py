@@ -19,6 +19,7 @@ from clhines.solver.device.arrays import to_device
 
 # By source: the array (``v`` or ``mem``), and the indices of the values in it
 Locations: TypeAlias = "list[tuple[str, np.ndarray]]"
+_PATIENCE = 16  # chunks in a row with fewer rows, after which fewer are allocated
 
 
 class RecordedRows:
@@ -46,6 +47,7 @@ class RecordedRows:
     def forget_room(self) -> None:
         """Allocate memory again for the next chunk, because variables may have moved."""
         self._begun = -1, list[Record]()  # allocated rows, and their records
+        self._shorter = 0  # chunks in a row that had fewer rows
         self._room = list[View]()
         self._rows = -1
         self.arrays = list[cla.Array]()  # `kept` will read them
@@ -61,7 +63,9 @@ class RecordedRows:
         ``room_for(rows, sources)`` allocates the rows, as `allocate` does, and returns the views.
         """
         room, begun = self._begun
-        if rows > room or list(records) != begun:  # the same objects, not equal ones
+        self._shorter = self._shorter + 1 if rows < room else 0
+        change = rows > room or self._shorter == _PATIENCE  # one read brings all if rows are few
+        if change or list(records) != begun:  # the same objects, not equal ones
             self.reducers.begin(records)
             self._room = room_for(rows, self.reducers.sources)
             self._begun, self._rows = (rows, list(records)), -1

@@ -141,3 +141,16 @@ def test_what_to_record_instead_is_told():
         InputError, match="'i' of nodes; expected 'v', 'i_membrane', a name such as 'hh"
     ):
         sim.record("i", 0)
+
+
+def test_short_runs_after_a_long_one(double_queue):
+    """Many shorter runs in a row get memory for fewer rows; values stay right."""
+    net, _ = networks.simple_network()
+    sims = [Simulation(net, DT, queue=double_queue, engine=e) for e in ("epochs", "reference")]
+    numbers = [sim.record("v", net.soma) for sim in sims]
+    rooms = []
+    for steps in (40, *[1] * 16, 2, 1):
+        rows, expected = (sim.run(steps * DT)[k] for sim, k in zip(sims, numbers, strict=True))
+        np.testing.assert_allclose(rows, expected, rtol=0, atol=1e-9)
+        rooms.append(len(sims[0].runner.rows.arguments["v_rows"]))
+    assert rooms == [40] * 16 + [1, 2, 2]
