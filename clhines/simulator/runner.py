@@ -103,7 +103,8 @@ class CurrentModel:
         _protect(model)
 
     def mark_stale(self, staleness: Staleness) -> None:
-        self._staleness = max(self._staleness, staleness)
+        if staleness > self._staleness:
+            self._staleness = staleness
         vars(self).pop("signature", None)
 
     @cached_property

@@ -76,7 +76,7 @@ class Spread:
                 self._rows[key] = (int(places[0]), len(places)) if few else (0, 0)
             first, count = self._rows[key]
         if count and value.by == "all":
-            numbers, first = numbers[:1].repeat(count), storage.offset + first
+            numbers, first = numbers.repeat(count), storage.offset + first
             self._written.append(set_soon(storage.array, first, numbers, self.queue))
             return
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
