@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_VALUES, _SPIKES = attrgetter("values"), attrgetter("spike_step")
 
 
 @unchangeable("an array or attribute of yours: results stay as they are")
@@ -272,8 +270,8 @@ def joined_result(
     values: list[np.ndarray] = []
     features: dict[int, FeatureValues] = {}
     rows: np.ndarray
-    blocks_of = list(zip(*map(_VALUES, chunks), strict=True)) or [()] * len(records)
-    for k, (record, blocks) in enumerate(zip(records, blocks_of, strict=True)):
+    for k, record in enumerate(records):
+        blocks = [chunk.values[k] for chunk in chunks]
         if record.windows is not None:
             t = _ends((begin, last), dt)
             features[k] = _features(record.windows, blocks, t, record.width, last < end)
@@ -297,9 +295,9 @@ def _ends(steps: tuple[int, int], dt: float) -> np.ndarray:
 
 def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray]:
     """Return times, ms, and sources of spikes in the steps before `end`, sorted by time."""
-    if not any(map(len, map(_SPIKES, chunks))):
-        return NO_TIMES, NO_SPIKES
     chunks = [chunk for chunk in chunks if len(chunk.spike_step)]
+    if not chunks:
+        return NO_TIMES, NO_SPIKES
     kept = np.concatenate([chunk.spike_step for chunk in chunks]) < end
     cell = np.concatenate([chunk.spike_cell for chunk in chunks])[kept]
     time = np.concatenate([chunk.spike_time for chunk in chunks])[kept]
