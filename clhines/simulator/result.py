@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-
 @unchangeable("an array or attribute of yours: results stay as they are")
 @dataclass(frozen=True, eq=False)
 class Result:

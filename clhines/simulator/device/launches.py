@@ -14,7 +14,6 @@ from clhines.solver.device.program import Kernel
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
 KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float
-_WHOLE = int, np.integer
 
 
 class BoundKernel:
@@ -52,7 +51,7 @@ class BoundKernel:
         old = self._arguments
         packed: list[Any] = []
         for k, a in zip(self._changing, arguments, strict=True):
-            if a is old[k] or (isinstance(a, _WHOLE) and a == old[k]):
+            if a is old[k] or (type(a) is int and a == old[k]):
                 continue
             old[k] = a
             if self._bound and k in self._formats:  # set below, together

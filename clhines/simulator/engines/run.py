@@ -234,9 +234,9 @@ def take_chunk(
         run.deliver(first + row, size)
         marks.append(run.mark())
     at = run.seconds(marks)  # waits
-    for begin, advanced, delivered in zip(at[0::2], at[1::2], at[2::2], strict=False):
-        cost["steps"] += advanced - begin
-        cost["spikes"] += delivered - advanced
+    for k in range(2, len(at), 2):
+        cost["steps"] += at[k - 1] - at[k - 2]
+        cost["spikes"] += at[k] - at[k - 1]
     clock = time.perf_counter()
     chunk: object = run.end()
     if not isinstance(chunk, Chunk):
