@@ -10,8 +10,8 @@
 //   grid_count        the same for spikes in whole steps: lists grid_source, grid_step
 //   incoming          sums of pending events' weights, integers in units of scale_of_events: row s % slots has the sums
 //                     for step s, one for each target
-//   mem_first         recorded values are sorted by active node; those of artificial cells and of sums by POINTERs come
-//                     last. The first value of each. Value k, mem[mem_index[k]], goes to column mem_column[k] of mem_rows
+//   mem_first         first recorded value of each active node: values are sorted by node, and those of artificial cells
+//                     and of sums by POINTERs come last. Value k, mem[mem_index[k]], goes to column mem_column[k] of mem_rows
 //   ints[error]       0, or the largest code of an error: 1: a source sent more events than its ring holds.
 //                     Of mechanism k: 2 + 4k: the queue of self events is full; 3 + 4k: net_move without an
 //                     event; 4 + 4k: an event before the present time, or NaN; 5 + 4k: net_event before an earlier

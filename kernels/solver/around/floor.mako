@@ -4,7 +4,7 @@
 ${part("solver/common/precision")}\
 % if spec.vector_width > 1:
 typedef ${spec.real}${spec.vector_width} value;
-typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // PoCL would call a function for vload
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // unaligned; PoCL would call a function for vload
 
 #ifndef __has_builtin
 #define __has_builtin(name) 0

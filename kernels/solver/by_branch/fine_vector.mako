@@ -164,7 +164,7 @@ ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 typedef ${spec.real}${width} value;
 typedef ${word}${width} mask;
 typedef int${width} places;
-typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // PoCL would call a function for vload
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // unaligned; PoCL would call a function for vload
 typedef mask __attribute__((aligned(sizeof(real)))) loose_mask;
 typedef places __attribute__((aligned(sizeof(int)))) loose_places;
 

@@ -73,7 +73,7 @@ ${part("solver/common/arguments")}\
 ${part("solver/common/precision")}\
 typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
 % if vector > 1:
-typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // PoCL would call a function for vload
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // unaligned; PoCL would call a function for vload
 % endif
 
 #define RHS ${spec.rhs}

@@ -50,7 +50,7 @@ ${part("solver/common/arguments")}\
 //   cell_number  cells, block after block
 //   rows         start in the block of each row of inner segments, then of each row of leaves
 //   links        two words per lane: its segment, and its node in the contracted tree
-//   children     mailboxes of the child segments of each inner lane, packed
+//   children     mailboxes (local memory for contributions to a parent) of each inner lane's children, packed
 //   lane_slot    number of the lane's cell in the block
 //   lane_rank    position in its cell of the segment's first node, see status
 % if spec.shared:

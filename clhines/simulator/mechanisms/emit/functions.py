@@ -22,14 +22,14 @@ from clhines.simulator.mechanisms.ir.program import GENERATOR, Argument
 
 _HELPERS = {
     "place": (
-        "place in a table, 0 to n; NaN stays",
+        "row of a table, with a fraction: xi, but at least 0 and at most n, or NaN",
         "const {type} xi, const int n",
         "    return xi <= 0 ? 0 : (xi >= n ? (real)n : xi);",
         "xi, n",
         "    return np.where(xi <= 0, 0.0, np.where(xi >= n, float(n), xi))",
     ),
     "lookup": (
-        "a column of a table between two rows",
+        "value of a column at a place between two rows, by linear interpolation",
         "const {type} place, __global const real *table, const int column, const int columns,"
         "\n    const int n",
         "    const int row = max(0, min((int)place, n - 1));\n"
@@ -41,7 +41,7 @@ _HELPERS = {
         "    return low + (place - row) * (table[row + 1, column] - low)",
     ),
     "entry": (
-        "a row of a table of one column",
+        "value of a table with one column at a whole row",
         "const {type} row, __global const real *table, const int n",
         "    return table[max(0, min((int)row, n))];",
         "row, table, n",
@@ -96,11 +96,11 @@ def shared_prefix(width: int) -> str:
 
 
 _COMMENTS = {
-    "initial": "states at the start",
+    "initial": "initial states",
     "current": "i outward, g = di/dv",
-    "advance": "one step of the states; v and t are at its end",
-    "receive": "one event, at t",
-    "net_initial": "weights of a connection at the start",
+    "advance": "advance the states by a step; v and t are those at its end",
+    "receive": "receive one event, at time t",
+    "net_initial": "initial weights of a connection",
     "watch": "above 0 if a WATCH condition is true",
     "diffuse": "volumes and diffusion coefficients, after the states of all mechanisms",
     "constants": "values that are the same in all steps",
@@ -326,7 +326,7 @@ class Functions:
         name = f"{self.prefix}_{body.suffix or block}"
         if self.real == "numpy":
             return _python(name, arguments, p.lines, shown)
-        comment = body.comment or _COMMENTS.get(block, block.replace("_", " "))
+        comment = body.comment or _COMMENTS.get(block, f"block {block}, see ir/program.py")
         return f"// {comment}\n" + self._c(name, arguments, p.lines, shown)
 
     def _printer(self, symbols: Mapping[str, str]) -> Printer:

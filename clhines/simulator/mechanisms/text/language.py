@@ -304,7 +304,7 @@ def _body_of_initial(eq: Equations) -> Body:
     writes = {name: scope.expression(line.value) for name, line in eq.states.items()}
     if eq.keeps_v:
         writes[HIDDEN] = eq.graph.symbol("v")
-    return _with_ions(eq, spikes.begun(eq, writes), [], "states at the start, at v")
+    return _with_ions(eq, spikes.begun(eq, writes), [], "initial states, at voltage v")
 
 
 def _with_ions(eq: Equations, values: dict[str, Node], loops: list[Loop], comment: str) -> Body:
@@ -340,7 +340,7 @@ def _body_of_advance(eq: Equations) -> Body:
     parts = [f"{', '.join(alone)} by exponential Euler"] if alone else []
     parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
     how = shortened("; ".join(parts) or "nothing changes", 48)
-    body = _with_ions(eq, writes, loops, f"one step; v is at its end, t at its begin; {how}")
+    body = _with_ions(eq, writes, loops, f"advance a step; v is at its end, t at its begin; {how}")
     if drawn is not eq.graph.zero:
         words = eq.graph.symbol(f"{NOISE}__drawn"), eq.graph.one, drawn
         body.results.append(("drawn", NOISE, eq.graph.call("random_count", *words)))
@@ -350,7 +350,7 @@ def _body_of_advance(eq: Equations) -> Body:
 def _body_of_event(eq: Equations) -> Body:
     scope, symbol = Scope(eq), eq.graph.symbol
     writes = {n: x.acted(symbol(n), scope.expression(x.value)) for n, x in eq.events.items()}
-    return Body([], writes, comment="an event with this weight", suffix="event")
+    return Body([], writes, comment="states after an event with this weight", suffix="event")
 
 
 # --------------------------------------------------------------------------------- description
