@@ -1,4 +1,7 @@
-"""Copy a model's values from NEURON's memory into a `Simulation`, and back."""
+"""Copy a model's values from NEURON's memory into a `Simulation`, and back.
+
+`compiled` is the simulation's model, `arrays` its state, `imported` the network read from NEURON.
+"""
 
 from __future__ import annotations
 

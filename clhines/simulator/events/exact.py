@@ -173,7 +173,7 @@ class HostEvents:
     def _in_bin(
         self, layer: int, begin: float, every: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the events in a bin: connection, index in the ring buffer, sort key and time."""
+        """Return connection, index in the ring, sort key and time of a layer's events in a bin."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.exact.count[self._source] - variables.exact.cursor
         check_rings(lag, wires.ring_size[self._source])

@@ -152,7 +152,10 @@ class Pairs:
 @unchangeable("another one, as Drawn.normal(...)")
 @dataclass(frozen=True)
 class Drawn:
-    """A weight or delay drawn for each of the `Pairs`, again if outside `low` to `high`."""
+    """A weight or delay drawn for each of the `Pairs` of a `Network.connect`.
+
+    A value outside `low` to `high` is drawn again.
+    """
 
     distribution: str
     a: float
@@ -186,7 +189,7 @@ class Drawn:
     def normal(
         cls, mean: float, sd: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
-        """Draw from a normal distribution with this mean and standard deviation."""
+        """Draw from a normal distribution with mean `mean` and standard deviation `sd`."""
         mean, sd = checks.as_number("mean", mean), _not_negative("sd", sd)
         return cls("normal", mean, sd, *_bounds(low, high))
 

@@ -37,7 +37,7 @@ class ErrorGuard:
         self._error: Exception | None = None
 
     def do(self, do: Callable[..., _Result], *arguments: object) -> _Result | None:
-        """Call a function and hold back its error; after an error return None without a call."""
+        """Call a function and hold back its error; after any error return None without a call."""
         if self._error is not None:
             return None
         try:

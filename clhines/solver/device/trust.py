@@ -254,7 +254,7 @@ def _problem(test: str) -> Problem:
 
 
 def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: float) -> str:
-    """Return "" if `result` is accurate, else a text with its difference from `expected`."""
+    """Return "" if `result` is accurate to `roundings`, else a text about `what` with the error."""
     largest = float(np.abs(expected).max())
     difference = float(np.abs(result - expected).max()) / largest
     limit = roundings * float(np.finfo(result.dtype).eps)

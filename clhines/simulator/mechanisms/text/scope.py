@@ -70,7 +70,7 @@ class Scope:
 
 
 def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Return for each state in a circle of dependent rates all states of the circle."""
+    """Return, for each state whose rate depends on itself through other states, all of these."""
     bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
     reached = {name: rate.mask for name, rate in rates.items()}
     for through in rates:

@@ -125,7 +125,7 @@ def uses(body: Sequence[Statement], name: str) -> bool:
 def set_by(
     body: Sequence[Statement], blocks: Mapping[str, Block], visited: frozenset[str] = frozenset()
 ) -> set[str]:
-    """Return the variables set by statements, and by the blocks of the file that they call."""
+    """Return the variables set by statements, and by `blocks` of the file that they call."""
     names = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
         if name not in visited and uses(body, name):
