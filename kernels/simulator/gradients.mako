@@ -100,7 +100,8 @@ ${caller.body()}\
 //   spikes               events of each source in each step, packed: ${spec.spike}
 //   detector             first detector of each node, next_detector: the next one; detected: its source; level: mV
 //   outside              sums of external events, by step and target
-//   by_values            derivatives with respect to parameters; by_weight: to weights; by_sum: to sums of events
+//   by_values            derivatives with respect to parameters; by_weight: to weights; by_sum: to sums of events;
+//                        by_outside: to sums of external events
 //   seeds, tangents      for tangents: which instances a number sets, and derivatives of all entries
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
 ${part("solver/common/precision")}\
@@ -316,7 +317,11 @@ ${times(block)}\
 % endfor
             ${kind.call(block + "__back")}
 % if block == "receive":
-${each_target(kind, "const real by = ((const real *)&adjoint_weight_" + kind.weight + ")[lane];", "by_weight[c] += count * by;", "by_sum[(size_t)(step % num_slots) * num_targets + to] = by;" if spec.surrogate else "")}\
+<%
+    last = "by_outside[(size_t)step * num_targets + to] = by;" * spec.outside
+    last += " by_sum[(size_t)(step % num_slots) * num_targets + to] = by;" * spec.surrogate
+%>\
+${each_target(kind, "const real by = ((const real *)&adjoint_weight_" + kind.weight + ")[lane];", "by_weight[c] += count * by;", last)}\
 % endif
 % endif
 % for line in kind.pulled(block):

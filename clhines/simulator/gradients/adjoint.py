@@ -61,6 +61,7 @@ class Adjoint:
         grid = variables.grid
         self.sums = np.zeros(grid.incoming.shape if grid is not None else (1, 0))
         self.grid_weight = np.zeros(self.model.connections.count)
+        self.event_weight = np.zeros(len(self.model.events.step))
         self.played = {p: np.zeros(len(p.y)) for p in self.model.played}
         names = ("capacitance", "u", "constant_d", "constant_g", "constant_b")
         self.matrix = {name: np.zeros(n) for name in names}
@@ -231,6 +232,10 @@ class Adjoint:
         """Apply the reverse of spikes that added the weights of connections to a sum of events."""
         by_weight = self.sums[slot, self.model.connections.target[connection]]
         np.add.at(self.grid_weight, connection, by_weight)
+
+    def add_events(self, slot: int, now: slice) -> None:
+        """Apply the reverse of adding the weights of external events to a step's sums."""
+        self.event_weight[now] += self.sums[slot, self.model.events.target[now]]
 
     def take_sums(self, slot: int) -> None:
         """Apply the reverse of setting a step's sums of events to 0."""

@@ -427,6 +427,7 @@ class DeviceGradient:
         found |= {"slopes": of.zeros(of.plan.entries), "by_values": of.zeros(of.plan.num_values)}
         if spec.events:
             found["by_weight"] = of.to_device(np.zeros(len(of.connections.weight)))
+            found["by_outside"] = of.to_device(np.zeros(of.connections.outside.size))
             slots = of.model.connections.max_delay + 1 if spec.surrogate else 0
             found["by_sum"] = of.to_device(np.zeros(slots * int(of.connections.first[-1])))
         self._bind("take_step")
@@ -489,6 +490,9 @@ class DeviceGradient:
             ]
             adjoint.grid_weight[:] = by_weight[: len(adjoint.grid_weight)]
             adjoint.weight[:] = by_weight[len(adjoint.grid_weight) :]
+            if of.spec.outside:
+                by_outside = found["by_outside"].get(of.queue)
+                adjoint.event_weight[:] = of.connections.by_events(by_outside)
         if self._starts:
             adjoint.keep_start()
             adjoint.take_back(of.host.start_entries)

@@ -99,10 +99,19 @@ class EventConnections:
         events, targets = self.model.events, int(self.first[-1])
         sums = np.zeros((self.steps if len(events.step) else 0, targets))
         here = events.step < len(sums)
-        np.add.at(
-            sums, (events.step[here], self._of_grid[events.target[here]]), events.weight[here]
-        )
+        np.add.at(sums, self._outside_at(here), events.weight[here])
         return sums
+
+    def _outside_at(self, here: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        events = self.model.events
+        return events.step[here], self._of_grid[events.target[here]]
+
+    def by_events(self, by_outside: np.ndarray) -> np.ndarray:
+        """Return the derivatives with respect to the weights of external events, from `outside`."""
+        here = self.model.events.step < len(self.outside)
+        by_events = np.zeros(len(here))
+        by_events[here] = by_outside.reshape(self.outside.shape)[self._outside_at(here)]
+        return by_events
 
     def first_of(self, k: int) -> int:
         """Return the first target of mechanism `k`; -1 if the mechanism receives no events."""

@@ -282,7 +282,8 @@ class GradientSpec(TemplateSpec):
         "take_back": (
             *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS, *_EVENTS),
             "const real *restrict outside if outside",
-            "real *by_weight if events, real *by_sum if surrogate, int num_slots if surrogate",
+            "real *by_weight if events, real *by_outside if outside",
+            "real *by_sum if surrogate, int num_slots if surrogate",
             "const int *restrict outgoing if surrogate, const int *restrict sent if surrogate",
             "const int *restrict target if surrogate, real surrogate_width if surrogate",
             "int now, int next, const lanes *restrict store",

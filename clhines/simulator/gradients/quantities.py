@@ -153,6 +153,8 @@ class Quantities:
             weight = np.zeros(len(model.given_weights))
             weight[model.numbers] = adjoint.grid_weight
             weight[model.exact_numbers] = adjoint.weight[: len(model.exact_numbers)]
+            of_train = model.events.number >= 0
+            np.add.at(weight, model.events.number[of_train], adjoint.event_weight[of_train])
             return weight
         if one == "played":
             return [slope.copy() for slope in adjoint.played.values()]

@@ -72,6 +72,8 @@ class TracedGrid(HostGrid):
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         slot = step % self.slots
+        now = slice(*np.searchsorted(self.model.events.step, [step, step + 1]))
+        self._notes.add("add_events", slot, now)
         sums = np.zeros(self.model.num_targets)
         for k, instances, weight in super().take(step):
             sums[self.model.kinds[k].first_target + instances] = weight

@@ -162,7 +162,7 @@ def _compiled(
         numbers=numbers,
         exact_numbers=exactly,
         given_weights=weights,
-        events=compile_events(on_steps, added, dt, first, instances),
+        events=compile_events(on_steps, added, dt, first, instances, on_grid),
         dt=dt,
         secondorder=second_order,
         seed=as_seed(times[3]),

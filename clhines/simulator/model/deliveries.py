@@ -255,28 +255,37 @@ def compile_events(
     dt: float,
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
+    on_grid: np.ndarray | None = None,
 ) -> Events:
-    empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
-    outside = [*wiring.outside, *_of_trains(wiring, added)]
-    group, index, time, weight = joined_columns(outside, empty)
-    soon = time / dt < LAST_STEP
-    group, index, time, weight = (a[soon] for a in (group, index, time, weight))
+    """Return the events of trains and from outside; for `on_grid` see `number_connections`."""
+    empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float, int))
+    outside = [(*columns, np.full(len(columns[0]), -1)) for columns in wiring.outside]
+    columns = joined_columns([*outside, *_of_trains(wiring, added)], empty)
+    soon = columns[2] / dt < LAST_STEP
+    group, index, time, weight, number = (a[soon] for a in columns)
     step = event_steps(time, dt)
     order = np.argsort(step, kind="stable")
     target = targets_of(group, index, first, instances)
-    return Events(target[order], step[order], weight[order])
+    if on_grid is not None:
+        number[number >= 0] = on_grid[number[number >= 0]]
+    return Events(target[order], step[order], weight[order], number[order])
 
 
 def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield group, instance, times and weights of events for each connection from a train."""
+    """Yield the events of each connection from a train.
+
+    The columns are group, instance, time, weight, and the index of the connection in `wiring`.
+    """
     trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
-    is_train = _trains(added)
+    is_train, begin = _trains(added), 0
     for source, group, index, rows, delay, _ in wiring.calls if trains else ():
-        columns = group, index, first_weights(rows)
+        numbers = np.arange(begin, begin := begin + len(source))
+        columns = group, index, first_weights(rows), numbers
         for k in np.flatnonzero(is_train[source]).tolist():
             times = trains[int(source[k])] + delay[k]
-            of_group, instance, weight = (np.full(len(times), column[k]) for column in columns)
-            yield of_group, instance, times, weight
+            repeated = (np.full(len(times), column[k]) for column in columns)
+            of_group, instance, weight, number = repeated
+            yield of_group, instance, times, weight, number
 
 
 def joined_columns(

@@ -473,11 +473,12 @@ class Alike:
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """External events in whole steps, each due at the begin of its step."""
+    """Events of trains and from outside in whole steps, each due at the begin of its step."""
 
     target: np.ndarray
     step: np.ndarray
     weight: np.ndarray
+    number: np.ndarray  # index in `Model.given_weights` of a train's connection, else -1
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:

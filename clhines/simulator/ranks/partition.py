@@ -272,6 +272,7 @@ class Share:
                 self._target[whole.events.target[events]],
                 whole.events.step[events],
                 whole.events.weight[events],
+                whole.events.number[events],
             ),
             first_cell=self.cells.start,
             diffusions=tuple(d.part(self.instances[d.kind]) for d in whole.diffusions),

@@ -42,6 +42,9 @@ BREAKPOINT { SOLVE states METHOD cnexp i = (B - A)*(v - e) }
 DERIVATIVE states { A' = -A/tau1 B' = -B/tau2 }
 NET_RECEIVE(weight) { A = A + weight*factor B = B + weight*factor }
 """
+RELAY = """NEURON { ARTIFICIAL_CELL relay }
+NET_RECEIVE(w) { net_event(t) }
+"""
 
 
 def cables(cells):
@@ -155,22 +158,48 @@ def test_gradients_are_central_differences(fast_queue, build):
     central_differences.check_parameters(sim, 8.0, len(records), of, size=1e-6)
 
 
-def test_weights_are_central_differences(fast_queue):
-    net, _, records = exact()
-    sim = simulation(net, records, queue=fast_queue)
-    rows, _ = central_differences.rows_of(sim, 8.0, 2)
+def trains(artificial):
+    """Return cells with events of trains, of cells and from outside, in this order.
+
+    With `artificial`, some of them are at exact times.
+    """
+    net = cables(2)
+    net.insert("hh", net.soma)
+    synapses = net.add("expsyn", net.soma, tau=2.0)
+    train = net.spike_source([[0.5, 1.0, 1.0], [2.0]])
+    if artificial:
+        cell = net.add_artificial(Mechanism.from_nmodl(RELAY), 1)
+        net.connect(train, cell, [0], weight=1.0, delay=0.5, source_index=[1])
+        net.connect(cell, synapses, [1], weight=0.001, delay=0.3, source_index=[0])
+    net.connect(train, synapses, [0, 1, 1], weight=[0.004, 0.02, 0.003], source_index=[0, 1, 0])
+    net.connect([1, 0], synapses, weight=0.002)
+    net.add_event(synapses, [0, 1], time=[3.0, 3.0], weight=0.02)
+    return net, [], [("v", net.soma)]
+
+
+BUILDS = [exact, lambda: trains(False), lambda: trains(True)]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=["exact", "trains", "both"])
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+def test_weights_are_central_differences(fast_queue, build, engine):
+    net, _, records = build()
+    place = {"engine": engine} if engine == "reference" else {"queue": fast_queue}
+    sim = simulation(net, records, **place)
+    rows, _ = central_differences.rows_of(sim, 8.0, len(records))
     loss, weight = central_differences.weighted_squares(rows), sim.weights()
     direction = weight * np.random.default_rng(1).uniform(0.5, 1, len(weight))
 
     def value_at(step):
         sim.set(weight=weight + step * direction)
-        rows, spikes = central_differences.rows_of(sim, 8.0, 2)
+        rows, spikes = central_differences.rows_of(sim, 8.0, len(records))
         return loss(*rows)[0], spikes
 
     expected = central_differences.slope(value_at, 1e-6)
     value_at(0.0)
     gradient = sim.gradient(8.0, loss, ["weight"])
-    assert gradient.how == "reverse, on the device"
+    on_device = engine == "auto" and build is not BUILDS[-1]  # artificial cells are for the host
+    assert gradient.how.startswith("reverse, on the device") == on_device
     assert gradient["weight"] @ direction == pytest.approx(expected, rel=1e-6)
 
 
