@@ -62,6 +62,7 @@ def state_follows() -> Iterator[None]:
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
+    """Wait; return the entries `at` of a device array, (1, r); read only the range around them."""
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)

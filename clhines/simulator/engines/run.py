@@ -57,6 +57,7 @@ class Request:
 
     @property
     def place(self) -> tuple[cl.CommandQueue, np.dtype] | None:
+        """Queue and precision of the device; None for the engine ``reference``."""
         return None if self.queue is None else (self.queue, self.dtype)
 
     @property

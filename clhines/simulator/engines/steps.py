@@ -250,6 +250,7 @@ class Surrounded:
         }  # fmt: skip
 
     def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Enqueue:
+        """Return a function that launches a step's solve; `arguments` has `v`, `d` and `b`."""
         built = program.build(queue.context, self._spec), self._spec
         alone = devices.is_cpu(queue.device)
         every = {**arguments, **self._arguments}

@@ -90,6 +90,7 @@ def listed_nodes(network: Model, model: Model, sole: Iterable[int]) -> np.ndarra
 
 
 def _columns_of(network: Model, model: Model) -> tuple[int, int]:
+    """Return the first and end index of this rank's columns among the columns of all ranks."""
     assert network.layers is not None
     cells = network.layers.of_cells[model.first_cell :]
     return int(cells[0]), int(cells[model.forest.num_cells])
@@ -133,11 +134,13 @@ class ColumnTable(CellTable):
 
     @cached_property
     def gather(self) -> np.ndarray:
+        """The network's node at each device index, -1 for padding, (size,) integer."""
         node = np.where(self.column < 0, -1, self.layers.node[:, self.column])
         return node.T.reshape(-1)
 
     @cached_property
     def _of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Column (index among planned columns) and layer of each planned node."""
         result = np.zeros((2, self.cells.model.forest.num_nodes), np.int32)
         columns = ranges(self._first, self._forest.sizes)
         for row, nodes in enumerate(self.layers.node[:, columns]):
@@ -151,6 +154,7 @@ class ColumnTable(CellTable):
         return super().places_of_all()[column] * self.potentials + layer
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
+        """Return each node's lane and index in its cell, packed as `RECORDED`."""
         column, layer = (each[nodes] for each in self._of_nodes)
         lane = RECORDED.unpack("lane", super().lane_and_row(column))
         cell = stretch_of(self._forest.cell_offsets, column)

@@ -315,6 +315,7 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return `recorded_lists` for recorded voltages and for detectors that are not at somas."""
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
         at = rows["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]

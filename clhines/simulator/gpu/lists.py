@@ -61,6 +61,7 @@ class KindInstances:
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
+        """Return a copy with the values of `kind`: the same instances in a changed model."""
         lists = copy(self)
         lists.kind = kind
         lists.varying = kind.varying

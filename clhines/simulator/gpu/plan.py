@@ -363,6 +363,7 @@ class EpochPlan:
         raise AssertionError("only the root is left after the last round")
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
+        """Return factor / (capacitance / dt) as a literal, or "" if instances differ in it."""
         network = self._decisions.network
         kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
         if kind.mechanism.kind != "density":
@@ -381,6 +382,7 @@ class EpochPlan:
 
 
 def kind_plan(kind: Kind) -> KindPlan:
+    """Return the `KindPlan` of a mechanism, without `most` and `factor`."""
     mechanism = kind.mechanism
     return KindPlan(
         states=tuple(mechanism.states),

@@ -99,6 +99,7 @@ class OnChip:
 
     @property
     def num_columns(self) -> int:
+        """Number of columns in the largest cell; 0 without layers."""
         return self.spec.capacity // self.spec.potentials if self.spec.potentials else 0
 
     @property
@@ -413,6 +414,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def meets(self) -> bool:
+        """Whether several work-groups wait for each other within a launch."""
         return self.joins > 1 or self.spreads
 
     @property
@@ -430,6 +432,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def num_scalars(self) -> int:
+        """Number of parameters that have a single value in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
 
@@ -581,6 +584,7 @@ class ListLoop:
         return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
 
     def _time(self, name: str) -> str:
+        """Return the expression for a time: ``t_mid`` of this step, ``old_mid`` of the last one."""
         prefix, at = name.split("_")
         old = f"max(step - 1, {self.opens})"
         step = old if prefix == "old" else "min(step, first_step + num_steps - 1)"
@@ -610,6 +614,7 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
+        """Return the pointers to a list's numbers, each with its lines per instance."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

@@ -272,6 +272,7 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _part_of(self, begin: int, size: int) -> int | None:
+        """Return the index in `_parts` of the region with this begin and size, or None."""
         parts = [(at, len(values)) for at, values in self._parts]
         return parts.index((begin, size)) if (begin, size) in parts else None
 

@@ -96,6 +96,7 @@ def write(
 
 
 def _settings(model: Model) -> str:
+    """Return, as a text, the settings on which a state depends besides the network."""
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
@@ -211,6 +212,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
+    """Return the bounds of the sum of pending events at each target: the sum of all weights."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)

@@ -323,6 +323,7 @@ class Variables:
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
 
     def _pointed(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
+        """Return the states or voltages to which pointers of `instances` refer."""
         if (k, name) in self.model.read:
             to = self.model.read[k, name]
             return self.states[to.kind][to.state][to.instance[instances]]
@@ -444,6 +445,7 @@ class Variables:
         owner[name] = array
 
     def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
+        """Return the dict that holds the array of a field, and its key there."""
         if one.kind is None:
             if one.key == "incoming" or one.family.startswith("plastic"):
                 assert self.grid is not None
@@ -589,6 +591,7 @@ def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
 
 
 def alike(model: Model) -> Copies:
+    """Return the map from one copy to all copies of a model that consists of equal copies."""
     assert model.alike is not None
     return Copies(model.once, model, model.alike.sources, model.alike.connections)
 

@@ -57,6 +57,7 @@ class Transfer:
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
+        """Pinned memory that one call after another uses."""
         return copies.Pins(self.queue)
 
     @functools.cached_property

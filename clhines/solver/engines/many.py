@@ -198,6 +198,7 @@ class ManySolve:
         return self._launch("substitute", arguments, size, group, waits)
 
     def _room(self, count: int) -> cl.Buffer:
+        """Return scratch for `count` values; later calls use it again unless it is large."""
         if self._values is None or self._values.size < count:
             self._values = None
             self._values = cla.empty(self.queue, count, self.dtype)
