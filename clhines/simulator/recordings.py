@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.errors import InputError, shown
+from clhines.simulator.engines.arena_run import ArenaRun
 from clhines.simulator.network.groups import Group
 from clhines.simulator.records.columns import Recording, columns_of
 from clhines.simulator.records.records import (
@@ -91,6 +92,8 @@ class Recordings:
         exchanges = runner.ranks.size > 1 or model.has_sums
         epoch = engine.run.max_steps if exchanges else 1
         step_bytes = self._values_per_step * self._dtype.itemsize
+        if isinstance(engine.run, ArenaRun):
+            step_bytes = -(-step_bytes // engine.run.rows.interval(records))
         if step_bytes * max(steps, epoch) < FEW_BYTES:
             return records, engine.chunk
         room = step_bytes, self._dtype.itemsize, self._memory

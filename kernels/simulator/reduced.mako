@@ -11,6 +11,9 @@
 
 typedef ${spec.real} real;
 typedef ${spec.wide} wide;
+% if spec.ptx:
+typedef ${spec.real}2 real2;
+% endif
 
 // Add by Neumaier's compensated sum; the total is sum + lost.
 static void add(real *sum, real *lost, const real value)
@@ -30,50 +33,107 @@ __kernel void some_rows(${signature(spec, "some_rows")})
 // Membrane current of node j: the sum over neighbours of g * (v of the neighbour - v of j), plus the
 // currents of its electrodes. Its neighbours are entries begin[j] to begin[j + 1] of `other` and `own`, columns of
 // voltages, and of `g`, uS; its electrodes are entries clamp_begin[j] to clamp_begin[j + 1] of `clamp`, columns of
-// `clamps`, which has num_clamps in a row, nA. A work-item computes ${spec.tile} rows.
+// `clamps`, which has num_clamps in a row, nA. A work-item computes one current.
 __kernel void membrane(${signature(spec, "membrane")})
 {
-    const int j = get_global_id(0), row = get_global_id(1) * ${spec.tile};
+    const int j = get_global_id(0), r = get_global_id(1);
     if (j >= width) return;
-% for r in range(spec.tile):
+    __global const real *v = values + (long)(first + r * every) * stride + column;
+    real sum = 0;
+    for (int q = begin[j]; q < begin[j + 1]; q++) sum += g[q] * (v[other[q]] - v[own[q]]);
+    for (int q = clamp_begin[j]; q < clamp_begin[j + 1]; q++) sum += clamps[(long)r * num_clamps + clamp[q]];
+    kept[(long)r * width + j] = sum;
+}
+
+// Combination j is the sum over k of weight (k, j) * value k. The terms k are divided into parts: different work-groups
+// add up different parts, and add_parts adds these sums. `parts` has the sums, part by part, row by row, from part
+// first_part on. Products are summed in ${spec.wide}${", compensated" if spec.compensated else ""}.
+% if spec.ptx:
+<%
+blocks, rows_of_8, halves = range(spec.lanes // 16), range(spec.tile // 8), range(2)
+%>\
+// A warp computes ${spec.lanes} combinations of ${spec.tile} rows by NVIDIA's matrix instruction for 16 combinations of 8 rows,
+// 8 terms at a time. Lane 4 g + t has weights of combinations g and g + 8, and values of row g, for terms 2 t and
+// 2 t + 1; it gets sums of combinations g and g + 8 in rows 2 t and 2 t + 1. `matrix` has, for each 8 terms and 16
+// combinations, the weights of the first terms of all lanes, then of the second ones. A work-group has warps for
+// `across` columns of combinations, which read the same values, times warps for further rows, which read the same
+// matrix. The matrix is filled up to a multiple of 8 terms and 16 combinations with 0.
+__kernel void combine(${signature(spec, "combine")})
+{
+    const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = lane / 4, t = lane % 4;
+    const int deep = get_local_size(0) / (32 * across);
+    const int j = (get_group_id(0) * across + warp % across) * ${spec.lanes};
+    const int tiles = (rows + ${spec.tile} * deep - 1) / (${spec.tile} * deep);
+    const int part = get_global_id(1) / tiles;
+    const int row = ((get_global_id(1) - part * tiles) * deep + warp / across) * ${spec.tile};
+    if (j >= padded || row >= rows) return;
+    const int begin = part * ${spec.part}, end = min(terms, begin + ${spec.part});
+    __global const double2 *weights = (__global const double2 *)matrix + (long)begin * padded / 2 + 4 * j + lane;
+% for r in rows_of_8:
     // rows beyond the last one are computed as the last one
-    const long from${r} = first + min(row${f" + {r}" if r else ""}, rows - 1) * every;
-    __global const real *v${r} = values + from${r} * stride + column;
-    real sum${r} = 0;
+    __global const real *value${r} = values + (long)(first + min(row + ${8 * r} + g, rows - 1) * every) * stride + column + 2 * t;
+    double ${", ".join(f"sum{e}_{r}_{n} = 0" for e in blocks for n in range(4))};
 % endfor
-    for (int q = begin[j]; q < begin[j + 1]; q++) {
-        const int there = other[q], here = own[q];
-        const real conductance = g[q];
-% for r in range(spec.tile):
-        sum${r} += conductance * (v${r}[there] - v${r}[here]);
+<%def name="add_eight()">\
+% for e in blocks:
+        if (j + ${16 * e} < padded) {
+            const double2 a${e} = weights[${64 * e}], b${e} = weights[${64 * e + 32}];
+% for r in rows_of_8:
+<% sums = [f"sum{e}_{r}_{n}" for n in range(4)] %>\
+            __asm__ volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
+                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                : ${", ".join(f'"+d"({name})' for name in sums)}
+                : "d"(a${e}.x), "d"(a${e}.y), "d"(b${e}.x), "d"(b${e}.y), "d"((double)pair${r}.x), "d"((double)pair${r}.y));
+% endfor
+        }
+% endfor
+</%def>\
+    int k = begin;
+#pragma unroll 2
+    for (; k + 8 <= end; k += 8, weights += 4 * padded) {
+% for r in rows_of_8:
+        const real2 pair${r} = ${f"*(__global const real2 *)(value{r} + k)" if spec.pairs else f"(real2)(value{r}[k], value{r}[k + 1])"};
+% endfor
+${add_eight()}\
+    }
+    if (k < end) {
+        const int left = end - k - 2 * t;
+% for r in rows_of_8:
+        const real2 pair${r} = (real2)(left > 0 ? value${r}[k] : 0, left > 1 ? value${r}[k + 1] : 0);
+% endfor
+${add_eight()}\
+    }
+    __global wide *to = parts + ((long)(first_part + part) * rows + row + 2 * t) * padded + j + g;
+% for e in blocks:
+    if (j + ${16 * e} < padded) {
+% for r in rows_of_8:
+% for n in halves:
+        if (row + ${8 * r + n} + 2 * t < rows) {
+% for h in halves:
+            to[${8 * r + n} * padded + ${16 * e + 8 * h}] = sum${e}_${r}_${2 * h + n};
+% endfor
+        }
+% endfor
 % endfor
     }
-    for (int q = clamp_begin[j]; q < clamp_begin[j + 1]; q++) {
-% for r in range(spec.tile):
-        sum${r} += clamps[(long)min(row + ${r}, rows - 1) * num_clamps + clamp[q]];
-% endfor
-    }
-% for r in range(spec.tile):
-    ${f"if (row + {r} < rows) " if r else ""}kept[(long)(row${f" + {r}" if r else ""}) * width + j] = sum${r};
 % endfor
 }
 
+% else:
 <%
 several, n = spec.lanes > 1, str(spec.lanes)
-lane, read = ("wide", "(wide)") if not several else (spec.wide + n, f"convert_{spec.wide}{n}")
-at = "matrix[(long)k * padded + j]"
-weights = f"*(__global const {spec.real}{n} *)(&{at})" if several else at
+lane = spec.wide + n if several else "wide"
+entry = "matrix[(long)k * padded + j]"
+weights = f"*(__global const {lane} *)(&{entry})" if several else entry
 lost = spec.compensated
 %>\
-// Combination j is the sum over k of matrix[k * padded + j] * value k. The terms k are divided into parts:
-// different work-groups add up different parts, and add_parts adds these sums.
-// A work-item computes ${spec.lanes} combinations of ${spec.tile} rows. A work-group has work-items for `across` (a power of
-// two) columns of combinations, which read the same values, times `deep` rows, which read the same matrix.
-// Products are summed in ${spec.wide}${", compensated" if lost else ""}. `parts` has the sums, part by part, row by row.
+// A work-item computes ${spec.lanes} combinations of ${spec.tile} rows. A work-group has work-items for `across` columns of
+// combinations, which read the same values, times `deep` rows, which read the same matrix. Weight (k, j) is
+// matrix[k * padded + j].
 __kernel void combine(${signature(spec, "combine")})
 {
     const int lid = get_local_id(0), deep = get_local_size(0) / across;
-    const int j = (get_group_id(0) * across + (lid & (across - 1))) * ${spec.lanes};
+    const int j = (get_group_id(0) * across + lid % across) * ${spec.lanes};
     const int tiles = (rows + ${spec.tile} * deep - 1) / (${spec.tile} * deep);
     const int part = get_global_id(1) / tiles;
     const int row = ((get_global_id(1) - part * tiles) * deep + lid / across) * ${spec.tile};
@@ -85,7 +145,7 @@ __kernel void combine(${signature(spec, "combine")})
     ${lane} sum${r} = 0${f", lost{r} = 0" if lost else ""};
 % endfor
     for (int k = begin; k < end; k++) {
-        const ${lane} weight = ${read}(${weights});
+        const ${lane} weight = ${weights};
 % for r in range(spec.tile):
 % if lost:
         add(&sum${r}, &lost${r}, weight * value${r}[k]);
@@ -94,23 +154,24 @@ __kernel void combine(${signature(spec, "combine")})
 % endif
 % endfor
     }
-    __global wide *to = parts + ((long)part * rows + row) * padded + j;
+    __global wide *to = parts + ((long)(first_part + part) * rows + row) * padded + j;
 % for r in range(spec.tile):
     if (row + ${r} < rows) *(__global ${lane} *)(to + ${r} * padded) = sum${r}${f" + lost{r}" if lost else ""};
 % endfor
 }
 
+% endif
 // Add up the num_parts parts of each combination. A work-item adds up one combination of one row.
 __kernel void add_parts(${signature(spec, "add_parts")})
 {
     const int j = get_global_id(0), r = get_global_id(1);
     if (j >= width) return;
-    wide sum = 0${", lost = 0" if lost else ""};
+    wide sum = 0${", lost = 0" if spec.compensated else ""};
     for (int part = 0; part < num_parts; part++) {
         const wide one = parts[((long)part * rows + r) * padded + j];
-        ${"add(&sum, &lost, one)" if lost else "sum += one"};
+        ${"add(&sum, &lost, one)" if spec.compensated else "sum += one"};
     }
-    kept[(long)r * width + j] = (real)(sum${" + lost" if lost else ""});
+    kept[(long)r * width + j] = (real)(sum${" + lost" if spec.compensated else ""});
 }
 
 // Update `kept`, the largest value of each column in the rows so far, or the smallest if `largest` is 0. A work-item

@@ -275,7 +275,9 @@ def other_specs(dtype):
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from gradient_specs(dtype)
     yield from (FeaturesSpec(real), TiledSpec(real))
-    yield from (ReducedSpec(real, "double", *form) for form in ((4, 8), (2, 8)))
+    yield ReducedSpec(real, "double", 4, 8)
+    pairs = {"lanes": 32, "tile": 16, "ptx": True}
+    yield from (ReducedSpec(real, "double", **pairs, pairs=each) for each in (True, False))
     if real == "float":
         yield ReducedSpec(real, "float")
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))

@@ -413,6 +413,7 @@ class ArenaRun:
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and read what `end` needs; return when the device reached each of `marks`, s."""
+        self.rows.enqueue()
         arrays = self.state.failed, *self.detected.counts, *self.rows.arrays
         return self.ending.seconds(marks, arrays)
 

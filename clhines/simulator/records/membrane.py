@@ -87,22 +87,35 @@ class Membrane:
         self.clamp = np.concatenate(columns)[np.argsort(node, kind="stable")]
         self.clamp_begin = offsets(np.bincount(node, minlength=len(nodes)))
 
-    def joints(
-        self, order: np.ndarray, index: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the tables of axial connections and electrodes for recorded nodes in this `order`.
+    def folded(self, matrix: np.ndarray) -> list[np.ndarray]:
+        """Return a matrix for voltages and one for electrodes' currents, from one for the nodes.
 
-        These are the attributes `begin`, `neighbour_column`, `node_column`, `g`, `clamp_begin` and
-        `clamp`, reordered. With `index`, both columns c are replaced by ``index[c]``.
+        `matrix` (k, m) is for the membrane currents of the m recorded nodes. The results are
+        (k, len(sampled)) and (k, c): their products with voltages and electrodes' currents add up
+        to the product of `matrix` and the membrane currents.
         """
-        columns = self.neighbour_column, self.node_column
-        neighbour, node = (a if index is None else index[a] for a in columns)
-        (begin, at), (clamp_begin, of_clamp) = (
-            (offsets(count), ranges(first[:-1][order], count))
+        # The connection from node i to node j carries g (v_i - v_j) into j and the opposite into i.
+        # So it contributes g (M_j - M_i) (v_i - v_j), and a column of the result is a sum of
+        # g (M_j - M_i): differences of M, which are smaller than M and have no cancellation later.
+        # The columns of a row add up to 0, so a voltage common to all nodes could be subtracted. It
+        # is not: a relative rounding of a product changes the sum as much as the same rounding of
+        # its voltage does, and the simulated voltages are rounded already.
+        columns, num_clamps = len(self.sampled), sum(len(c.instance) for c in self.clamps)
+        node, clamp_node = (
+            np.repeat(np.arange(len(first) - 1), np.diff(first))
             for first in (self.begin, self.clamp_begin)
-            for count in [np.diff(first)[order]]
         )
-        return begin, neighbour[at], node[at], self.g[at], clamp_begin, self.clamp[of_clamp]
+        low, high = np.sort([self.node_column, self.neighbour_column], axis=0)
+        sign = np.where(self.node_column == low, 1.0, -1.0)
+        _, at, connection = np.unique(low * columns + high, return_index=True, return_inverse=True)
+        low, high, g = low[at], high[at], self.g[at]
+        of_voltages = np.empty((len(matrix), columns))
+        of_clamps = np.empty((len(matrix), num_clamps))
+        for k, row in enumerate(matrix):
+            flow = g * np.bincount(connection, sign * row[node], len(g))
+            of_voltages[k] = np.bincount(high, flow, columns) - np.bincount(low, flow, columns)
+            of_clamps[k] = np.bincount(self.clamp, row[clamp_node], num_clamps)
+        return [of_voltages, of_clamps]
 
     def _output(self, k: int) -> str:
         """Return the name of the variable that has an electrode's current, or "".

@@ -56,7 +56,7 @@ class Record:
     @property
     def values_per_step(self) -> int:
         """About how many values a step of a chunk has on the device."""
-        per_place = 2 if self.kind == MEMBRANE else 1
+        per_place = 2 if self.kind == MEMBRANE and self.matrix is None else 1
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> range:

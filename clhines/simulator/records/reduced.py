@@ -9,7 +9,7 @@ have the same bits however a run is divided into chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Generic, TypeVar
 
@@ -24,13 +24,13 @@ from clhines.simulator.records.features import DeviceFeatures, HostFeatures
 from clhines.simulator.records.membrane import Membrane
 from clhines.simulator.records.records import MEMBRANE, VOLTAGE, Record
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import set_zero, to_device
+from clhines.solver.device.arrays import set_soon, set_zero, to_device
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
 _OF_ROWS = "int width, int first, int every, int stride, int column"
 _OF_COLUMNS = "int rows, int width, int stride, int column"
-_GROUP, _ACROSS = 128, 32  # work-items per group, and of these, across combinations of a row
+_GROUP, _ACROSS = 256, 32  # work-items per group, and tiles of these across combinations of a row
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class ReducedSpec(TemplateSpec):
         "some_rows": (_OF_ROWS, "const real *restrict values, real *restrict kept"),
         "membrane": (
             _OF_ROWS,
-            "int rows, int num_clamps, const real *restrict values, const int *restrict begin",
+            "int num_clamps, const real *restrict values, const int *restrict begin",
             "const int *restrict other, const int *restrict own, const real *restrict g",
             "const int *restrict clamp_begin, const int *restrict clamp",
             "const real *restrict clamps, real *restrict kept",
         ),
         "combine": (
             "int first, int every, int stride, int column, int across, int rows, int padded",
-            "int terms",
-            "const real *restrict values, const real *restrict matrix, wide *restrict parts",
+            "int terms, int first_part, const real *restrict values, const wide *restrict matrix",
+            "wide *restrict parts",
         ),
         "add_parts": (
             "int width, int rows, int padded, int num_parts, const wide *restrict parts",
@@ -67,16 +67,50 @@ class ReducedSpec(TemplateSpec):
     lanes: int = 1  # combinations per work-item
     tile: int = 1  # rows per work-item
     part: int = 1024  # terms per work-item, so that sums do not depend on the number of rows
+    ptx: bool = False  # combinations by NVIDIA's matrix instructions; a warp has a tile
+    pairs: bool = True  # whether all rows begin at even indices, for `ptx`
 
     @property
     def compensated(self) -> bool:
         """Whether sums are compensated, because the device has no float64."""
         return self.wide == "float"
 
+    @property
+    def wide_dtype(self) -> np.dtype:
+        return np.dtype(np.float32 if self.wide == "float" else np.float64)
+
+    @property
+    def items(self) -> int:
+        """Work-items that compute a tile together."""
+        return 32 if self.ptx else 1
+
+    @property
+    def vector(self) -> int:
+        """Combinations that are read at once; matrices have a multiple of it."""
+        return 16 if self.ptx else self.lanes
+
+    @property
+    def terms(self) -> int:
+        """Terms that are added at once; matrices have a multiple of it."""
+        return 8 if self.ptx else 1
+
+    def arranged(self, matrix: np.ndarray) -> np.ndarray:
+        """Return a matrix, a row for each combination, in the order of the kernel `combine`."""
+        width, terms = matrix.shape
+        matrix = np.pad(matrix, ((0, -width % self.vector), (0, -terms % self.terms)))
+        if not self.ptx:
+            return matrix.T
+        blocks, halves, g, eights, t, pair = range(6)
+        split = matrix.reshape(-1, 2, 8, matrix.shape[1] // 8, 4, 2)
+        return split.transpose(eights, blocks, pair, g, t, halves)
+
     @classmethod
     def on(cls, device: cl.Device, dtype: np.dtype) -> ReducedSpec:
         if not devices.has_fp64(device):
             return cls(real_name(dtype), "float")
+        if "cl_nv_device_attribute_query" in device.extensions:
+            if device.compute_capability_major_nv >= 9:
+                return cls(real_name(dtype), "double", 32, 16, ptx=True)
         return cls(real_name(dtype), "double", 4, 8)
 
 
@@ -84,14 +118,14 @@ class ReducedSpec(TemplateSpec):
 class View:
     """Where the rows of a record are on a device: in a (rows, stride) array, from `column` on.
 
-    `places` are the device indices of the recorded nodes, or None if unknown. If the rows are
-    `whole`, they have all nodes in device order.
+    `places` are the device indices of the sampled nodes if rows have all nodes in device order;
+    otherwise None. A row is of every `interval`-th step.
     """
 
     array: cla.Array
     column: int = 0
     places: np.ndarray | None = None
-    whole: bool = False
+    interval: int = 1
 
     @property
     def stride(self) -> int:
@@ -220,10 +254,11 @@ class DeviceReducer(Reducer):
     ) -> None:
         super().__init__(record, model)
         self._queue, self._dtype = queue, np.dtype(dtype)
-        # copied once, for these places of nodes: tables by `View.whole`, and the matrix
-        self._places: np.ndarray | None = None
-        self._tables: dict[bool, list[cla.Array]] = {}
-        self._matrix: cla.Array | None = None
+        # copied once, for these places of nodes and rows of this length: tables and matrices
+        self._copied_for: tuple[np.ndarray | None, int] = None, -1
+        self._tables: list[cla.Array] = []
+        self._ready: tuple[View, bool] | None = None  # of this chunk, from `enqueue`
+        self._copied: tuple[np.ndarray, cl.Event | None]
         self._kept: cla.Array | None = None
         self._count: cla.Array | None = None
         self._features: DeviceFeatures | None = None
@@ -236,54 +271,60 @@ class DeviceReducer(Reducer):
     def _built(self) -> cl.Program:
         return program.build(self._queue.context, self._spec)
 
-    def _of_places(self, view: View) -> tuple[list[cla.Array], cla.Array | None]:
-        """Return the tables of `Membrane.joints`, and the matrix, for the rows of a view.
+    def _tables_of(self, view: View) -> list[cla.Array]:
+        """Return the kernels' tables for the rows of a view, copied to the device once.
 
-        For a linear combination, nodes are sorted by device index, so that neighbours in a whole
-        row are read together. Rows with only some nodes use the same order, so that sums have the
-        same bits.
+        For a linear combination they are the matrices of the row's values and of the electrodes'
+        currents; for a membrane current, attributes of `Membrane`.
         """
-        before, places, record = self._places, view.places, self.record
-        if before is not places and (
-            before is None or places is None or not np.array_equal(before, places)
-        ):
-            self._tables, self._matrix = {}, None
-        self._places = places
-        new_matrix = record.matrix if self._matrix is None else None
-        if view.whole in self._tables and new_matrix is None:
-            return self._tables[view.whole], self._matrix
-        order = np.arange(len(record.index))
-        if self.membrane is not None and places is not None and record.matrix is not None:
-            order = np.argsort(places[np.searchsorted(self.membrane.sampled, record.index)])
-        if view.whole not in self._tables:
-            index = places if view.whole else None
-            arrays = () if self.membrane is None else self.membrane.joints(order, index)
-            self._tables[view.whole] = [
-                to_device(self._queue, a, self._dtype if a.dtype == np.float64 else np.int32)
-                for a in arrays
-            ]
-        if new_matrix is not None:
-            padding = (0, 0), (0, -len(new_matrix) % self._spec.lanes)
-            padded = np.pad(new_matrix.T[order], padding)
-            self._matrix = to_device(self._queue, padded, self._dtype)
-        return self._tables[view.whole], self._matrix
+        before, places = self._copied_for[0], view.places
+        length = len(self.sources[0].index) if places is None else view.stride
+        same = before is places or (
+            before is not None and places is not None and np.array_equal(before, places)
+        )
+        if same and self._copied_for[1] == length:
+            return self._tables
+        membrane, matrix = self.membrane, self.record.matrix
+        columns = np.arange(length) if places is None else places
+        arrays = []
+        if matrix is not None:
+            matrices = [matrix] if membrane is None else membrane.folded(matrix)
+            if places is not None:
+                of_sampled, matrices[0] = matrices[0], np.zeros((len(matrix), length))
+                matrices[0][:, places] = of_sampled
+            arrays = [self._spec.arranged(m) for m in matrices]
+        elif membrane is not None:
+            ends = columns[membrane.neighbour_column], columns[membrane.node_column]
+            arrays = [membrane.begin, *ends, membrane.g, membrane.clamp_begin, membrane.clamp]
+        real = self._dtype if matrix is None else self._spec.wide_dtype
+        self._tables = [
+            to_device(self._queue, a, real if a.dtype == np.float64 else np.int32) for a in arrays
+        ]
+        self._copied_for = places, length
+        return self._tables
 
-    def _launch(self, name: str, rows: int, *arguments: object, width: int = 0) -> None:
+    def _launch(self, name: str, rows: int, *arguments: object) -> None:
         """Enqueue a kernel with a work-item per column of `rows` rows; pass integers as int32."""
         typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
-        width = width or self.width if name != "membrane" else len(self.record.index)
-        launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, width, rows)
+        launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, self.width, rows)
 
     def now(
-        self, samples: Sequence[np.ndarray], step: int, places: np.ndarray | None = None
+        self,
+        samples: Sequence[np.ndarray],
+        step: int,
+        whole: tuple[np.ndarray, int] | None = None,
     ) -> np.ndarray:
         """Return the record's values as a step begins; see `Reducer.now`.
 
-        `places` are the device indices in the chunk's `View`.
+        If a chunk's rows have all nodes, `whole` has `View.places` and the length of these rows.
         """
         values = samples[0].astype(self._dtype)
         if self.width and (self.membrane is not None or self.record.matrix is not None):
-            view = View(cla.to_device(self._queue, np.ascontiguousarray(values)), places=places)
+            count = values.shape[1]
+            places, length = whole or (None, count + count % 2)
+            row = np.zeros((1, length), self._dtype)
+            row[:, slice(count) if places is None else places] = values
+            view = View(cla.to_device(self._queue, row), places=places)
             view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
             values = view.array.get(self._queue)
         if self.record.windows is not None and self.width:
@@ -295,6 +336,12 @@ class DeviceReducer(Reducer):
             self._kept = to_device(self._queue, values, self._dtype)
             self._count = cla.zeros(self._queue, max(self.width, 1), np.int32)
         return values
+
+    def enqueue(self, view: View, rows: int, first: int) -> None:
+        """Enqueue what `chunk` computes first, while the device is still busy with the steps."""
+        begin, kept = self.recorded_rows(first, rows)
+        if self.width and kept:
+            self._ready = self._mapped(view, rows, first, (begin, self.record.every, kept), ())
 
     def chunk(
         self, view: View, rows: int, first: int, outputs: Sequence[np.ndarray] = ()
@@ -312,7 +359,10 @@ class DeviceReducer(Reducer):
             return np.zeros((1 if reduce else kept, 0), self._dtype)
         if not reduce and not kept:
             return np.zeros((0, self.width), self._dtype)
-        view, mapped = self._mapped(view, rows, first, (begin, self.record.every, kept), outputs)
+        ready, self._ready = self._ready, None
+        view, mapped = ready or self._mapped(
+            view, rows, first, (begin, self.record.every, kept), outputs
+        )
         if self.record.windows is not None:
             if self._features is None:
                 self._features = DeviceFeatures(self.record.windows, self._queue, self._dtype)
@@ -341,46 +391,60 @@ class DeviceReducer(Reducer):
         rows, and whether they were computed.
         """
         begin, every, kept = recorded_rows
-        mapped, (joints, matrix) = False, self._of_places(view)
-        if self.membrane is not None:
-            some = slice(begin, begin + (kept - 1) * every + 1, every)
+        membrane, matrix = self.membrane, self.record.matrix
+        if membrane is None and matrix is None:
+            return view, False
+        some = slice(begin, begin + (kept - 1) * every + 1, every)
+        each = view.interval
+        rows_of = begin // each, every // each, view.stride, view.column
+        tables, clamps = self._tables_of(view), np.zeros((kept, 0))
+        if membrane is not None:
             steps = np.arange(first, first + rows)[some]
-            clamps = self.membrane.currents(steps, [one[some] for one in outputs])
-            width = len(self.record.index)
-            out = cla.empty(self._queue, (kept, width), self._dtype)
-            sizes = width, begin, every, view.stride, view.column, kept, clamps.shape[1]
-            clamp_rows = to_device(self._queue, clamps, self._dtype)
-            tiles = -(-kept // self._spec.tile)
-            self._launch("membrane", tiles, *sizes, view.array, *joints, clamp_rows, out)
-            view, begin, every, mapped = View(out), 0, 1, True
+            clamps = membrane.currents(steps, [one[some] for one in outputs])
+        num_clamps = clamps.shape[1]
+        clamps = np.pad(clamps, ((0, 0), (0, num_clamps % 2))).astype(self._dtype)
+        currents = cla.empty(self._queue, max(1, clamps.size), self._dtype)
+        if clamps.size:  # kept until the copy has ended
+            self._copied = clamps, set_soon(currents, 0, clamps.reshape(-1), self._queue)
         if matrix is not None:
-            rows_of = begin, every, view.stride, view.column
-            view, mapped = View(self._combined(view.array, matrix, kept, rows_of)), True
-        return view, mapped
+            terms = view.stride if view.places is not None else len(self.sources[0].index)
+            factors = [(view.array, tables[0], terms, rows_of)]
+            if num_clamps:
+                factors.append((currents, tables[1], num_clamps, (0, 1, clamps.shape[1], 0)))
+            return View(self._combined(kept, factors)), True
+        out = cla.empty(self._queue, (kept, self.width), self._dtype)
+        arrays = clamps.shape[1], view.array, *tables, currents, out
+        self._launch("membrane", kept, self.width, *rows_of, *arrays)
+        return View(out), True
 
     def _combined(
-        self, values: cla.Array, matrix: cla.Array, kept: int, rows_of: tuple[int, ...]
+        self, kept: int, factors: Sequence[tuple[cla.Array, cla.Array, int, tuple[int, ...]]]
     ) -> cla.Array:
-        """Multiply `kept` rows of `values` by the matrix, (kept, width): partial sums, then sums.
+        """Add up the products of `kept` rows of each factor and its matrix, (kept, width).
 
-        `rows_of` says where these rows are: the first one, the interval from one to the next, the
-        stride of `values` and its first column.
+        For each: an array with the rows, the matrix, the number of terms, and where the rows are:
+        the first one, the interval from one to the next, the stride and the first column.
         """
-        assert self.record.matrix is not None
-        spec, (width, terms) = self._spec, self.record.matrix.shape
-        padded = width + -width % spec.lanes
-        num_parts = max(1, -(-terms // spec.part))
-        parts = cla.empty(self._queue, (num_parts, kept, padded), np.dtype(spec.wide))
+        spec, limit = self._spec, self._queue.device.max_work_group_size
+        places = [place for *_, where in factors for place in where[2:]]
+        spec = replace(spec, pairs=not spec.ptx or all(place % 2 == 0 for place in places))
+        built = program.build(self._queue.context, spec)
+        num_parts = [-(-terms // spec.part) for _, _, terms, _ in factors]
+        padded = self.width + -self.width % spec.vector
+        parts = cla.empty(self._queue, (sum(num_parts), kept, padded), spec.wide_dtype)
         out = cla.empty(self._queue, (kept, self.width), self._dtype)
-        vectors, most = padded // spec.lanes, min(_GROUP, self._queue.device.max_work_group_size)
-        across = min(_ACROSS, 1 << most.bit_length() - 1, 1 << (vectors - 1).bit_length())
-        deep = max(1, min(most // across, 1 << (-(-kept // spec.tile) - 1).bit_length()))
-        tiles, group = -(-kept // (spec.tile * deep)), across * deep
-        numbers = map(np.int32, (*rows_of, across, kept, padded, terms))
-        launches.BoundKernel(self._built, "combine", [*numbers, values, matrix, parts]).launch(
-            self._queue, -(-vectors // across) * group, group, rows=num_parts * tiles
-        )
-        self._launch("add_parts", kept, self.width, kept, padded, num_parts, parts, out)
+        tiles, most = -(-padded // spec.lanes), max(1, min(_GROUP, limit) // spec.items)
+        columns = -(-tiles // min(most, _ACROSS))
+        across = -(-tiles // columns)
+        deep = max(1, min(most // across, -(-kept // spec.tile)))
+        rows, group, first_part = -(-kept // (spec.tile * deep)), across * deep * spec.items, 0
+        for count, (values, matrix, terms, where) in zip(num_parts, factors, strict=True):
+            numbers = map(np.int32, (*where, across, kept, padded, terms, first_part))
+            launches.BoundKernel(built, "combine", [*numbers, values, matrix, parts]).launch(
+                self._queue, columns * group, group, rows=count * rows
+            )
+            first_part += count
+        self._launch("add_parts", kept, self.width, kept, padded, first_part, parts, out)
         return out
 
     def _reduced(

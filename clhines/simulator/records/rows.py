@@ -13,13 +13,18 @@ import pyopencl.array as cla
 
 from clhines.simulator.device.reads import Reads, part_of
 from clhines.simulator.model.model import Model
-from clhines.simulator.records.records import VOLTAGE, Record
+from clhines.simulator.records.records import MEMBRANE, VOLTAGE, Record
 from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
 from clhines.solver.device.arrays import to_device
 
 # By source: the array (``v`` or ``mem``), and the indices of the values in it
 Locations: TypeAlias = "list[tuple[str, np.ndarray]]"
 _PATIENCE = 16  # chunks in a row with fewer rows, after which fewer are allocated
+
+
+def _layout(record: Record) -> tuple[object, ...]:
+    """Return what the memory of a record's rows depends on; a new run of a reduction keeps it."""
+    return record.name, record.kind, id(record.index), record.every, bool(record.reduce)
 
 
 class RecordedRows:
@@ -33,7 +38,7 @@ class RecordedRows:
         self, model: Model, queue: cl.CommandQueue, dtype: np.dtype, reads: Reads, whole_width: int
     ) -> None:
         self._queue, self._dtype, self._reads = queue, dtype, reads
-        self._whole_width = whole_width
+        self._whole_length = whole_width + whole_width % 2  # so that pairs of values are aligned
         self.arguments: dict[str, np.integer | cla.Array] = {}
         self.take_model(model)
 
@@ -67,10 +72,14 @@ class RecordedRows:
         change = rows > room or self._shorter == _PATIENCE  # one read brings all if rows are few
         if change or list(records) != begun:  # the same objects, not equal ones
             self.reducers.begin(records)
-            self._room = room_for(rows, self.reducers.sources)
-            self._begun, self._rows = (rows, list(records)), -1
+            if change or [*map(_layout, records)] != [*map(_layout, begun)]:
+                self._room, room = room_for(rows, self.reducers.sources), rows
+            self._begun, self._rows = (room, list(records)), -1
         if rows != self._rows:
-            parts = {id(view.array): part_of(view.array, 0, max(rows, 1)) for view in self._room}
+            parts = {
+                id(view.array): part_of(view.array, 0, max(-(-rows // view.interval), 1))
+                for view in self._room
+            }
             views = [replace(view, array=parts[id(view.array)]) for view in self._room]
             self._views = list(self.reducers.with_samples(views))
             self._rows, self.arrays = rows, [view.array for view in views]
@@ -92,10 +101,13 @@ class RecordedRows:
             index[source].append(at)
         v_index = np.concatenate(index["v"])
         mem_index = np.concatenate([np.zeros(0, np.int64), *index["mem"]])
-        whole = 0 < self._whole_width <= 2 * len(v_index) and self._only_membranes
-        width = {"v": self._whole_width if whole else len(v_index), "mem": len(mem_index)}
+        whole, interval = self._is_whole(locations), self.interval(self._records)
+        width = {"v": self._whole_length if whole else len(v_index), "mem": len(mem_index)}
+        number = {"v": -(-rows // interval), "mem": rows}
         room = {
-            name: self._reads.zeros(f"{name}_rows", (max(rows, 1), max(each, 1)), self._dtype)
+            name: self._reads.zeros(
+                f"{name}_rows", (max(number[name], 1), max(each, 1)), self._dtype
+            )
             for name, each in width.items()
         }
         order = np.argsort(owner, kind="stable")
@@ -107,31 +119,43 @@ class RecordedRows:
         }
         self.arguments = {
             "whole": np.int32(whole),
-            "record_every": np.int32(self._every),
+            "record_every": np.int32(interval if whole else self._every),
             "num_v": np.int32(width["v"]),
             "num_mem": np.int32(len(mem_index)),
             "v_rows": room["v"],
             "mem_rows": room["mem"],
             **{name: to_device(self._queue, a, np.int32) for name, a in tables.items()},
         }
-        views = []
-        for column, (source, _), places in zip(
-            columns, locations, self._places(locations), strict=True
-        ):
-            is_whole = whole and source == "v"
-            views.append(View(room[source], 0 if is_whole else column, places, is_whole))
-        return views
+        return [
+            View(room[source], 0, at, interval)
+            if whole and source == "v"
+            else View(room[source], column)
+            for column, (source, at) in zip(columns, locations, strict=True)
+        ]
 
-    def _places(self, locations: Locations) -> list[np.ndarray | None]:
-        """Return the device indices of each source's nodes, for `View.places`."""
-        known = self._whole_width > 0
-        return [at if known and source == "v" else None for source, at in locations]
+    def _is_whole(self, locations: Locations) -> bool:
+        """Whether rows have all voltages: most are recorded, all for membrane currents."""
+        sampled = sum(len(at) for source, at in locations if source == "v")
+        return 0 < self._whole_length <= 2 * sampled and self._only_membranes
+
+    @property
+    def _records(self) -> list[Record]:
+        return [reducer.record for reducer in self.reducers.each]
 
     @property
     def _every(self) -> int:
         """The smallest interval of recorded rows, steps; engines may omit the rows between."""
-        each = [reducer.record for reducer in self.reducers.each]
-        return gcd(*(1 if r.reduce else r.every for r in each)) or 1
+        return gcd(*(1 if r.reduce else r.every for r in self._records)) or 1
+
+    def interval(self, records: Sequence[Record]) -> int:
+        """Return the steps from one row to the next: kernels omit rows that no record keeps.
+
+        Only rows with all voltages are omitted, so all records must be of membrane currents.
+        """
+        if any(r.kind != MEMBRANE or r.reduce for r in records):
+            return 1
+        whole = 0 < self._whole_length <= 2 * sum(len(r.index) for r in records)
+        return gcd(*(r.every for r in records)) if whole else 1
 
     @property
     def _only_membranes(self) -> bool:
@@ -143,12 +167,18 @@ class RecordedRows:
         self, samples: Sequence[np.ndarray], step: int, locations: Locations
     ) -> list[np.ndarray]:
         """Return each record's values as a step begins, (1, width), from its samples."""
-        places = iter(self._places(locations))
-        values = []
-        for reducer, part in self.reducers.with_samples(samples):
-            first, *_ = [next(places) for _ in part]
-            values.append(reducer.now(part, step, first))
+        whole, values = self._is_whole(locations), []
+        for reducer, part in self.reducers.with_samples(list(zip(samples, locations, strict=True))):
+            source, at = part[0][1]
+            of_rows = (at, self._whole_length) if whole and source == "v" else None
+            values.append(reducer.now([sample for sample, _ in part], step, of_rows))
         return values
+
+    def enqueue(self) -> None:
+        """Enqueue reductions that need no rows on the host, before it waits for the chunk."""
+        for reducer, (first, *others) in self._views:
+            if not others:
+                reducer.enqueue(first, self._rows, self.first_step)
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
         """Reduce the rows of each record; `values_of` reads an array, each array only once."""

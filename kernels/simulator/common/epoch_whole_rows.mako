@@ -1,10 +1,12 @@
 <%page args="spec, meet"/>\
 ## Part of epoch_by_instance.mako and epoch_by_node.mako: write all voltages into the row of the step, if a record keeps
-## this step; `keeps` is from epoch_records.mako.
+## this step; `keeps` is from epoch_records.mako. Row 0 is the first kept step of the chunk.
 % if spec.whole:
         // phase 9: records
-        if (keeps)
-            for (int k = lane; ${"part == 0" if spec.parts > 1 else "present"} && k < mine.s1; k += LANES)
-                record_v[(long)(record_row + step - first_step) * num_records + mine.s0 + k] = V(k);
-        ${meet};
+        if (keeps) {
+            const int kept_before = (first_step - record_row) / record_every + 1;
+            __global real *row_v = record_v + (long)((step + 1) / record_every - kept_before) * num_records + mine.s0;
+            for (int k = lane; ${"part == 0" if spec.parts > 1 else "present"} && k < mine.s1; k += LANES) row_v[k] = V(k);
+            ${meet};
+        }
 % endif

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Simulation
+from clhines.simulator.model.compiling import compile
+from clhines.simulator.records import reduced
 from clhines.simulator.records.membrane import Membrane
 
 DT, ENGINES, EVERY = 0.025, ("reference", "steps", "epochs"), 4  # steps
@@ -66,8 +68,8 @@ def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
     net.add("iclamp", at=net.soma, delay=0.2, dur=2.0, amp=np.linspace(0.1, 0.2, len(net.soma)))
     matrix = np.random.default_rng(4).normal(size=(3, len(net.nodes())))
     results = []
-    for engine in ("reference", "epochs-gpu"):
-        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    for engine, chunk in (("reference", 1024), ("epochs-gpu", 1024), ("epochs-gpu", 7)):
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=chunk)
         seen = sim.record("i_membrane", "all", every=EVERY * DT, matrix=matrix)
         v = sim.record("v", [0], every=2 * EVERY * DT) if voltages else seen
         runs = [sim.run(duration) for duration in (11 * DT, 30 * DT, DT, 40 * DT)]
@@ -75,7 +77,8 @@ def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
             kernels = sim.runner.kernels
             assert int(sim.runner.rows.arguments["whole"]) == (not voltages) and kernels.whole_rows
         results.append([np.concatenate([run[k] for run in runs]) for k in (seen, v)])
-    for expected, ours in zip(*results, strict=True):
+    for expected, ours, in_chunks in zip(*results, strict=True):
+        np.testing.assert_array_equal(in_chunks, ours)
         assert np.abs(expected).max() > 0
         np.testing.assert_allclose(ours, expected, atol=1e-9 * np.abs(expected).max())
 
@@ -87,16 +90,44 @@ def test_a_reset_copies_no_tables_again(fast_queue, needs, monkeypatch, electrod
     net, _ = networks.simple_network()
     net.insert("hh", np.setdiff1d(net.nodes(), net.soma))
     matrix = np.random.default_rng(4).normal(size=(3, len(net.nodes()))) if electrodes else None
-    joints, copied = Membrane.joints, []
-    monkeypatch.setattr(Membrane, "joints", lambda self, *of: copied.append(1) or joints(self, *of))
+    copied, to_device = [], reduced.to_device
+    monkeypatch.setattr(
+        reduced, "to_device", lambda q, a, *of: copied.append(np.size(a)) or to_device(q, a, *of)
+    )
     sim = Simulation(net, DT, queue=fast_queue, engine="epochs-gpu")
     seen = sim.record("i_membrane", "all", matrix=matrix)
-    first = sim.run(4 * DT)[seen]
-    assert len(copied) == 2  # for sampled rows, and for rows with all voltages
+    first, count = sim.run(4 * DT)[seen], len(copied)
+    assert count > 0
     for _ in range(2):
         sim.reset()
         np.testing.assert_array_equal(sim.run(4 * DT)[seen], first)
-    assert len(copied) == 2
+    assert not any(copied[count:])  # rows of no electrodes of current
+
+
+def test_a_matrix_for_voltages_and_electrodes():
+    """Compare with sums of long doubles, within a bound by the sums of absolute values."""
+    net, _ = networks.simple_network()
+    net.add("iclamp", at=net.soma, dur=2.0, amp=np.linspace(0.1, 0.2, len(net.soma)))
+    model = compile(net, DT)
+    nodes = np.append(np.arange(1, net.forest.num_nodes, 2), net.soma)  # some, and some twice
+    membrane, rng = Membrane(model, nodes), np.random.default_rng(4)
+    matrix = rng.normal(size=(3, len(nodes)))
+    v, clamps = (rng.normal(-65, 5, n) for n in (len(membrane.sampled), len(net.soma)))
+    of_node = [
+        np.repeat(np.arange(len(nodes)), np.diff(b)) for b in (membrane.begin, membrane.clamp_begin)
+    ]
+    exact = np.zeros((3, 1), np.longdouble)
+    flow = np.longdouble(v)[membrane.neighbour_column] - v[membrane.node_column]
+    exact += (matrix[:, of_node[0]] * (membrane.g * flow)).sum(axis=1, keepdims=True)
+    exact += (matrix[:, of_node[1]] * np.longdouble(clamps)[membrane.clamp]).sum(
+        axis=1, keepdims=True
+    )
+    folded = membrane.folded(matrix)
+    ours = folded[0] @ v + folded[1] @ clamps
+    largest = np.abs(folded[0]) @ np.abs(v) + np.abs(folded[1]) @ np.abs(clamps)
+    bound = (len(v) + len(clamps) + 8) * np.finfo(float).eps * largest
+    assert (np.abs(ours - exact[:, 0]) <= bound).all() and np.abs(exact).min() > 1e3 * bound.max()
+    assert np.abs(folded[0].sum(axis=1)).max() < bound.max()  # equal voltages drive no current
 
 
 def test_i_membrane_of_second_order_is_rejected():
