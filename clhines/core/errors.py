@@ -117,7 +117,7 @@ class SpikeOverflowError(ClhinesError, OverflowError):
     Attributes
     ----------
     step : int
-        The step that the message names.
+        The step by which, or soon after which, the list was full.
     """
 
     def __init__(self, message: str, step: int) -> None:

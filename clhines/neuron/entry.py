@@ -279,7 +279,10 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return how many steps to take next, at most `most`; NEURON takes the last of them."""
+    """Return how many steps to take next, 1 to `most`, the same number on all ranks.
+
+    The device takes all but the last one. NEURON takes the last one.
+    """
     if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
         most = 1

@@ -80,7 +80,9 @@ class Recordings:
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
-        """Return the records of a run of `steps` from `begin`, and the steps of a chunk.
+        """Return the records of a run, and the number of steps after which rows are read.
+
+        The run takes `steps` steps from step `begin` on.
 
         HostMemoryError if their rows do not fit into memory.
         """

@@ -166,10 +166,11 @@ class Tridiagonal(Holder):
             Written and returned, also before an error; may be `b` itself.
         check : bool or "raise"
             Wait for the device. Raise `PivotError` for a pivot that is zero, not finite, or
-            negative after rows have been multiplied by -1. Raise `InputError` if a value of `b` or
-            `x` is not finite (NumPy only). Warn if the solution has lost digits; "raise" raises
-            this warning. Without a check `x` is undefined (often NaN or infinite) in a system with
-            a bad pivot, whose row `status` returns; other systems are right.
+            negative after rows with a negative `d` were multiplied by -1. Raise `InputError` if a
+            value of `b` or `x` is not finite (NumPy only). Warn if the solution has lost digits;
+            "raise" raises this warning. Without a check `x` is undefined (often NaN or infinite) in
+            a system with a bad pivot; the method `status` returns the pivot's row. Other systems
+            are right.
         columns : bool
             The last axis of `b` and `x` counts right-hand sides.
         periodic : bool
@@ -191,7 +192,7 @@ class Tridiagonal(Holder):
         Warns
         -----
         AccuracyWarning
-            As `Solver.solve`. On a device, or if `out` is `b`, the error is never known.
+            As `Solver.solve`. On a device, or if `out` is `b`, it does not give the error.
         """
         if as_switch("periodic", periodic):
             factors = self.factor(dl, d, du, check=check, periodic=True)

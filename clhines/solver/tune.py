@@ -193,7 +193,7 @@ def engine_for(
 
 
 def _blocks_of(forest: Forest, dtype: np.dtype, device: cl.Device) -> ChainBlocks | None:
-    """Return the blocks for `LanesEngine` if the batch has chains on a CPU; else None."""
+    """Return the blocks of chains for `LanesEngine`; None for trees and on GPUs."""
     blocks = blocks_of(forest) if copies.shares_memory(device) else None
     if blocks is None or blocks.size * dtype.itemsize > device.max_mem_alloc_size:
         return None

@@ -175,7 +175,10 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """Return the address ranges of hoc variables, and of Vectors not `used`, (k, 2) int64."""
+    """Return the address ranges of hoc variables and of Vectors, (k, 2) int64.
+
+    Vectors at the addresses `used` are left out.
+    """
     busy = {*used}
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)

@@ -31,9 +31,9 @@ class Traces:
     """Input of features for m traces: times, stimuli, spikes, and sums in windows.
 
     `t`, ms, are the times of all samples, ascending. For each trace, `peaks` has the samples of its
-    spikes, and `minima` the sample of the minimum after each. A feature may need sums in windows of
-    samples: a first pass, without `windows`, collects their begins and ends in `requested`, and its
-    values are NaN; a second pass has `windows` in the same order.
+    spikes, and `minima` the sample of the minimum after each. A feature may need sums of v in
+    windows of samples. So features are computed twice: without `windows` they are NaN, and
+    `requested` collects the begins and ends; then `windows` has the sums in the same order.
     """
 
     t: np.ndarray

@@ -120,7 +120,10 @@ class Features:
         return begin, end
 
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
-        """Compute the features: (m,) arrays or `RaggedArray` by name, as `extract` returns."""
+        """Compute the features of m traces from `sums` in windows of their samples.
+
+        `t`, ms, are the times of all samples. Return arrays, (m,), and `RaggedArray`s by name.
+        """
         segments = sums.segments
         stimuli = checked_stimuli(t, segments.count, *self._stimulus)
         spikes = *segments.peaks(), *segments.minima(len(t))

@@ -346,7 +346,7 @@ class GroupedKind(KindBlocks):
         return f"{test}add_{w}({local}, {where}, place, run);"
 
     def currents_of_ions(self) -> set[str]:
-        """Return the ions whose current a block reads, or sets without vector functions."""
+        """Return the ions whose current the mechanism reads or, except in vectors, sets."""
         names = {f"i{ion}": ion for ion in self.ions}
         currents = set()
         for block, _, arguments in self.blocks:

@@ -117,9 +117,10 @@ class PlasticSpec(TemplateSpec):
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
-        """Return the connections' traces that must be updated at an event: all or none.
+        """Return the traces of connections that are updated at `event`, such as ``pre``.
 
-        They must if the event uses one, or if the weight changes between events.
+        These are all traces if the rule uses one at the event, or if weights change between events;
+        else none.
         """
         used = self.about.uses(event, "synapse")
         traces = self.of_side("synapse")

@@ -168,7 +168,10 @@ class CellEpochs(ArenaKernels):
         return plans[:first] + sorted(plans[first:], key=lambda plan: -plan.groups)
 
     def renew(self, before: Model) -> bool:
-        """Use a changed model (see `ArenaKernels`); False if it needs other lists or literals."""
+        """Use the parameters of `model`, which replaces `before`; see `ArenaKernels`.
+
+        Return False if other kernels or lists of nodes are needed.
+        """
         model, alike = self.model, same_constants(before, self.model)
         same_nodes = alike
         for k, (kind, old) in enumerate(zip(model.kinds, before.kinds, strict=True)):

@@ -373,7 +373,7 @@ class EpochSpec(TemplateSpec):
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
-        """Whether lanes read events of a mechanism early: each lane has at most one instance."""
+        """Whether a lane reads the events of a mechanism, one instance, a step before they act."""
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
@@ -509,7 +509,7 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Mechanisms whose instances with due events a warp collects, to process them at once."""
+        """Mechanisms for which a warp first collects the instances with due events."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:

@@ -88,7 +88,8 @@ class Layout:
     def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
         """Return the active node whose work-item records each instance of kind `k`, (r,) int64.
 
-        The next number stands for all artificial cells, later ones for sums that pointers write.
+        Numbers from 0 on are active nodes. The number of active nodes stands for all artificial
+        cells, and larger numbers for sums that pointers write.
         """
         kind = self._model.kinds[k]
         if is_artificial(kind):

@@ -183,8 +183,9 @@ def compile_connections(
 ) -> tuple[GridConnections, np.ndarray]:
     """Return the connections from cells and detectors, and each one's index in the wiring.
 
-    Among `num_targets` instances, those of a mechanism begin at `first`; `instances` gives each
-    group's mechanism, and its instances there.
+    Targets are numbered from 0 to `num_targets`; mechanism k has the numbers from ``first[k]`` on.
+    `instances` has, for each group, its mechanism and its instances of the mechanism. `added` has
+    the trains of events, whose connections are left out.
     """
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.calls), dtype=np.int32)

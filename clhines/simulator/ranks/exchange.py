@@ -276,7 +276,10 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unpack all ranks' sources, times and voltages; `pointed` counts the voltages of each rank."""
+    """Unpack what each rank sent: sources and times of events, and voltages for pointers.
+
+    A rank sent `pointed` voltages.
+    """
     parts = []
     for values, number in zip(words, pointed, strict=True):
         count = (len(values) - 2 * number) // 3

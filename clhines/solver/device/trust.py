@@ -389,7 +389,7 @@ def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, in
 
 
 def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
-    """Return all that an outcome depends on, as the key of its file."""
+    """Return all that the outcome of a family's self-test depends on; its file has this key."""
     return {
         "platform": device.platform.name.strip(),
         "platform_version": device.platform.version.strip(),

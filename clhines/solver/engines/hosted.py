@@ -243,10 +243,10 @@ class SharedMemorySolve:
 class BufferedSolve:
     """Solve in the host's arrays if the device can use them, else in buffers that calls reuse.
 
-    `names` are the arrays that each call brings. If the matrix is on the device already, it is
-    `packed` (by `Resident.make_factors`) or `natural`; `factored` is its status. If
-    `finds_infinite`, the status has `NOT_FINITE` for an x that is not finite. That includes each b
-    that is not finite, as no method drops a value of b.
+    `names` are the arrays that each call brings. A matrix that is on the device already is either
+    `packed` (factors, by `Resident.make_factors`) or `natural` (entries in the order of nodes);
+    `factored` has the status of its factorization. If `finds_infinite`, the status of a cell is
+    `NOT_FINITE` if x, and so if b, has a value that is not finite.
     """
 
     def __init__(

@@ -189,10 +189,11 @@ class SplitForest:
 
 
 def split_branches(forest: Forest, blocks: Blocks | None = None) -> SplitForest:
-    """Cut branches that are longer than the mean of their level (2018 report, section 6).
+    """Return the batch with long branches cut (2018 report, section 6).
 
-    From the roots on, the rest of a longer branch becomes a branch of the next level, where it may
-    be cut again. With `blocks` the mean is over a block, not the batch (the report's section 8).
+    A branch keeps at most as many nodes as the mean of its level. Its other nodes become a branch
+    of the next level, which may be cut again. The mean is taken over all cells, or with `blocks`
+    over the cells of a block (the report's section 8).
     """
     trees = forest.trees
     if blocks is None:

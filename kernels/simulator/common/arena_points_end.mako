@@ -1,6 +1,7 @@
 <%page args="spec"/>\
-## Part of epoch_by_node.mako: end the step before for the instances of arena_points.mako, after the last step, and
-## after every step if values are recorded, since nodes write the records.
+## Part of epoch_by_node.mako: end a step for the instances of arena_points.mako. Their states usually advance as the
+## next step begins. Here they advance after a launch's last step, and after each step if values are recorded. Then
+## instances that are alone at their nodes write their records; nodes write the records of all others.
 <%
     some = [kind for kind in spec.loop.apart if kind.has("advance")]
 %>\

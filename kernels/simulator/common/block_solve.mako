@@ -1,6 +1,8 @@
 <%page args="spec"/>\
 ## Part of blocks.mako: functions that solve for the change of v in the tiles of a block, and set v. A tile is a
-## vector per node: the nodes of several cells of one shape.
+## vector per node: the nodes of several cells of one shape. d, b, u: diagonal, right-hand side and what ties a node to
+## its parent; x: change of v; base: the part of d that no step changes, or the inverse pivot of nodes whose pivots are
+## constant; constant_b - constant_g * v: their current.
 <%
     new = "v[i] + 2 * moved" if spec.secondorder else "v[i] + moved"
 %>\

@@ -1,6 +1,7 @@
 <%page args="spec, kind"/>\
 ## Part of arena_functions.mako: functions that deliver the events of one instance of `kind`, the earliest first; they
-## call due_events.mako or event_bins.mako, and receive.mako.
+## call due_events.mako or event_bins.mako, and receive.mako. With `bins` (`CVode.queue_mode(1, 0)` of NEURON) events of
+## connections wait in the bin of their step; deliver_k then delivers self events only.
 <% e, k = spec.arena, kind.number %>\
 % if not e.bins or kind.queue:
 

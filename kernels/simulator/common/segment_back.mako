@@ -1,7 +1,9 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: back from the root. The rounds of the
-## tree in reverse order, so that a lane's parent and child have their x; then each segment from its last node to its
-## first. The new v of all nodes goes to the registers a (constant factors) or to V.
+## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: back substitution. First the last nodes
+## of all lanes' segments, in the order opposite to their elimination: such a node was eliminated between the last nodes
+## of its parent's and of a child's segment (above, below), so it needs both x. tree_b has a lane's right-hand side, then
+## its x. Then each segment from its last node to its first: x_j = a_j - w_j * top - e_j * x_(j+1), top: x of the parent.
+## x is the change of v, which is added to V; with constant factors it is v itself, and stays in the registers a.
 % if spec.chip.tree_rounds:
         do {
             --r;

@@ -152,7 +152,10 @@ class Graph:
         return node
 
     def local(self, name: str, definition: Node) -> Node:
-        """Name an expression, unless it is a number, a symbol or named; names may repeat."""
+        """Return a local variable with this value; several may have the same name.
+
+        A number, a symbol or a local variable is returned as it is.
+        """
         if not definition.args or definition.op == "local":
             return definition
         return self._make("local", (definition,), name)

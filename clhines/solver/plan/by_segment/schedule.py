@@ -76,10 +76,12 @@ KEPT_VALUES = 5  # values of an inner segment in local memory, stored over the l
 
 
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
-    """Cut trees of segments into connected parts, from the tips on; heavy subtrees are cut first.
+    """Cut trees of segments, which are unbranched runs of nodes, into connected parts.
 
-    A part has at most `most` values and `most_segments` segments. Return (num_segments,) bool: True
-    for the segment of each part that is nearest the root.
+    A part has at most `most_segments` segments and `most` values: one for each node, and
+    `KEPT_VALUES` for each inner segment if leaves leave no room for them. Where a part would be
+    larger, its heaviest subtree is cut off first. Return (num_segments,) bool: True for the segment
+    of each part that is nearest the root.
     """
     size, parent = cut.length.tolist(), cut.parent.tolist()
     # of each piece so far: nodes of leaf segments, segments, inner segments

@@ -53,7 +53,7 @@ def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
 
 
 def _settled_by_initial(blocks: FileBlocks, raw: bool) -> set[str]:
-    """Return the states that only INITIAL sets, from parameters and from the states themselves.
+    """Return the states that only INITIAL sets, from parameters and the state's earlier value.
 
     Unless `raw`, leave out states that a second execution of INITIAL changes.
     """
