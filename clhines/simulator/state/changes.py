@@ -21,12 +21,12 @@ from clhines.simulator.state.decisions import external_sums
 from clhines.simulator.state.ranges import check_range
 from clhines.simulator.state.sources import ring_sizes
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import set_soon
+from clhines.solver.device.arrays import fill_soon, set_soon
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
 _MOST = 2**31  # array size that the kernel's int indices allow
-_FEW = 64  # up to so many adjacent elements are copied, without the kernel
+_FEW = 64  # up to so many adjacent elements are written, more are filled
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Spread:
         self._kernel = program.kernel_of(queue.context, spec, "spread")
         self._tables: dict[Hashable, cla.Array] = {}
         self._sources_of_each: dict[Hashable, np.ndarray] = {}
-        self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and length of short rows
+        self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and length of rows
         self._written = deque[cl.Event | None](maxlen=8)
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
@@ -72,12 +72,16 @@ class Spread:
         if storage.places is not None:
             if key not in self._rows:
                 places = self._entries(storage, group)[0]
-                few = 0 < len(places) <= _FEW and bool((np.diff(places) == 1).all())
-                self._rows[key] = (int(places[0]), len(places)) if few else (0, 0)
+                adjacent = len(places) > 0 and bool((np.diff(places) == 1).all())
+                self._rows[key] = (int(places[0]), len(places)) if adjacent else (0, 0)
             first, count = self._rows[key]
         if count and value.by == "all":
-            numbers, first = numbers.repeat(count), storage.offset + first
-            self._written.append(set_soon(storage.array, first, numbers, self.queue))
+            first += storage.offset
+            if count > _FEW:
+                fill_soon(storage.array, first, count, numbers[0], self.queue)
+            else:
+                written = set_soon(storage.array, first, numbers.repeat(count), self.queue)
+                self._written.append(written)
             return
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
         source = at

@@ -139,6 +139,22 @@ def set_soon(
     return cl.enqueue_copy(queue, a.base_data, values, dst_offset=place, is_blocking=False)
 
 
+def fill_soon(
+    a: cla.Array, first: int, count: int, value: np.generic, queue: cl.CommandQueue
+) -> None:
+    """Set `count` entries of an array, from index `first` on, to one value of its dtype."""
+    host = host_of(a)
+    if host is not None:
+        queue.finish()
+        host[first : first + count] = value
+        return
+    size = a.dtype.itemsize
+    most, end = _MOST_FILLED // size, first + count
+    for begin in range(first, end, most):
+        place = {"offset": a.offset + begin * size}
+        cl.enqueue_fill(queue, a.base_data, value, min(most, end - begin) * size, **place)
+
+
 def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
     host = host_of(a)
     if host is None:

@@ -367,6 +367,27 @@ def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
         assert np.array_equal(values, expected)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_one_number_fills_the_values_of_many_instances(shared, double_queue, monkeypatch):
+    if not shared:
+        monkeypatch.setattr(copies, "fine_grained", lambda device: False)
+    results = []
+    for engine in ("epochs-gpu", "reference"):
+        net = Network(CABLES, 20)
+        hh = net.insert("hh", at="all", gnabar=net.per_cell(np.linspace(0.1, 0.12, 20)))
+        assert len(hh) > 64
+        net.add("iclamp", at=net.soma, dur=1.0, amp=0.3)
+        sim = Simulation(net, DT, queue=double_queue, engine=engine)
+        sim.run(1.0)
+        for gnabar in (0.08, 0.15, 0.13):
+            sim.set(hh, gnabar=gnabar)
+            results.append(sim.run(0.5) and sim.voltages())
+        sim.reset()
+        results.append(sim.run(1.0) and sim.voltages())
+    for values, expected in zip(results[:4], results[4:], strict=True):
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu", "reference"])
 def test_spikes_of_the_start_come_after_a_reset_too(engine, fast_queue):
     net = Network(CABLES[:1], 2)

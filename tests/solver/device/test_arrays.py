@@ -6,7 +6,7 @@ import pyopencl.array as cla
 import pytest
 
 from clhines import InputError
-from clhines.solver.device import arrays
+from clhines.solver.device import arrays, copies
 
 
 def test_marks_of_device_order(fast_queue):
@@ -31,6 +31,17 @@ def test_values_on_a_device(fast_queue):
     assert arrays.to_device(fast_queue, [], np.int32).get().tolist() == [0]
     kept = arrays.within_reach(fast_queue, (6,), np.dtype(np.int32))
     assert kept.get().tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_part_is_filled(fast_queue, monkeypatch, shared):
+    if not shared:
+        monkeypatch.setattr(copies, "fine_grained", lambda _: False)
+    monkeypatch.setattr(arrays, "_MOST_FILLED", 16)  # two values per command
+    kept = arrays.within_reach(fast_queue, (6,), np.dtype(np.float64))
+    arrays.fill_soon(kept[1:], 0, 3, np.float64(2.5), fast_queue)
+    arrays.fill_soon(kept, 5, 1, np.float64(1.0), fast_queue)
+    assert arrays.values_of(kept, fast_queue).tolist() == [0.0, 2.5, 2.5, 2.5, 0.0, 1.0]
 
 
 def test_events_are_of_the_context(fast_queue):
