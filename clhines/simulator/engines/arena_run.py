@@ -43,10 +43,8 @@ from clhines.simulator.state.sources import Wires, wires_of
 from clhines.simulator.state.variables import Variables, chunk_of_all, of_all, whole, with_wires
 from clhines.solver.device import devices, trust
 from clhines.solver.device.arrays import set_soon, set_zero, values_of
-from clhines.solver.device.copies import shares_memory
 from clhines.solver.plan.plan import real_name
 
-_FEW_STEPS = 8  # steps that take a device with its own memory as long as a marker
 _SPIKES = 1 << 22  # default room for spikes of a chunk
 _follows = ContextVar("_follows", default=False)
 
@@ -184,6 +182,7 @@ class ArenaRun:
 
     keeps_currents = True  # the start has currents, which change with parameters
     max_steps: int
+    mark: Callable[[], Mark] = time.perf_counter  # until `begin`
 
     def __init__(
         self,
@@ -192,8 +191,8 @@ class ArenaRun:
         family: str = "steps",
         apart: bool = False,
     ) -> None:
-        self.job, self.queue = job, job.queue
-        self.model = model = job.apart if apart else job.model
+        self.job, self.model = job, job.apart if apart else job.model
+        model = self.model
         self.dtype, double = np.dtype(job.request.dtype), devices.has_fp64(self.device)
         if not double and model.exact:
             raise InputError(
@@ -205,7 +204,6 @@ class ArenaRun:
         self.kernels = kernels(self)
         self.kernels.put_matrix()
         self.ending = Ending(self.queue)
-        self._few_steps = MOST_STEPS if shares_memory(self.device) else _FEW_STEPS
         zeros, width = self.ending.reads.zeros, self.kernels.whole_rows
         self.rows = RecordedRows(model, self.queue, self.dtype, self.ending.reads, width)
         failed = zeros("failed", (model.forest.num_cells,), np.int32)
@@ -228,6 +226,10 @@ class ArenaRun:
         else:
             self.detected = TimedEvents(self.events, self.state, self.wires, self.grid)
         self._begin(model, Reference(model.once, decisions=job.decisions))
+
+    @cached_property
+    def queue(self) -> cl.CommandQueue:
+        return self.job.queue
 
     @cached_property
     def device(self) -> cl.Device:
@@ -349,9 +351,9 @@ class ArenaRun:
         if self.state.waiting is not None:
             self.rows.forget_room()
         self.detected.empty()
-        at_once = rows <= min(self.max_steps, self._few_steps)
-        at_once &= self.job.decisions is None and (self.grid is None or not self.grid.delivers)
-        self.mark = self.ending.begin(at_once)  # type: ignore[method-assign]
+        delivers = self.grid is not None and self.grid.delivers
+        at_once = rows <= self.max_steps and self.job.decisions is None and not delivers
+        self.mark = self.ending.begin(rows, at_once)
         self.rows.begin(rows, records, self._room_for)
         if self.state.waiting is not None:
             self.ready()
@@ -407,9 +409,6 @@ class ArenaRun:
         """Deliver spikes that come in whole steps; with exact times, targets fetch their events."""
         if self.grid is not None and self.grid.delivers:
             self.grid.deliver(first, count)
-
-    def mark(self) -> Mark:  # before the first `begin`
-        return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and read what `end` needs; return when the device reached each of `marks`, s."""

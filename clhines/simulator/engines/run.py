@@ -19,6 +19,7 @@ from clhines.simulator.records.records import Record
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device import trust
+from clhines.solver.device.copies import shares_memory
 
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
@@ -266,6 +267,7 @@ def refuse_memory(error: cl.Error, what: object, steps: int) -> None:
 
 
 MOST_SPIKES = 1 << 24  # most events in the list of a chunk
+_FEW_STEPS = 8  # steps that take a device with its own memory as long as a marker
 
 
 class Ending:
@@ -274,14 +276,16 @@ class Ending:
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
+        self._shares = shares_memory(queue.device)
 
-    def begin(self, at_once: bool) -> Callable[[], Mark]:
-        """Begin a chunk; return the function `Run.mark`.
+    def begin(self, rows: int, at_once: bool) -> Callable[[], Mark]:
+        """Begin a chunk of `rows` steps; return the function `Run.mark`.
 
-        The host's clock measures a chunk that is enqueued `at_once`.
+        The host's clock measures a chunk that is enqueued `at_once`, except for a long one on a
+        device with its own memory.
         """
-        self._by_host = at_once
-        timed = self._timed and not at_once
+        self._by_host = at_once and (self._shares or rows <= _FEW_STEPS)
+        timed = self._timed and not self._by_host
         return self._marker if timed else time.perf_counter
 
     def _marker(self) -> Mark:

@@ -10,6 +10,7 @@ from networks import CABLES, DT, blocks
 import clhines
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.simulator.engines import arena_run
+from clhines.simulator.engines import run as engine_run
 from clhines.simulator.engines.arena_run import ArenaRun
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.model import compile
@@ -362,7 +363,7 @@ def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
     shared = turns()
     assert len(shared[1]) > 4
     monkeypatch.setattr(copies, "fine_grained", lambda device: False)
-    monkeypatch.setattr(arena_run, "shares_memory", lambda device: False)
+    monkeypatch.setattr(engine_run, "shares_memory", lambda device: False)
     for values, expected in zip(turns(), shared, strict=True):
         assert np.array_equal(values, expected)
 
