@@ -149,8 +149,9 @@ class Grid:
             self._received.begin()
         elif self.delivery is None:
             self.spikes.empty()
-        else:
+        elif not self.spikes.known_empty:
             self.delivery.reset(self.spikes.count)
+        self.spikes.known_empty = False
 
     @property
     def tables(self) -> dict[str, cla.Array]:

@@ -37,7 +37,6 @@ class SpikeList:
     def empty(self) -> None:
         if not self.known_empty:
             set_zero(self.count, self.count.queue)
-        self.known_empty = False
 
     @property
     def capacity(self) -> int:
