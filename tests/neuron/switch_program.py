@@ -184,6 +184,12 @@ def refusals(engine):
             h.continuerun("soon")
         except RuntimeError as error:  # NEURON's own
             results["wrong"] = type(error).__name__
+        results["solves"] = []
+        for arguments in ((), ("soon",), (pc,)):
+            try:
+                pc.psolve(*arguments)
+            except RuntimeError as error:
+                results["solves"].append(str(error).split("execerror: ")[1][:23])
     return results
 
 

@@ -26,18 +26,17 @@ class HocArguments:
         self._is_number = library.function("_Z17hoc_is_double_argi", ctypes.c_int, ctypes.c_int)
         self._push = library.function("_Z12hoc_retpushxd", None, ctypes.c_double)
 
-    def number(self, k: int) -> float:
-        """Return argument `k` (from 1); hoc raises its own error if it is no number."""
-        return float(self._number(k)[0])
-
     def all(self) -> list[object]:
-        """Return all texts and numbers; None for an argument of another kind."""
+        """Return all texts and numbers; None for an argument of another kind.
+
+        A wrong argument must not reach hoc's own readers: their C++ error would end the process.
+        """
         words = list[object]()
         while self._has(k := len(words) + 1):
             if self._is_text(k):
                 words.append(self._text(k).decode())
             else:
-                words.append(self.number(k) if self._is_number(k) else None)
+                words.append(float(self._number(k)[0]) if self._is_number(k) else None)
         return words
 
     def give(self, value: float) -> None:

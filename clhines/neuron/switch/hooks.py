@@ -103,8 +103,14 @@ class Switch:
         return int(not done)
 
     def _psolve(self, _: int) -> float:
-        stop = self._arguments.number(1)
-        h = self._h
+        arguments, h = self._arguments.all(), self._h
+        match arguments:
+            case [float(stop), *_]:
+                pass
+            case _:  # NEURON raises its own error
+                wrong = partial(h.ParallelContext().psolve, *arguments)
+                self._stop_unless(self._runner.in_neuron(wrong))
+                return 0.0
         clock = (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
         t, dt = float(h.t), float(h.dt)  # NEURON's psolve does not move h.t
 

@@ -67,6 +67,7 @@ def test_what_is_refused_is_raised_or_run_by_neuron():
     on = "clhines switch, on: 0 steps run on the device; stepped by NEURON: "
     assert shown == on + reasons[0]
     assert result["wrong"] == "RuntimeError"
+    assert result["solves"] == ["psolve not enough argum", *["bad stack access: expec"] * 2]
 
 
 SCRIPT = """
