@@ -190,6 +190,12 @@ def refusals(engine):
                 pc.psolve(*arguments)
             except RuntimeError as error:
                 results["solves"].append(str(error).split("execerror: ")[1][:23])
+        handler = h.FInitializeHandler(lambda: h.CVode().event(0.5, lambda: 1 / 0))
+        try:
+            h.run()  # by NEURON
+        except RuntimeError as error:
+            results["raised"] = str(error)
+        del handler
     return results
 
 

@@ -124,7 +124,8 @@ class CallRunner:
             return True
         t = float(self._h.t)
         done = self.in_neuron(neuron_call)
-        if not self._h.CVode().active() and self._h.dt > 0:
+        # the next call of hoc from Python raises a stored exception
+        if done and not self._h.CVode().active() and self._h.dt > 0:
             accounts.refused_steps += max(round((float(self._h.t) - t) / self._h.dt), 0)
         return done
 

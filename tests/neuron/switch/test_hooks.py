@@ -68,6 +68,7 @@ def test_what_is_refused_is_raised_or_run_by_neuron():
     assert shown == on + reasons[0]
     assert result["wrong"] == "RuntimeError"
     assert result["solves"] == ["psolve not enough argum", *["bad stack access: expec"] * 2]
+    assert "Python Callback failed" in result["raised"]  # as without the switch
 
 
 SCRIPT = """
