@@ -49,6 +49,8 @@ from clhines.simulator.network import (
 )
 from clhines.simulator.refusals import refusal
 
+_SAME_TIME = 1e-8  # ms, within which NEURON takes two times as equal
+
 
 @dataclass(eq=False)
 class NeuronNetwork:
@@ -310,9 +312,16 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
 
 
 def _to_come(model: NeuronModel) -> list[Player]:
-    """Return all players with only the values that NEURON has not yet played."""
-    events = model.queue.events("PlayRecordEvent") if any(p.event for p in model.players) else []
+    """Return all players with only the values that NEURON has not yet played.
+
+    Refuse Vectors whose times have changed: NEURON waits for the time before the change.
+    """
+    recorders = [r for r in model.plays.recorders if r.times is not None]
+    is_driven = recorders or any(p.event for p in model.players)
+    events = model.queue.events("PlayRecordEvent") if is_driven else []
     due = {event.address: event.time for event in events}
+    if any(abs(due.get(r.event, r.next_time) - r.next_time) > _SAME_TIME for r in recorders):
+        raise rejection("", "neuron.vector-times", what="Vector.record")
     players = (p.to_come(due.get(p.event, np.inf)) if p.event else p for p in model.players)
     return [player for player in players if player is not None]
 

@@ -284,6 +284,7 @@ REFUSALS = {
     "neuron.vector-record-t-in-psolve": Refusal("Vector.record of h.t at given times, in psolve, where NEURON's h.t does not move", "record it in each step, or use h.continuerun()"),
     "neuron.vector-record-target-var": Refusal("Vector.record of {name}, which target_var does not set to a voltage of this process", "record its source"),
     "neuron.vector-record-twice": Refusal("Vector.record into a Vector of NetCon.record", "use two Vectors"),
+    "neuron.vector-times": Refusal("{what} at times that have changed since h.finitialize(), or lack values", "call h.finitialize() after a change"),
     "neuron.vector-unreadable": Refusal("{what} with a deleted Vector"),
     # networks
     "network.called-with": Refusal("{name}: {unle}; it is called with {shown}, as of instance {instance}"),

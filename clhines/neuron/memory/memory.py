@@ -32,7 +32,7 @@ _WORDS = {  # words that stay the same during recording or playing; others hold 
     "VecPlayContinuous": (*range(11), 13, 14),
 }  # fmt: skip
 _SCALAR, _BUILT_IN = 5, 2  # name_declared() of hoc's scalars; symbol type of NEURON's variables
-_INDEX = 11  # word of "VecPlayStep" with its position
+_INDEX = {"VecPlayStep": 11, "VecPlayContinuous": 12}  # words with a position
 _ALL = np.ones(16, np.uint64)
 _BY_EVENT, _DRIVEN = ("VecRecordDt", "VecRecordDiscrete"), 10  # word with the address of an event
 _LISTS = 4  # words of NEURON's object with the lists of fixed-step recorders and players
@@ -275,7 +275,7 @@ class VectorLists:
         for address in self.entries() if every else self.acting():
             words = raw.words_at(address, 16)
             what, event, calls = self.classes.get(words[0], "unknown"), 0, False
-            how_far = address + 8 * _INDEX if what == "VecPlayStep" else 0
+            how_far = address + 8 * _INDEX.get(what, 0)
             if what in _EVENT:
                 event, statement = words[_EVENT[what] :][:2]
                 if self._memory.kinds.get(raw.words_at(event, 1)[0]) != "PlayRecordEvent":

@@ -44,7 +44,7 @@ class PlayEntry:
     words: tuple[int, ...]  # the object's next words: vectors, times, ...
     event: int  # address of the event that drives `Vector.play`, 0 for a recorder
     calls: bool  # it calls a statement
-    how_far: int  # address of the index of the next value, if it plays in steps
+    how_far: int  # address of the index of the next value, if it plays
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected, reject
+from clhines.neuron.convert import Rejected, reject, rejection
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, PlayEntry, ref
@@ -68,6 +68,7 @@ class Recorder:
     variable: Variable | None
     interval: float = 0.0  # ms, 0 for each step
     times: np.ndarray | None = None  # (k,) float64, ms, if it records at given times
+    next_time: float = np.inf  # ms, the time for its next number
     event: int = 0  # address of the event that drives it; 0: records in each step
     now: float = 0.0  # present value of the variable
     place: Place | None = None
@@ -82,17 +83,24 @@ class Player:
     y: np.ndarray
     continuous: bool  # interpolated in each step; otherwise set by an event at each time
     what: str = "Vector.play"
-    event: int = 0  # address of the event that drives a Vector's stepwise play
-    how_far: int = 0  # address of the index of the next value
+    event: int = 0  # address of the event by which NEURON goes on to the next time of a Vector
+    how_far: int = 0  # address of the index of that time
     is_at_intervals: bool = False
     after_events: bool = False  # set after the events of a step, as Random.play does
 
     def to_come(self, due: float) -> Player | None:
-        """Return a stepwise player without the values that NEURON has played; None if none is left.
+        """Return the player with the values that NEURON will play; None if none is left.
 
-        NEURON reads a value's time when it plays the value before; `due` (ms) is the next time.
+        NEURON reads a time when the time before has come; `due` (ms) is the time that it read last,
+        infinite after the last one. Between times, continuous values are read in each step.
         """
         first = ctypes.c_int.from_address(self.how_far).value
+        if self.continuous:
+            if due == np.inf:  # NEURON does not notice times that were added since
+                return replace(self, t=self.t[: first + 1], y=self.y[: first + 1])
+            if first >= len(self.t) or self.t[first] != due:
+                raise rejection("", "neuron.vector-times", what=self.what)
+            return self
         t, y = self.t[first:].copy(), self.y[first:]
         if due == np.inf or not len(t):
             return None
@@ -189,6 +197,8 @@ class PlayReader:
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
             times = np.array(self.vectors[played.words[1]], np.float64)
+            if len(vector) < len(times):
+                recorder.next_time = float(times[len(vector)])
             recorder.times = np.maximum.accumulate(times)  # what is past is due at once
             self.watched.append(played.words[1])
             recorder.event = played.words[2]
@@ -221,11 +231,12 @@ class PlayReader:
         else:
             t = np.arange(len(y), dtype=np.float64) * _number(played.words[2])
         count = min(len(t), len(y))
-        if count:
+        if continuous and count < len(t):
+            self._reject(refusal("neuron.vector-times", what="Vector.play"))
+        elif count:
             made = Player(variable, t[:count], y[:count], continuous)
-            if not continuous:
-                made.event, made.how_far = played.event, played.how_far
-                made.is_at_intervals = times is None
+            made.event, made.how_far = played.event, played.how_far
+            made.is_at_intervals = times is None
             self.players.append(made)
 
     def not_recorded(self, place: Place) -> Rejected:
