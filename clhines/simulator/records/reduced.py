@@ -101,7 +101,7 @@ class ReducedSpec(TemplateSpec):
         if not self.ptx:
             return matrix.T
         blocks, halves, g, eights, t, pair = range(6)
-        split = matrix.reshape(-1, 2, 8, matrix.shape[1] // 8, 4, 2)
+        split = matrix.reshape(len(matrix) // 16, 2, 8, matrix.shape[1] // 8, 4, 2)
         return split.transpose(eights, blocks, pair, g, t, halves)
 
     @classmethod
