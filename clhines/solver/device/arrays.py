@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from clhines.core.errors import InputError
 from clhines.solver.device import copies
 
-_MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
+# bytes; NVIDIA's driver fills 2 GiB and more, and behind the first 2 GiB of a buffer, wrongly
+_MOST_FILLED = _FAR = 1 << 30
 HOST = "clhines_host"  # attribute of arrays from `within_reach`
 _MARK = "clhines_order"  # attribute of arrays in device order
 Array: TypeAlias = np.ndarray | cla.Array  # numbers on the host or on a device
@@ -117,10 +118,10 @@ def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
     waits = list(a.events)
     for begin in range(0, a.nbytes, _MOST_FILLED):
         size = min(_MOST_FILLED, a.nbytes - begin)
-        at = a.offset + begin
-        a.add_event(
-            cl.enqueue_fill(queue, a.base_data, np.int8(0), size, offset=at, wait_for=waits)
-        )
+        data, (before, at) = a.base_data, divmod(a.offset + begin, _FAR)
+        if before:
+            data = data.get_sub_region(before * _FAR, at + size)
+        a.add_event(cl.enqueue_fill(queue, data, np.int8(0), size, offset=at, wait_for=waits))
 
 
 def set_soon(

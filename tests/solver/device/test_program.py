@@ -53,6 +53,10 @@ def test_zeros_are_set_in_all_of_an_array_alone(fast_queue, monkeypatch):
     whole = cla.to_device(fast_queue, np.arange(1, 11, dtype=np.int32))
     set_zero(whole[2:9], fast_queue)
     assert whole.get().tolist() == [1, 2, *[0] * 7, 10]
+    monkeypatch.setattr("clhines.solver.device.arrays._FAR", 4096)  # fills of parts of the buffer
+    whole = cla.to_device(fast_queue, np.ones(3000, np.int32))
+    set_zero(whole[1020:2998], fast_queue)
+    assert np.flatnonzero(whole.get()).tolist() == [*range(1020), 2998, 2999]
 
 
 def test_what_a_compiler_says_goes_to_the_log(fast_queue, caplog, monkeypatch):
