@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -182,7 +181,6 @@ class ArenaRun:
 
     keeps_currents = True  # the start has currents, which change with parameters
     max_steps: int
-    mark: Callable[[], Mark] = time.perf_counter  # until `begin`
 
     def __init__(
         self,
@@ -191,8 +189,8 @@ class ArenaRun:
         family: str = "steps",
         apart: bool = False,
     ) -> None:
-        self.job, self.model = job, job.apart if apart else job.model
-        model = self.model
+        self.job, self.queue = job, job.queue
+        self.model = model = job.apart if apart else job.model
         self.dtype, double = np.dtype(job.request.dtype), devices.has_fp64(self.device)
         if not double and model.exact:
             raise InputError(
@@ -226,10 +224,6 @@ class ArenaRun:
         else:
             self.detected = TimedEvents(self.events, self.state, self.wires, self.grid)
         self._begin(model, Reference(model.once, decisions=job.decisions))
-
-    @cached_property
-    def queue(self) -> cl.CommandQueue:
-        return self.job.queue
 
     @cached_property
     def device(self) -> cl.Device:
@@ -353,7 +347,7 @@ class ArenaRun:
         self.detected.empty()
         delivers = self.grid is not None and self.grid.delivers
         at_once = rows <= self.max_steps and self.job.decisions is None and not delivers
-        self.mark = self.ending.begin(rows, at_once)
+        self.ending.begin(rows, at_once)
         self.rows.begin(rows, records, self._room_for)
         if self.state.waiting is not None:
             self.ready()
@@ -409,6 +403,9 @@ class ArenaRun:
         """Deliver spikes that come in whole steps; with exact times, targets fetch their events."""
         if self.grid is not None and self.grid.delivers:
             self.grid.deliver(first, count)
+
+    def mark(self) -> Mark:
+        return self.ending.mark()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and read what `end` needs; return when the device reached each of `marks`, s."""

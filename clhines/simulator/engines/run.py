@@ -277,16 +277,17 @@ class Ending:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
         self._shares = shares_memory(queue.device)
+        self.mark: Callable[[], Mark] = time.perf_counter  # as `Run.mark`
 
-    def begin(self, rows: int, at_once: bool) -> Callable[[], Mark]:
-        """Begin a chunk of `rows` steps; return the function `Run.mark`.
+    def begin(self, rows: int, at_once: bool) -> None:
+        """Begin a chunk of `rows` steps.
 
         The host's clock measures a chunk that is enqueued `at_once`, except for a long one on a
         device with its own memory.
         """
         self._by_host = at_once and (self._shares or rows <= _FEW_STEPS)
-        timed = self._timed and not self._by_host
-        return self._marker if timed else time.perf_counter
+        by_events = self._timed and not self._by_host
+        self.mark = self._marker if by_events else time.perf_counter
 
     def _marker(self) -> Mark:
         return cl.enqueue_marker(self._queue)
