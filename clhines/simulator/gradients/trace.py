@@ -10,6 +10,7 @@ import numpy as np
 
 from clhines.simulator.engines.reference import Reference, Wanted, start_model
 from clhines.simulator.events.exact import HostEvents
+from clhines.simulator.model.deliveries import sums_weights
 from clhines.simulator.model.model import IonNodes, Kind, Model, Played
 from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.host_grid import HostGrid
@@ -62,8 +63,8 @@ class TracedPlays(PlayedValues):
 class TracedGrid(HostGrid):
     """Add up the weights of events for each target and step, and record deliveries in a trace.
 
-    In each step every target has an event, of weight 0 if no event is due: it changes nothing, but
-    the loss has a derivative with respect to its weight.
+    In each step every target that sums its events has one, of weight 0 if no event is due: it
+    changes nothing, but the loss has a derivative with respect to its weight.
     """
 
     def __init__(self, model: Model, decisions: Decisions, trace: StepTrace) -> None:
@@ -78,7 +79,7 @@ class TracedGrid(HostGrid):
         for k, instances, weight in super().take(step):
             sums[self.model.kinds[k].first_target + instances] = weight
         for k, kind in enumerate(self.model.kinds):
-            if kind.first_target >= 0:
+            if sums_weights(kind.mechanism):
                 instances = np.arange(kind.count)
                 yield k, instances, sums[kind.first_target + instances]
         self._notes.add("take_sums", slot)

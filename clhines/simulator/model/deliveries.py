@@ -123,7 +123,7 @@ def divide_wiring(
         for part, mask in zip(parts, (on_grid, ~on_grid), strict=True):
             if mask.any():
                 part.append(tuple(column[mask] for column in columns))
-    sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
+    sums_of = [not exactly and sums_weights(groups[int(e[0][0])].mechanism) for e in wiring.outside]
     events = [
         [e for e, s in zip(wiring.outside, sums_of, strict=True) if s is w] for w in (True, False)
     ]
@@ -145,7 +145,7 @@ def _on_grid(
     `sent` selects connections from instances that send events, `short` delays below a step.
     InputError if a `plastic` connection cannot act as a sum.
     """
-    sums = _sums(mechanism) and num_weights == 1
+    sums = sums_weights(mechanism) and num_weights == 1
     able = ~sent & ~short & sums
     if not (plastic & ~able).any():
         return able
@@ -160,7 +160,7 @@ def _on_grid(
     )
 
 
-def _sums(mechanism: Mechanism) -> bool:
+def sums_weights(mechanism: Mechanism) -> bool:
     """Return whether one event with the sum of a step's weights may replace several events."""
     net = mechanism.program.net
     return net is not None and net.summed and mechanism.kind != "artificial"

@@ -177,10 +177,21 @@ def trains(artificial):
     return net, [], [("v", net.soma)]
 
 
-BUILDS = [exact, lambda: trains(False), lambda: trains(True)]
+def depressing():
+    """Return cells with a synapse that depresses, whose events act one by one, beside others."""
+    net = cables(2)
+    net.insert("hh", net.soma)
+    for name in ("tsodyks_markram", "expsyn"):
+        synapses = net.add(name, net.soma)
+        net.connect([1, 0], synapses, weight=[0.004, 0.003], delay=1.0)
+    net.add("iclamp", net.soma, delay=0.5, dur=10.0, amp=0.3)
+    return net, [], [("v", net.soma)]
 
 
-@pytest.mark.parametrize("build", BUILDS, ids=["exact", "trains", "both"])
+BUILDS = [exact, lambda: trains(False), lambda: trains(True), depressing]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=["exact", "trains", "both", "depressing"])
 @pytest.mark.parametrize("engine", ["reference", "auto"])
 def test_weights_are_central_differences(fast_queue, build, engine):
     net, _, records = build()
@@ -198,7 +209,7 @@ def test_weights_are_central_differences(fast_queue, build, engine):
     expected = central_differences.slope(value_at, 1e-6)
     value_at(0.0)
     gradient = sim.gradient(8.0, loss, ["weight"])
-    on_device = engine == "auto" and build is not BUILDS[-1]  # artificial cells are for the host
+    on_device = engine == "auto" and build not in BUILDS[2:]
     assert gradient.how.startswith("reverse, on the device") == on_device
     assert gradient["weight"] @ direction == pytest.approx(expected, rel=1e-6)
 
