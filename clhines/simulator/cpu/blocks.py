@@ -130,7 +130,10 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each tile's number of lanes, and its cells, (rows, lanes); a row has one shape."""
+    """Yield tiles of `cells`: the number of lanes, and the cells, (rows, lanes).
+
+    All cells in a row of a tile have one shape. No tile has more than `widest` lanes.
+    """
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
     for s in np.unique(shape).tolist():
@@ -185,7 +188,10 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """Print calls for groups of `width` instances; `wide` is the source of vector functions."""
+    """Print calls of a mechanism's blocks for groups of `width` instances.
+
+    `wide` is the OpenCL source of the blocks' vector functions.
+    """
 
     width: int = 1
     wide: str = ""
@@ -248,7 +254,10 @@ class GroupedKind(KindBlocks):
 
     @property
     def has_exponentials(self) -> bool:
-        """Whether steps compute exponentials; a loop of their own is then faster (by 5 %)."""
+        """Whether the mechanism's vector functions compute exponentials.
+
+        Steps are then 5 % faster if the currents are not computed in the loop that advances states.
+        """
         return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
@@ -288,9 +297,10 @@ class GroupedKind(KindBlocks):
     def call_group(
         self, block: str, values: CallValues, always: tuple[str, ...], indent: int
     ) -> str:
-        """Return statements that call `block` for all instances of group `q`.
+        """Return statements that call `block` for the instances of group ``q``.
 
-        Currents of the ions `always` are added up in each call, others only ``if (sums)``.
+        Each call adds to the currents of the ions `always`. It adds to currents of other ions only
+        if the kernel's argument ``sums`` is not 0.
         """
         keep = partial(self._keep, block, always)
         return call_wide(
@@ -346,7 +356,11 @@ class GroupedKind(KindBlocks):
         return f"{test}add_{w}({local}, {where}, place, run);"
 
     def currents_of_ions(self) -> set[str]:
-        """Return the ions whose current the mechanism reads or, except in vectors, sets."""
+        """Return the ions whose currents must be summed in each step for this mechanism.
+
+        The mechanism reads the current, or sets it by a call that is not a vector call of
+        ``current``.
+        """
         names = {f"i{ion}": ion for ion in self.ions}
         currents = set()
         for block, _, arguments in self.blocks:
@@ -356,7 +370,10 @@ class GroupedKind(KindBlocks):
         return currents
 
     def is_early(self, always: tuple[str, ...]) -> bool:
-        """Whether a step's currents need only values that the last step computed."""
+        """Whether the current in a step depends only on values that the last step computed.
+
+        `always` has the ions whose currents are added up in each step.
+        """
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
         # the next step's sums of events may come early, too
         events = {"receive", "events"} if self.summed else set[str]()
@@ -428,8 +445,8 @@ class CellBlocksSpec(ArenaSpec):
     ) -> CellBlocksSpec:
         """Derive the spec from the `spec` of the engine `steps`.
 
-        `network` is the model of all ranks, and `level` has the names of `level_ions`. With
-        `alone`, one work-item has all cells.
+        `network` is the model of all ranks, and `level` has the names of ion variables that are one
+        constant at all nodes. With `alone`, one work-item has all cells.
         """
         kinds = (
             GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
@@ -447,7 +464,7 @@ class CellBlocksSpec(ArenaSpec):
         ).with_rows(network, layout)
 
     def with_rows(self, network: Model, layout: BlockLayout) -> CellBlocksSpec:
-        """Set `in_rows` if all cells have one node and only events connect them.
+        """Return the spec; set `in_rows` if all cells have one node, and only events connect cells.
 
         Further conditions: each node has a detector and one instance of each mechanism. Then group
         q has the same cells for each mechanism.
@@ -464,7 +481,10 @@ class CellBlocksSpec(ArenaSpec):
         return replace(self, in_rows=in_rows, idle_lanes=in_rows and idle)
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
-        """Return (mechanism, state) for each state that a block reads from a last instance."""
+        """Return (mechanism, name) for each GLOBAL variable that the mechanisms' `block` reads.
+
+        The last instance of the mechanism sets such a variable for all instances.
+        """
         arguments = (
             (kind, a)
             for kind in self.grouped
@@ -500,7 +520,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
-        """Mechanisms whose currents need only values of the last step, so that they come first."""
+        """Mechanisms whose currents need only values of the last step: they are computed first."""
         return tuple(
             kind
             for kind in self.grouped
@@ -514,9 +534,10 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def ahead(self) -> tuple[GroupedKind, ...]:
-        """Mechanisms whose currents are computed right after their states.
+        """Mechanisms whose currents for the next step are computed right after their states.
 
-        Values are recorded after both, so that neither may change a recorded value.
+        Values are recorded only after the currents are computed, so these must not change recorded
+        values.
         """
         kinds = () if self.sets_v else self.early
         return tuple(
@@ -602,7 +623,7 @@ class BlockTables:
         ints.set("connection_short", np.where(crosses, apart, word))
 
     def _add_lists(self, ints: Arena) -> None:
-        """Add each block's lists of targets, sums, emitters and played values."""
+        """Add lists by block: event targets, states that pointers write, sources, played values."""
         model, wires, blocks = self.model, self.wires, self.blocks
         targets = layouts.loose_targets(model, wires)
         targets = np.concatenate(wires.layers) if wires.apart else targets
@@ -726,7 +747,7 @@ class CellBlocks(ArenaKernels):
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
-        """Return True: constant ions are in regions of the arenas, not in compiled functions."""
+        """Return True: the kernels fit any `variables`, as they read constant ions from arenas."""
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:

@@ -120,7 +120,10 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 
 
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Cut a list of `sizes` into at most `count` stretches of equal sum; return begins and end."""
+    """Cut a list into at most `count` parts with about equal sums of `sizes`.
+
+    Return the index of each part's first entry, and the list's length.
+    """
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))

@@ -47,12 +47,15 @@ class CellRanges:
         return len(self.cells) - 1
 
     def first(self, block: np.ndarray) -> np.ndarray:
-        """Return each block's first entry in a list that is sorted by `block`."""
+        """Return each block's first entry in a list sorted by `block`, and the list's length."""
         return offsets(np.bincount(block, minlength=self.count))
 
 
 def delivers_alone(model: Model) -> bool:
-    """Whether a single block of all cells could deliver the network's events in whole steps."""
+    """Whether one block of all cells could deliver all spikes in whole steps by itself.
+
+    The network must have connections with delays in whole steps, without plasticity.
+    """
     return model.connections.count > 0 and model.connections.rule is None
 
 
@@ -183,7 +186,7 @@ def blocks_of(
 
 
 def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
-    """Return the first cell of each run of at most `lanes` cells with the same `shape`."""
+    """Return the first cell of each tile: at most `lanes` consecutive cells with equal `shape`."""
     begins = np.flatnonzero(np.diff(shape, prepend=-1))
     within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
     return np.flatnonzero(within % lanes == 0)

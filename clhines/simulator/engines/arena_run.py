@@ -50,7 +50,10 @@ _follows = ContextVar("_follows", default=False)
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Make runs that keep no copy of their start on the device, as a saved state is loaded next."""
+    """Within this context, make or reset runs without copying their start to the device.
+
+    The copy is needless if a saved state is loaded next.
+    """
     token = _follows.set(True)
     try:
         yield
@@ -120,9 +123,9 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
-        """Use changed values of the run's model; return False if this needs another run.
+        """Use changed values of the run's model; return False if another run is needed instead.
 
-        The model `before` has the old values; `fill` is called next.
+        The model `before` has the old values. The run calls `fill` next.
         """
 
     def renew_constants(self) -> bool:
@@ -149,7 +152,7 @@ class ArenaKernels(ABC):
     # -- kernels -------------------------------------------------------------------------------
 
     def suit(self, variables: Variables) -> bool:
-        """Whether the compiled kernels can use `variables`, whose arrays have the same shapes."""
+        """Whether the compiled kernels can use new `variables`, with arrays of the same shapes."""
         return False
 
     @abstractmethod
@@ -260,7 +263,7 @@ class ArenaRun:
         return True
 
     def take_parameters(self, model: Model) -> None:
-        """Use a model whose parameters are on the device already, also for records."""
+        """Use a model whose parameters are on the device already; records use the model, too."""
         self.model = model
         self.rows.take_model(model)
 
@@ -289,9 +292,9 @@ class ArenaRun:
         self._use(host.variables)
 
     def _use(self, variables: Variables) -> None:
-        """Continue from these variables; `ready` copies them to the device.
+        """Continue from these variables; copy them to the device now or, by `ready`, later.
 
-        If there are several copies of the network, or a state is loaded next, that is done later.
+        They are copied later if the network has several copies or if a state is loaded next.
         """
         self.state.next_step, self.state.waiting = -1, variables
         if self.model.copies == 1 and not _follows.get():
@@ -400,7 +403,10 @@ class ArenaRun:
         }  # fmt: skip
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver spikes that come in whole steps; with exact times, targets fetch their events."""
+        """Deliver spikes that act in whole steps.
+
+        Nothing is done for events at exact times: targets read them from ring buffers.
+        """
         if self.grid is not None and self.grid.delivers:
             self.grid.deliver(first, count)
 

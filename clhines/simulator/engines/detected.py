@@ -40,9 +40,9 @@ class TimedEvents:
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return the events of the steps since `empty`. InputError if an event was lost.
+        """Wait; return a chunk with the events since `empty`. InputError if an event was lost.
 
-        `failed` and `values` are those of the chunk.
+        `values_of` reads a small array. The chunk gets `failed` and the recorded `values`.
         """
         events, model = self._events, self._state.variables.model
         if self._wires.num_targets:
@@ -79,9 +79,9 @@ class StepSpikes:
         self.counts = [grid.spikes.count]  # small arrays that `chunk` reads
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return the spikes of the start and of the steps since `Grid.empty`.
+        """Wait; return a chunk with the spikes of the start and of the steps since `Grid.empty`.
 
-        `failed` and `values` are those of the chunk.
+        `values_of` reads a small array. The chunk gets `failed` and the recorded `values`.
         """
         spikes, dt = self._grid.spikes, self._grid.model.dt
         count = int(values_of(spikes.count)[0])

@@ -132,7 +132,11 @@ class DeviceState:
         ints.view("played_next").set(came, self.queue)
 
     def take_events(self, source: np.ndarray, time: np.ndarray, work_group: int) -> None:
-        """Enqueue the append of other ranks' events, sources and times, ms, to ring buffers."""
+        """Enqueue a kernel that appends other ranks' events (`source`, `time` in ms) to rings.
+
+        `work_group` is the size of the kernel's work-groups. The *ring* of a source is a ring
+        buffer.
+        """
         if self._rank_events is None:
             self._rank_events = RankEvents(self.queue, self.arenas, work_group)
         self._rank_events.take(source, time)

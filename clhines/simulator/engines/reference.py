@@ -34,8 +34,9 @@ def start_model(
 ) -> tuple[Variables, HostEvents]:
     """Initialise all variables at t = 0, deliver events due then, and detect spikes.
 
-    `wanted` has the recorded outputs of each mechanism. `decisions` are those for the network of
-    all ranks, and `make` is the class of the variables.
+    Return the variables and their events. `wanted` has the recorded outputs of each mechanism.
+    `decisions` are the choices for the network of all ranks, and `make` is the class of the
+    variables.
     """
     variables = make(model, wires, decisions)
     if wanted:

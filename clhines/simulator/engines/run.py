@@ -146,7 +146,7 @@ class PartRun(Run, Protocol):
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far, and returns their spikes.
 
-        These are cells and steps of all spikes since the last call of `note_spikes`.
+        It returns two arrays, cells and steps, of all spikes since the last call of `note_spikes`.
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
@@ -158,7 +158,7 @@ class PartRun(Run, Protocol):
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far, and returns their events.
 
-        These are sources and times, ms, of all events since the last call of `note_events`.
+        It returns two arrays, sources and times in ms, of all events since the last `note_events`.
         """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
@@ -197,7 +197,10 @@ class Job:
         return self.model.apart
 
     def check(self, family: str) -> None:
-        """Raise InputError if ``auto`` tries an engine whose self-test fails on the device."""
+        """Raise InputError if the self-test `family` fails on the device.
+
+        An engine that the user requested by name is not checked.
+        """
         if not self.requested and not trust.is_right(self.queue.device, family, self.request.dtype):
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
@@ -226,7 +229,10 @@ def _name_of(engine: object) -> str:
 def take_chunk(
     run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
 ) -> Chunk:
-    """Advance `count` steps from `first` on as one chunk; add the seconds of phases to `cost`."""
+    """Advance `count` steps from `first` on as one chunk; return its spikes, failures and records.
+
+    Add the seconds of the phases ``steps``, ``spikes`` and ``collect`` to `cost`.
+    """
     run.begin(count, records)
     marks = [run.mark()]
     for row in range(0, count, run.max_steps):
@@ -249,7 +255,10 @@ def take_chunk(
 
 @contextmanager
 def naming_memory(what: object, steps: int) -> Iterator[None]:
-    """Convert OpenCL's memory errors into an error that names the use of the memory."""
+    """Within this context, turn OpenCL's errors for lack of memory into `DeviceMemoryError`.
+
+    The message says that `what` and the records of so many `steps` need too much memory.
+    """
     try:
         yield
     except cl.Error as error:
@@ -258,7 +267,10 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
 
 
 def refuse_memory(error: cl.Error, what: object, steps: int) -> None:
-    """Raise DeviceMemoryError if OpenCL's `error` is a lack of memory."""
+    """Raise DeviceMemoryError if OpenCL's `error` is a lack of memory.
+
+    The message says that `what` and the records of so many `steps` need too much memory.
+    """
     if error.code in _NO_MEMORY:
         raise DeviceMemoryError(
             f"the device has no memory for {what!r} and what is recorded in {steps} steps; "
@@ -271,7 +283,7 @@ _FEW_STEPS = 8  # steps that take a device with its own memory as long as a mark
 
 
 class Ending:
-    """The wait at the end of a chunk: for its times, and for all small arrays to be read."""
+    """Wait for the end of a chunk, measure when it reached its marks, and read small arrays."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self.reads, self._by_host = queue, Reads(queue), False

@@ -49,7 +49,7 @@ class Start:
         return tuple(self.host.variables.wanted)
 
     def take(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
-        """Set a parameter of instances of mechanism `k`; `want` sets it again."""
+        """Set parameter `name` of `instances` of mechanism `k`, also in starts made by `want`."""
         parameters = self.host.variables.parameters[k]
         parameters[name][instances] = values
         self._changed[k, name] = parameters[name]

@@ -61,10 +61,11 @@ def constants_around(model: Model) -> bool:
 
 
 def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
-    """Return the mechanisms whose instances have extracellular nodes to themselves.
+    """Return the mechanisms each of whose instances is alone at an extracellular node.
 
-    Only the mechanisms `apart`, which are in no list, count. No other instance, ion or detector is
-    at such a node, so that its lane need not read the node's list.
+    No other instance, ion, detector or constant conductance is at this node, so that a lane need
+    not read a list to advance the node. Only the mechanisms `apart` are considered: lanes advance
+    their instances one by one.
     """
     if network.layers is None:
         return frozenset()
@@ -154,7 +155,7 @@ class ColumnTable(CellTable):
         return super().places_of_all()[column] * self.potentials + layer
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """Return each node's lane and index in its cell, packed as `RECORDED`."""
+        """Return each node's lane and index in its cell, packed into an integer by `RECORDED`."""
         column, layer = (each[nodes] for each in self._of_nodes)
         lane = RECORDED.unpack("lane", super().lane_and_row(column))
         cell = stretch_of(self._forest.cell_offsets, column)

@@ -57,12 +57,12 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class _Others:
-    """Decide how cells read voltages of other cells by POINTERs.
+    """Decide how kernels read voltages of other cells, to which POINTERs refer.
 
-    `v` is a buffer for voltages at this step and the next one, and for changes of voltages, by
-    which a launch ends the step before. If `groups` is not 0, so many work-groups wait for each
-    other after each step. Otherwise `later` says whether a launch leaves the end of its last step
-    to the next launch. A launch has at most `steps` steps.
+    `v` is a device buffer with the voltages at this step and the next one, and with the changes of
+    voltages, from which a launch can end the step before. If `groups` is not 0, this number of
+    work-groups wait for each other after each step. Otherwise `later` says whether the end of a
+    launch's last step is left to the next launch. A launch has at most `steps` steps.
     """
 
     v: cla.Array | None = None
@@ -81,10 +81,10 @@ def make(job: Job, **options: Any) -> ArenaRun:
 
 
 def _leading(model: Model) -> np.ndarray | None:
-    """Return the cells whose GLOBAL variables all cells read, or None; they run first in an epoch.
+    """Return the cells that set GLOBAL variables for all, or None; they run first in an epoch.
 
-    They have the last instances of mechanisms, which set these variables. InputError if they read
-    a GLOBAL variable that another cell sets.
+    They have the last instances of mechanisms. InputError if one of these cells reads a GLOBAL
+    variable that another one sets.
     """
     leading = model.leading_cells
     for k, kind in enumerate(model.kinds):
@@ -168,9 +168,10 @@ class CellEpochs(ArenaKernels):
         return plans[:first] + sorted(plans[first:], key=lambda plan: -plan.groups)
 
     def renew(self, before: Model) -> bool:
-        """Use the parameters of `model`, which replaces `before`; see `ArenaKernels`.
+        """Use changed parameters of the run's model; return False if other kernels are needed.
 
-        Return False if other kernels or lists of nodes are needed.
+        Return False also if lists of nodes would change. The model `before` has the old parameters,
+        see `ArenaKernels`.
         """
         model, alike = self.model, same_constants(before, self.model)
         same_nodes = alike
@@ -253,7 +254,7 @@ class CellEpochs(ArenaKernels):
         return arenas
 
     def suit(self, variables: Variables) -> bool:
-        """Whether compiled functions still hold: constant ions and rate tables did not change."""
+        """Whether `variables` has the constant ions and rate tables of the compiled functions."""
         kinds, constants, before = self._printed_for
         tables = zip(variables.tables, before, strict=True)
         same = all(np.array_equal(a[n], b[n]) for a, b in tables for n in a)
@@ -318,7 +319,11 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return `recorded_lists` for recorded voltages and for detectors that are not at somas."""
+        """Return which lanes record which voltages and check which detectors, see `recorded_lists`.
+
+        Lanes check detectors only if events come in whole steps; detectors at somas are left out.
+        The i-th of the others has the number ``~detectors[i]`` in the result.
+        """
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
         at = rows["v_index"].get(self.queue)[:count]  # type: ignore[union-attr]
@@ -334,7 +339,10 @@ class CellEpochs(ArenaKernels):
     # -- parameters ----------------------------------------------------------------------------
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return where a parameter is stored: `in_arenas`, and in lists that are not shared."""
+        """Return where a parameter is stored: `in_arenas`, and in the lists of nodes.
+
+        The result is empty if the value is a literal in a kernel, or if equal cells share a list.
+        """
         if self._cells.at_sites and name in self.model.kinds[k].singles:
             return []  # a literal
         for launch in self.launches:

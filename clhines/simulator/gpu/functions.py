@@ -218,9 +218,10 @@ def _parameters(
 def _with_functions(
     spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
-    """Print functions for mechanisms in lists: `kinds` and `blocks` have the same mechanisms.
+    """Print the functions of mechanisms in lists; return `kinds` and `blocks` with these functions.
 
-    Return both with these functions, and the numbers of terms of the series that they use.
+    `kinds` and `blocks` describe the same mechanisms. The third result has the numbers of terms of
+    the series for exp that the functions use.
     """
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
@@ -239,9 +240,10 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return (table, column, number of terms) for rate tables' columns with few terms of a series.
+    """Return (table, column, number of terms) for columns that need only a short series for exp.
 
-    The columns hold time constants: if all of them are long, a short series for exp suffices.
+    A column of a rate table of mechanism `kind` has values of a time constant. If all are long
+    compared to dt, a series of few terms replaces exp.
     """
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
@@ -254,7 +256,11 @@ def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, i
 def _for_lanes(
     block: ListBlocks, variables: Variables, real: str, lanes: Lanes, room: int
 ) -> ListBlocks:
-    """Print a mechanism's functions for node lists, with at most `room` constants as arguments."""
+    """Return `block` with a mechanism's functions for node lists.
+
+    Values that do not change in a launch are computed once and passed to the functions, unless they
+    are more than `room` numbers.
+    """
     compiled = variables.model.kinds[block.number].mechanism.compiled
     names, outputs = [name for name, *_ in block.blocks], variables.declared(block.number)
     print_options = real, 1, block.alike, outputs, lanes
@@ -331,10 +337,10 @@ def constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return the mechanisms whose currents may be computed at once after the step of their states.
+    """Return the mechanisms whose currents may be computed immediately after their states.
 
-    Their states stay in registers in between. Such a current must read nothing else that changes
-    after the states' step. None qualifies if the lanes of a cell wait at a barrier in between.
+    The states then stay in registers. Such a current must read nothing else that changes after the
+    step of the states. The set is empty if the lanes of a cell must wait at a barrier in between.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}

@@ -91,7 +91,7 @@ class PlanLaunch:
 
 
 class CellLaunches:
-    """Launch the kernels of all plans: first `leading` of them in turn, then the others together.
+    """Launch the kernels of all plans: the first `leading` ones in turn, then the others together.
 
     `each` has a launch for each plan. `regions` is a struct with the offsets of regions in arenas.
     """

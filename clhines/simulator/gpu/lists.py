@@ -61,7 +61,7 @@ class KindInstances:
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
-        """Return a copy with the values of `kind`: the same instances in a changed model."""
+        """Return a copy with the parameters of `kind`, the same mechanism in a changed model."""
         lists = copy(self)
         lists.kind = kind
         lists.varying = kind.varying
@@ -171,9 +171,10 @@ class PlannedCells:
 class CellTable:
     """Lanes and device indices of some cells, and the entries of `u` that couple their nodes.
 
-    `cut` has the segments of each tree of `forest`, of at most `most` nodes, and `first` has the
-    network's index of each cell's first node. A coupling is stored as the node whose `u` has it.
-    Cells of one shape share a *template*, the order of their nodes.
+    In the matrix, ``u[i]`` couples node i to its parent. A coupling is stored as the node whose `u`
+    has it. `cut` has the segments of each tree of `forest`, of at most `most` nodes, and `first`
+    the network's index of each cell's first node. Cells of one shape share a *template*, the order
+    of their nodes.
     """
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
@@ -287,7 +288,7 @@ class CellTable:
 
     @property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """Arrays with a number per node in which equal cells must agree, besides the usual ones."""
+        """Further arrays, with a number per node, in which cells must agree to count as equal."""
         return ()
 
     @cached_property
@@ -540,9 +541,10 @@ class LaneNumbers:
         self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
-        """Return where the values of parameter `name` of mechanism `k` are in `values`.
+        """Return where `values` has parameter `name` of mechanism `k`.
 
-        The result is an offset, and for each instance its index without the offset and its number.
+        The result is an offset and a pair of arrays. The pair has the index in `values`, before the
+        offset is added, and the number of each instance.
         """
         return self._of_lane[k].index(name) * WARP, self._places[k]
 
@@ -594,7 +596,11 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Read the numbers of a changed model of the same cells; False if lists would change."""
+        """Use the numbers of a changed model of the same cells; return False if that is impossible.
+
+        It is impossible if equal cells share lists or the lists would change. With `inflow`, the
+        numbers include constant conductances and currents.
+        """
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
             return False

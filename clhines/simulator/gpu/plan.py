@@ -85,7 +85,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each mechanism: the first entry of each work-group; entries (instance, `SITE`)."""
+        """For each mechanism: first entry of each work-group, and entries (instance, `SITE`)."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites
@@ -198,10 +198,10 @@ _CELL = 6  # column of a unit
 class EpochPlan:
     """Plan the kernel that advances `cells`; InputError if they are too large for a GPU.
 
-    `decisions` hold for the network of all ranks, and `like` has its cells that get this plan, so
-    that results do not depend on the number of ranks. A segment has at most `most` nodes. A
-    work-group has `units` cells, None to choose. With `by_node`, lanes advance nodes in lists, else
-    instances.
+    Results must not depend on the number of ranks. So `decisions` hold for the network of all
+    ranks, and `like` has the numbers of all its cells, on any rank, that get this plan. A segment
+    has at most `most` nodes. A work-group has `units` cells, None to choose. With `by_node`, lanes
+    advance nodes in lists, else instances.
     """
 
     def __init__(

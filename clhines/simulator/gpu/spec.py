@@ -93,7 +93,7 @@ class OnChip:
 
     @property
     def of_columns(self) -> int:
-        """Reals in local memory for the last column of a segment; 0 if no cell has layers."""
+        """Number of reals in local memory for a segment's last column; 0 if no cell has layers."""
         k = self.spec.potentials
         return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
 
@@ -373,11 +373,14 @@ class EpochSpec(TemplateSpec):
         return self.ptx and self.constant and bool(self.sites)
 
     def is_ahead(self, kind: SiteBlocks) -> bool:
-        """Whether a lane reads the events of a mechanism, one instance, a step before they act."""
+        """Whether lanes, with at most one instance each, read a mechanism's events a step early."""
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
-        """Return the expression for entry `array` of `OnChip.held` at the node of ``site``."""
+        """Return the expression for a value at the node of ``site``, in array number `array`.
+
+        `OnChip.held` names the arrays; ``site`` has the node's cell and place, packed as `SITE`.
+        """
         cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
         each = len(self.chip.held)
         first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
@@ -457,7 +460,7 @@ class ListLoop:
 
     @property
     def passes(self) -> tuple[tuple[str, ...], ...]:
-        """The loops over the lists in a step, each with the phases that it does.
+        """The loops over a cell's lists in a step; for each loop the names of its phases.
 
         ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two loops the
         lanes of a cell wait at a barrier.
@@ -480,7 +483,10 @@ class ListLoop:
 
     @property
     def sums_apart(self) -> tuple[str, ...]:
-        """Ions whose currents no mechanism reads: their sum is computed only if it is needed."""
+        """Ions whose currents no mechanism reads: they are summed only in steps that show them.
+
+        These steps are recorded, or the last of a launch.
+        """
         if self.spec.arena is None:
             return ()
         unread = [ion for ion in self.spec.arena.ions if ion not in self.spec.currents_read]
@@ -496,7 +502,7 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Return the printers of mechanisms by number; they add up the currents of `ions` only."""
+        """Return copies of all printers, by mechanism, that add up only the currents of `ions`."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
@@ -509,7 +515,7 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Mechanisms for which a warp first collects the instances with due events."""
+        """Mechanisms for which a warp looks up instances with due events, to call only these."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
@@ -521,7 +527,7 @@ class ListLoop:
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Return the expression for the bits of ``array[at]``, which another work-group writes."""
+        """Return the expression for the bits of the real ``array[at]``, which work-groups share."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property
@@ -539,8 +545,8 @@ class ListLoop:
     def opening(self, kind: ListBlocks, known: int = 0) -> str:
         """Return the statements that open the loop over a mechanism's instances in a list.
 
-        If the list's mechanisms are constants of the kernel, `known` has a bit for each, else it is
-        0.
+        If the statements are for lists with one known set of mechanisms, `known` has a bit for each
+        of them, else it is 0.
         """
         space = " " * 12
         instance = f"{space}    const int j = {self.instance(kind)};\n"

@@ -39,9 +39,9 @@ def fill_arenas(
     """Return the arenas (device arrays) ``mem``, ``clock`` and ``ints``, filled for a network.
 
     ``mem`` has the type `dtype`, ``clock`` the type `instant`. `place` has each node's index in the
-    solver's order; None for copies unless pointers need it. For identical copies, arrays by node
-    and instance hold one copy, which `tiler` repeats on the device; `Tiler.find_places` then finds
-    the device indices of active nodes.
+    solver's order. For identical copies, arrays by node and instance hold one copy, which `tiler`
+    repeats on the device; `Tiler.find_places` then finds the device indices of active nodes, and
+    `place` may be None if there are no pointers.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
     model, once = variables.model, variables.once
@@ -83,7 +83,7 @@ def fill_arenas(
 
 
 def add_turns(model: Model, mem: Arena, turns: int) -> None:
-    """Add regions that hold GLOBAL variables of a last instance for `turns` steps."""
+    """Add regions for GLOBAL variables that a last instance sets: their values in `turns` steps."""
     for k in range(len(model.kinds)):
         for name in model.of_last(k):
             mem.room(f"turns_{k}_{name}", (turns,))

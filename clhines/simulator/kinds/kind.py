@@ -107,7 +107,10 @@ class KindBlocks:
         return self.places.state(name)
 
     def bare_current(self, block: str) -> str:
-        """Return the expression for a recorded current that is not a variable, or ""."""
+        """Return the expression for a recorded current that is no output of `block`, or "".
+
+        The result is "" unless `block` is ``current`` and its current is recorded.
+        """
         if block != "current" or CURRENT not in self.outputs:
             return ""
         return "" if CURRENT in self.asks(block, "output") else self.places.output(CURRENT)

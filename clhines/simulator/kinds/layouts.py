@@ -79,7 +79,10 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return each active node's first entry in a sorted list of active nodes, and the end."""
+        """Return each active node's first entry in a list sorted by active node, and the end.
+
+        `number` has the index of each entry's active node.
+        """
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:

@@ -49,7 +49,10 @@ class ArenaPlaces:
         return f"mem[diffusing_{self.number} + {self.in_line(line, lines)}]"
 
     def weight(self, a: Argument) -> str:
-        """Return the expression for the weight `a` of the event, or of another connection."""
+        """Return the expression for the weight `a`: of the event's connection or of another one.
+
+        The other connection is one that FOR_NETCONS visits, or whose weight a POINTER sets.
+        """
         if a.role in ("steered", "steer"):
             return f"mem[weight + ints[steered_{self.number}_{a.name} + j]]"
         begin = "other_at" if a.role == "other_weight" else "weight_at"

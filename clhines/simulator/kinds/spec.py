@@ -121,7 +121,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """Return the spec itself; a spec of epochs has another spec under this name."""
+        """Return the spec itself: code that also handles specs of epochs reads their `arena`."""
         return self
 
     @property
@@ -175,9 +175,10 @@ class ArenaSpec(TemplateSpec):
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
-        """Return an expression for the array that counts the events of a connection's source.
+        """Return the expression for the array that counts the events of a connection's source.
 
-        `word` is an expression for the connection's `SENDING` flags.
+        `word` is an expression for the connection's `SENDING` flags: with the flag ``short`` its
+        target sees events in the step that sends them, otherwise only after it.
         """
         short = self.sending.read("short", word) if self.bins else word
         return f"{short} ? event_live : event_count"

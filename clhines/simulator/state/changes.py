@@ -123,7 +123,10 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return each instance's entry in the array of `storage`, and its index in a group."""
+        """Return the entry of each instance of a group in the array of `storage`, and its index.
+
+        The index is the position of the instance in group number `group`.
+        """
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]
@@ -198,7 +201,11 @@ class DeviceChanges:
         return bool(self.run.set_constants(d, b, g))
 
     def set_weights(self, weight: np.ndarray) -> bool:
-        """Replace all weights; return False if their sums do not fit the present integer unit."""
+        """Replace all weights; return False if this needs a new run.
+
+        A new run is needed for plastic connections, events at exact times, and weights whose sums
+        do not fit the present integer unit.
+        """
         grid, connections = self.run.grid, self.model.connections
         if grid is None or grid.delivery is None or connections.rule is not None:
             return False

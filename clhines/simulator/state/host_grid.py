@@ -22,9 +22,9 @@ def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Advance the plastic connections of a saved state to `step`, without events.
+    """Return a saved state whose plastic weights and traces are advanced to `step`, without events.
 
-    Otherwise a saved weight with ``dw/dt`` has the value that it had at its last event.
+    In `saved` they have the values of each connection's last event, and ``dw/dt`` is not applied.
     """
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:

@@ -57,7 +57,7 @@ class Wires:
 
 
 def steps_between(model: Model, chosen: np.ndarray) -> int | None:
-    """Return the most steps in a launch so that no event sent in it is due in it.
+    """Return the most steps of a launch such that no event is due in the launch that sends it.
 
     Only the connections `chosen`, (m,) bool, count. None: no limit. 0: an event may be due in the
     step that sends it. By rounding, an event that an instance sends just after the middle of a step
@@ -72,12 +72,12 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
 
 
 def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
-    """Return delays in steps; no delay counts as longer than the longest possible run."""
+    """Convert delays from ms to steps; limit them to the longest possible run, `LAST_STEP`."""
     return np.minimum(delay, LAST_STEP * dt) / dt
 
 
 def steps_of_cells(model: Model) -> int | None:
-    """Return the most steps in a launch so that no event that leaves a cell is due in it.
+    """Return the most steps of a launch such that no event between cells is due in the same launch.
 
     See `steps_between`; events of artificial cells do not count.
     """
@@ -161,7 +161,8 @@ def _layers(
 ) -> list[np.ndarray]:
     """Group targets by the longest path to them along connections with delays below a step.
 
-    `target` has the target of each connection, `total` is the number of targets.
+    `first_target` has the first target of each mechanism, `target` the target of each connection;
+    `total` is the number of targets. Return an array of targets for each length.
     """
     sender = np.full(model.sources.count, -1)
     for k, sources in model.sources.emitted.items():

@@ -260,7 +260,7 @@ class Variables:
         return results
 
     def _are_alike(self, k: int, read: Sequence[Argument], values: Sequence[Any]) -> bool:
-        """Whether INITIAL of some instances reads equal numbers, and so gives equal results."""
+        """Whether INITIAL gives all instances equal results, because it reads equal `values`."""
         used = self.model.kinds[k].mechanism.compiled.free("initial")
         has_outputs = bool(self.declared(k))  # which may read any parameter
         for a, x in zip(read, values, strict=True):
@@ -507,7 +507,8 @@ def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> C
 class Copies:
     """Map indices of nodes, sources and so on in one copy (model `once`) to all copies (`whole`).
 
-    Row k of `sources` and `connections`, (copies, n) int64, numbers those of copy k.
+    Row k of `sources` and `connections`, (copies, n) int64, has their indices in `whole` for copy
+    k.
     """
 
     def __init__(
