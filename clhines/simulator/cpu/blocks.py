@@ -272,7 +272,7 @@ class GroupedKind(KindBlocks):
     def addresses(self) -> str:
         """Return declarations of pointers to the values of all groups.
 
-        Loops use them instead of the offsets ``at``, which the compiler must read again after
+        Loops use these pointers because the compiler must read the offsets ``at`` again after
         stores.
         """
         k = self.number
@@ -313,7 +313,7 @@ class GroupedKind(KindBlocks):
         )
 
     def _where(self, a: Argument) -> str:
-        """Return the expression for an argument's vector in an arena, or "" if arenas lack it."""
+        """Return the expression for an argument's vector in an arena, or "" if it is in none."""
         w, names = self.width, tuple[str, ...]()
         if self.is_last(a):
             return ""
@@ -793,9 +793,10 @@ class CellBlocks(ArenaKernels):
     # -- records --------------------------------------------------------------------------------
 
     def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return for each block the voltages at `place` and the artificial cells that it records.
+        """Return lists by block: the recorded voltages, and the recorded artificial cells.
 
-        The lists are int32 arrays by argument names of the kernel.
+        `place` has the index of each recorded voltage. The lists are int32 arrays by argument names
+        of the kernel.
         """
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]

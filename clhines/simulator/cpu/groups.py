@@ -199,7 +199,7 @@ class Groups(KindColumns):
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
-        """Add a region `name` to an arena: the numbers `before`, then for each group all variables.
+        """Add a region `name` to an arena: the numbers `before`, then all variables group by group.
 
         `values` has an array by instance for each variable.
         """

@@ -91,7 +91,8 @@ def plan_blocks(
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
     """Return orders of the cells to compare, each with the relative time of a step.
 
-    The first order puts cells of one shape side by side; the second, if it differs, is the model's.
+    The first order puts cells of one shape side by side. The second one is the model's order, if it
+    differs from the first.
     """
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")

@@ -140,7 +140,7 @@ class ArenaKernels(ABC):
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Use new values of a parameter, which are in its `storage` already."""
+        """Note new `values` of a parameter; the arrays in its `storage` already have them."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""

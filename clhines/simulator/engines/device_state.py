@@ -132,10 +132,9 @@ class DeviceState:
         ints.view("played_next").set(came, self.queue)
 
     def take_events(self, source: np.ndarray, time: np.ndarray, work_group: int) -> None:
-        """Enqueue a kernel that appends other ranks' events (`source`, `time` in ms) to rings.
+        """Enqueue a kernel that appends events of other ranks to the ring buffers of their sources.
 
-        `work_group` is the size of the kernel's work-groups. The *ring* of a source is a ring
-        buffer.
+        `source` and `time`, ms, describe the events; `work_group` is the size of a work-group.
         """
         if self._rank_events is None:
             self._rank_events = RankEvents(self.queue, self.arenas, work_group)

@@ -336,7 +336,7 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """Whether the compiled kernels can also use these variables: not if there are copies."""
+        """Return True unless there are identical copies: then kernels must be compiled again."""
         return self._tiler is None
 
     def _packed(

@@ -163,7 +163,10 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """Expression for the address at which to store instance j's recorded current, or ""."""
+        """Expression for where to store instance j's recorded current, "" if this is not needed.
+
+        It is needed if the current is recorded and the block has no output for it.
+        """
         return self.bare_current("current")
 
     @property

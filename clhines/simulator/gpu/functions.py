@@ -309,7 +309,7 @@ def _read(kinds: Sequence[KindBlocks]) -> set[str]:
 
 
 def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
-    """Return the ion variables that blocks set, without currents to which they only add."""
+    """Return the ion variables that blocks set, without currents to which a block only adds."""
     currents = {f"i{ion}" for ion in ions}
     results = _of_ions(kinds, ("out", "inout"))
     return {name for block, name in results if block != "current" or name not in currents}

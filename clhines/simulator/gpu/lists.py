@@ -219,10 +219,10 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays of nodes whose `u` is a coupling, for all templates.
+        """Return, for all templates, the nodes whose `u` (coupling to the parent) is used by lanes.
 
-        The first has a coupling to the next node of the segment, by position; the second has a
-        coupling to the parent segment, by lane.
+        The first array has, by position, the coupling to the next node of the segment. The second
+        has, by lane, the coupling to the parent segment.
         """
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template

@@ -199,9 +199,9 @@ class EpochPlan:
     """Plan the kernel that advances `cells`; InputError if they are too large for a GPU.
 
     Results must not depend on the number of ranks. So `decisions` hold for the network of all
-    ranks, and `like` has the numbers of all its cells, on any rank, that get this plan. A segment
-    has at most `most` nodes. A work-group has `units` cells, None to choose. With `by_node`, lanes
-    advance nodes in lists, else instances.
+    ranks, and `like` numbers all cells of this network, on any rank, that get the same plan. A
+    segment has at most `most` nodes. A work-group has `units` cells, None to choose. With
+    `by_node`, lanes advance nodes in lists, else instances.
     """
 
     def __init__(

@@ -536,9 +536,10 @@ class ListLoop:
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
-        """Return the expression that replaces the last bit of a real by the step's ``phase``.
+        """Return the expression for real `number` with its last bit set to the step's ``phase``.
 
-        Another work-group reads the real until this bit is the phase (0 or 1) of its own step.
+        Another work-group reads the real again and again, until this bit is the phase (0 or 1) of
+        its own step.
         """
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 
@@ -620,7 +621,7 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return the pointers to a list's numbers, each with its lines per instance."""
+        """Return the names of pointers to a list's numbers, each with its lines per instance."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]

@@ -59,7 +59,7 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """Return each played parameter's first entry after `t`, ms, (played,), in device order."""
+    """Return the index of each played parameter's first entry after `t`, ms, in device order."""
     _, order = order_of_played(model, layout)
     played = [model.played[n] for n in order.tolist()]
     came = np.array([entries_until(p, t) for p in played], np.int32)

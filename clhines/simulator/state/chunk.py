@@ -118,7 +118,7 @@ class UnderWay:
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
 
     def copies(self, sources: np.ndarray) -> UnderWay:
-        """Return these spikes for all copies; ``sources[k]`` numbers the sources of copy k."""
+        """Return the spikes for all copies; ``sources[k]`` has the indices of copy k's sources."""
         steps = np.tile(self._step, len(sources))
         return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 

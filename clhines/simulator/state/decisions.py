@@ -34,7 +34,11 @@ class Decisions:
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
-        """Make the choices for a network; InputError if its weights have no common unit."""
+        """Make the choices for a network; InputError if its weights have no common unit.
+
+        With `split`, ranks have parts of the network. With `overlap`, they exchange spikes during
+        the next epoch.
+        """
         return cls(
             network=network,
             split=split,

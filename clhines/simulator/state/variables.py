@@ -507,8 +507,7 @@ def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> C
 class Copies:
     """Map indices of nodes, sources and so on in one copy (model `once`) to all copies (`whole`).
 
-    Row k of `sources` and `connections`, (copies, n) int64, has their indices in `whole` for copy
-    k.
+    `sources` and `connections`, (copies, n) int64, have a row for each copy: indices in `whole`.
     """
 
     def __init__(
