@@ -72,8 +72,8 @@ class Tiles:
 
         a tile of 2 lanes, cells a and b   slot 0: a0 b0   slot 1: a1 b1   slot 2 (roots): a2 b2
 
-    A tile may have several times L cells, of several shapes: then consecutive nodes mostly belong
-    to different cells, and do not wait for each other.
+    A tile may have several times L cells, of several shapes: then consecutive slots mostly belong
+    to different cells, whose eliminations do not depend on each other.
     """
 
     node: np.ndarray  # (n,), at each place

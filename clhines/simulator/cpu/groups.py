@@ -22,7 +22,7 @@ from clhines.solver.forest import Forest, Trees
 def variable_nodes(model: Model) -> np.ndarray:
     """Return whether the pivot of each node of all shapes (trees) changes between steps, (m,) bool.
 
-    It changes at roots, and at nodes with a conductance somewhere in their subtree.
+    The pivot changes at roots, and at nodes with a conductance somewhere in their subtree.
     """
     trees = model.forest.trees
     variable = trees.parent < 0
@@ -48,7 +48,7 @@ def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
 
 
 def node_classes(model: Model) -> np.ndarray:
-    """Return for each node of each tree a number, (m,) int64, equal for the same mechanisms."""
+    """Return a number for each node of each tree, (m,) int64, equal for equal mechanisms."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
         if kind.mechanism.kind == "artificial":
@@ -134,8 +134,8 @@ def order_slots(
 ) -> tuple[np.ndarray, ...]:
     """Sort the nodes of several trees into one list; return each node, its tree, and its parent.
 
-    `shapes` has the trees' numbers in `trees`; the returned numbers are indices in `shapes`.
-    Parents are positions in the sorted list, -1 for none. `keys` are arrays by node to sort by; the
+    `shapes` has the trees' numbers in `trees`; returned trees are indices in `shapes`. Returned
+    parents are positions in the sorted list, -1 for none. `keys` are arrays by node to sort by; the
     last one counts most.
     """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]

@@ -36,7 +36,7 @@ class TimedEvents:
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Arrays that `chunk` reads: the number of events and, if there are targets, an error."""
+        """Arrays that `chunk` reads: number of events and, if there are targets, an error code."""
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:

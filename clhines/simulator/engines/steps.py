@@ -336,7 +336,7 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """Return True unless there are identical copies: then kernels must be compiled again."""
+        """Return True, as kernels fit variables of the same shapes; False if there are copies."""
         return self._tiler is None
 
     def _packed(

@@ -363,7 +363,7 @@ class CellEpochs(ArenaKernels):
                 launch.given["numbers"] = numbers  # for the next launch
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:
-        """Add to a saved state whether somas are above threshold, which kernels do not store."""
+        """Add to a saved state whether somas are above threshold; the kernels do not store this."""
         if "held" in saved and self.in_steps:
             above, somas = self.model.sources.above(saved["v"]), len(self.model.soma)
             saved["held"][:somas] = above[:somas]

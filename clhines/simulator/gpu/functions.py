@@ -143,11 +143,12 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Add mechanisms' calls to `spec`, of a kernel with node lists; return also its real arguments.
+    """Add mechanisms' calls to `spec`, of a kernel with node lists; return also some arguments.
 
-    `functions` has the mechanisms' functions for the engine `steps`. `network` is the model of all
-    ranks, `epoch` the most steps of a launch. With `leads`, the kernel has the last instances of
-    mechanisms, which set GLOBAL variables.
+    The returned numbers are parameters and constants that the kernel gets as arguments of type
+    real. `functions` has the mechanisms' functions for the engine `steps`. `network` is the model
+    of all ranks, `epoch` the most steps of a launch. With `leads`, the kernel has the last
+    instances of mechanisms, which set GLOBAL variables.
     """
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)

@@ -251,9 +251,10 @@ class CellTable:
     def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield slices of a device array, and the node for each entry of a slice, -1 for none.
 
-        With `name` ``gather``, it is the node at each device index. With ``tie`` it is the node
-        whose `u` is the coupling to the next node of the segment, and with ``up`` the node whose
-        `u` couples each lane's segment to its parent. Slices are small enough for the cache.
+        `name` selects the array: ``gather`` has the node at each device index. ``tie`` has, also by
+        device index, the node whose `u` (the coupling to its parent) couples two nodes of a
+        segment. ``up`` has, by lane, the node whose `u` couples the segment to its parent segment.
+        Slices are small enough for the cache.
         """
         of_lanes, kind = name == "up", self.blocks.template
         within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]

@@ -85,7 +85,7 @@ class InstanceSites:
 
     @cached_property
     def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each mechanism: first entry of each work-group, and entries (instance, `SITE`)."""
+        """By mechanism: where each work-group's entries begin, and entries (instance, `SITE`)."""
         return [
             (starts, np.stack((instances, SITE.pack(**site)), axis=1))
             for starts, instances, site in self._sites

@@ -349,7 +349,7 @@ class EpochSpec(TemplateSpec):
         return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether a device has room for the work-groups, and bit fields for their numbers."""
+        """Whether the work-groups fit on a device, and their numbers into packed integers."""
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group

@@ -143,7 +143,7 @@ class KindBlocks:
         return "".join([*before, text, *after])
 
     def adds_current(self, a: Argument, block: str) -> bool:
-        """Whether a result adds to the current of an ion, or to the slope of that current."""
+        """Whether the result `a` of `block` adds to an ion's current, or to its slope."""
         is_own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
         return a.role == "ion_current" or (a.role == "ion" and is_own)
 

@@ -121,7 +121,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """Return the spec itself: code that also handles specs of epochs reads their `arena`."""
+        """The spec itself: code that is also used with `EpochSpec` reads ``spec.arena``."""
         return self
 
     @property

@@ -42,7 +42,7 @@ def call_wide(
 
 @dataclass(frozen=True)
 class VectorCall:
-    """Print a call of a block for a vector: n instances from instance j on, at nodes ``node``."""
+    """Print a call of a block for a vector of n instances, from j on, at nodes ``node``."""
 
     kind: KindBlocks
     block: str

@@ -78,7 +78,7 @@ def external_sums(model: Model) -> np.ndarray:
 
 
 def incoming_scale(model: Model) -> float:
-    """Return the unit of integer weights, a power of two; their sums fit in int64."""
+    """Return the unit of integer weights, a power of two with which their sums fit in int64."""
     connections = model.connections
     total, most, target = connections.most(external_sums(model), connections.largest)
     return unit_of(total, most, target) if most else float(2.0 ** (np.frexp(total)[1] - 62))
@@ -90,10 +90,10 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Return the length of an axis of a state's array: the number of items of the sort `per`.
+    """Return the length of one axis of a saved array: the number of items of the sort `per`.
 
-    For ``node``, for example, it is num_nodes; see `Field`. Items of mechanisms are those of
-    `kind`.
+    For ``node``, for example, it is num_nodes; see `Field`. If a mechanism has the items, `kind` is
+    its number.
     """
     if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net
