@@ -63,9 +63,9 @@ def constants_around(model: Model) -> bool:
 def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
     """Return the mechanisms each of whose instances is alone at an extracellular node.
 
-    No other instance, ion, detector or constant conductance is at this node, so that a lane need
-    not read a list to advance the node. Only the mechanisms `apart` are considered: lanes advance
-    their instances one by one.
+    The node has no other instance, ion, detector, constant conductance or constant current, so that
+    a lane need not read a list to advance it. Only the mechanisms `apart` are considered: lanes
+    advance their instances one by one.
     """
     if network.layers is None:
         return frozenset()

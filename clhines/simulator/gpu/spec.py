@@ -566,7 +566,10 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return the expression that counts a mechanism in a list: a bit, or instances per node."""
+        """Return the expression for how many instances of a mechanism a node of a list has at most.
+
+        For a density mechanism the expression is a bit: nonzero if the list has the mechanism.
+        """
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"

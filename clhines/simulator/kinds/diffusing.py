@@ -70,8 +70,8 @@ def diffusing_places(
 ) -> np.ndarray:
     """Return the indices in ``mem`` of states, their volumes and coefficients, (3, n) int64.
 
-    `instances` has the instances of each mechanism, whose states follow one another, and `offset`
-    the offsets of regions.
+    They are ordered by mechanism, then state, then instance. `instances` returns the instances for
+    each of `Model.diffusions`; `offset` has the offsets of regions.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:

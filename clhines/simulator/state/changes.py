@@ -123,9 +123,9 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the entry of each instance of a group in the array of `storage`, and its index.
+        """Return indices of a group's instances in the array of `storage`, and in the group.
 
-        The index is the position of the instance in group number `group`.
+        `group` is the number of the group.
         """
         assert storage.places is not None
         at, instance = storage.places()

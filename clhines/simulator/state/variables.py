@@ -65,7 +65,7 @@ class Exact:
 
 @dataclass(eq=False)
 class BlockCall:
-    """What a call of an NMODL block needs besides its instance's own values, and its results."""
+    """Inputs of a call of an NMODL block, besides the values of its instances, and the results."""
 
     v: np.ndarray
     t: dict[str, float | np.ndarray]
@@ -498,7 +498,10 @@ def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
 
 
 def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> Copies:
-    """Map each of a network's `count` copies to the model `whole` of all copies."""
+    """Return the map from one copy of a network to the model `whole` of all `count` copies.
+
+    `model` is the model of one copy.
+    """
     events = model.sources.count - inside(network).added.num_sources  # a source for each
     sources = in_blocks([*source_sizes(network), events], count)
     return Copies(model, whole, sources, in_blocks([model.netcons.count - events, events], count))
