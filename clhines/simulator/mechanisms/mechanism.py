@@ -458,7 +458,7 @@ class Mechanism:
     def event(
         self, weight: ArrayLike, params: Values | None, states: Values
     ) -> dict[str, np.ndarray]:
-        """Return the states after an event with this weight, or after events with this sum."""
+        """Return the states after an event, or after several with `weight` as summed weight."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
         block_values = {"weight": _numbers("weight", weight), "flag": 0.0}

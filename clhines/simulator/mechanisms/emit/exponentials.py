@@ -127,7 +127,11 @@ def _reduction(real: str, width: int, x: str) -> str:
 
 
 def _reduced(real: str, width: int, name: str) -> str:
-    """Return OpenCL source of the function `name`, which ``exp`` and ``expm1`` call."""
+    """Return OpenCL source of the vector function `name`, which computes ``exp(r) - 1``.
+
+    For ``x = k*log(2) + r`` it also returns ``2**k`` as two factors. ``expm1`` and the slower part
+    of ``exp`` call it.
+    """
     f = _FORMATS[real]
     vector, whole = f"real{width}", f"{f.integer}{width}"
     power = f"as_{real}{width}"
@@ -191,12 +195,12 @@ static real{width} {prefix}_sqrt_(const real{width} x)
 
 
 def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
-    """Return OpenCL functions of vectors by name, for source that defines ``realWIDTH``.
+    """Return OpenCL source by key, for source that defines the vector type ``realWIDTH``.
 
-    ``exp``, ``expm1`` and ``sqrt`` take a vector; they need the macros ``tests``, and ``exp`` and
-    ``expm1`` also the function ``reduced``. In the source their names begin with `prefix`. Errors
-    are at most 1.5 (``exp``) and 3 (``expm1``) units in the last place, also of subnormal results
-    if the device has them; NaN gives NaN.
+    The keys ``exp``, ``expm1`` and ``sqrt`` have functions of a vector, whose names begin with
+    `prefix`. All three need the macros of the key ``tests``; ``exp`` and ``expm1`` also need the
+    function of the key ``reduced``. Errors are at most 1.5 (``exp``) and 3 (``expm1``) units in the
+    last place, also of subnormal results if the device has them; NaN gives NaN.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
     root = "__builtin_sqrt" if real == "double" else "__builtin_sqrtf"

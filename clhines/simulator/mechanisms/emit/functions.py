@@ -91,7 +91,7 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return the first part of the names of vector helpers, which all mechanisms share."""
+    """Return the prefix of the names of the vector helpers that all mechanisms share."""
     return f"groups__v{width}"
 
 
@@ -189,7 +189,7 @@ class Functions:
     def takes_events(self) -> bool:
         """Whether ``receive`` can take several instances at once, with the same bits as for one.
 
-        It must have only operations that are rounded alike in scalars and vectors.
+        This needs a block without loops, whose operations are rounded alike in scalars and vectors.
         """
         if self.width == 1 or "receive" not in self.program.blocks:
             return False
@@ -367,7 +367,7 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Return the source `body` after the helpers it calls, without those shared by all."""
+        """Put the helpers that `body` calls before `body`, unless mechanisms share the helpers."""
         if self._helpers != self.prefix:
             return body
         return all_helpers(body, self.prefix, self.real, self.width) + body
@@ -376,10 +376,10 @@ class Functions:
 def _python(
     name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
 ) -> str:
-    """Return the source of a NumPy function that returns all results.
+    """Return the source of the NumPy function `name`, whose statements are `lines`.
 
-    It also returns variables of direction ``inout`` that it leaves unchanged. `shown` has the names
-    of results that are not named as their arguments.
+    It returns all arguments of direction ``out`` and ``inout``, also unchanged ones. `shown` has
+    the local variables that hold results, if their names differ from the arguments' names.
     """
     inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
     values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
@@ -396,7 +396,7 @@ def _result(a: Argument) -> str:
 def numpy_function(
     compiled: Compiled, block: str, outputs: Sequence[str] = ()
 ) -> Callable[..., Any]:
-    """Compile a block's NumPy function, whose arguments `ir.program` describes."""
+    """Compile a block's NumPy function; it also returns the variables `outputs`."""
     source = Functions(compiled, "numpy", outputs=outputs).text([block])
     space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
     # the source consists of numbers and checked names
@@ -474,7 +474,7 @@ class _StatementWriter:
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
     def _turn(self, loop: Loop) -> list[str]:
-        """Print the statements in a loop's body; return the names of the variables' new values."""
+        """Print a loop's body; return the locals that hold the new values of its variables."""
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):

@@ -38,7 +38,10 @@ def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
 
 @lru_cache(maxsize=16)
 def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
-    """Return the coefficients of ``z**k`` in ``(exp(z) - 1) / z`` that matter up to `most`."""
+    """Return the coefficients of the Taylor series of ``(exp(z) - 1) / z``, the constant first.
+
+    The series ends where, up to ``z = most``, terms are below the rounding error of `real`.
+    """
     eps = _eps(real)
     result = [Fraction(1)]
     while result[-1] * most ** (len(result) - 1) > eps / 16:
@@ -47,7 +50,10 @@ def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
 
 
 def weight_slope_coefficients(real: str) -> list[Fraction]:
-    """Return the coefficients of the slope of ``(exp(z) - 1) / z`` that matter up to 1/2."""
+    """Return the coefficients of a Taylor series of the derivative of ``(exp(z) - 1) / z``.
+
+    The series is accurate to rounding up to ``|z| = 1/2``; the constant is first.
+    """
     return [k * c for k, c in enumerate(_expm1_coefficients(real, 0.625))][1:]
 
 
@@ -152,9 +158,10 @@ def _branching_bodies(
 def _vector_bodies(
     p: Printer, slope: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return `_helper_bodies` for vectors, which compute the slower branch if any number needs it.
+    """Return `_helper_bodies` for vectors, with two branches of which one is skipped if possible.
 
-    Each number gets the result of its own branch, whatever the others are.
+    This branch is computed for all numbers of a vector if any number needs it. Each number gets the
+    result of its own branch.
     """
     one, half = p.number(1), p.number(0.5)
 
@@ -209,7 +216,10 @@ _COMMENTS = {
 
 
 def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return source of the quotients, and of exponentials of vectors, that `text` calls."""
+    """Return source of the helpers that `text` calls: quotients such as ``x / (exp(x) - 1)``.
+
+    With a `width` above 1 the source begins with the exponentials that they and `text` call.
+    """
     p = Printer(prefix, real, width=width)
     result = ""
     if not any(f"{prefix}_{name}_(" in text for name in _COMMENTS):

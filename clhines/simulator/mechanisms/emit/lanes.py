@@ -28,8 +28,8 @@ class Lanes:
     """Options of functions for lanes of a GPU.
 
     With `inverses` divisions call `node_inverse_`, which is PTX without a branch for rare numbers.
-    `terms` lists series that need few terms: the table and the column of tau, and the number of
-    terms; see `few_terms`.
+    `terms` lists series for ``exp(-h/tau) - 1`` that need few terms: the look-up table of tau,
+    tau's column in the table, and the number of terms.
     """
 
     inverses: bool
@@ -73,7 +73,10 @@ class LanesPrinter(Printer):
         return node.op == "lookup" and node.args[0].definition.op == "place"
 
     def _load_rows(self, name: str, place: Node) -> None:
-        """Print the row number `name` in a table, then all loads from this row and the next."""
+        """Print the declaration of `name`, the table row below `place`, and loads of columns.
+
+        All columns that are looked up at `place` are loaded from this row and from the next.
+        """
         x, n = place.args
         self.line(f"const node_row_ {name} = node_row_of_({self.show(x)}, {int(n.value)});")
         for (table, columns), numbers in self._columns[name].items():

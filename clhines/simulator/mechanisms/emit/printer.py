@@ -220,7 +220,7 @@ class Printer:
         return " * ".join(self.show(p, 2) for p in parts)
 
     def called(self, e: Node) -> str:
-        """Return a choice or the call of a function as source."""
+        """Return a ``where``, a comparison or the call of a function as source."""
         if e.op == "where":
             return self.where(e.args[0], self.show(e.args[1], 1), self.show(e.args[2], 1))
         if e.op in ("less", "lessequal", "both"):

@@ -19,7 +19,11 @@ _WORDS = 2**34 - 1
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the number, int64, of the next word of a RANDOM stream; arguments as in the module."""
+    """Return the number, int64, of the next word of a RANDOM stream, counted from 0.
+
+    It is ``(keep ? drawn : 0) + at``: `drawn` words were drawn before the block began, `keep` is 0
+    after ``random_setseq``, `at` counts the words since the block began or since that call.
+    """
     begin = np.where(np.asarray(keep) != 0, drawn, 0)
     moved = np.clip(np.nan_to_num(np.asarray(at, np.float64)), -1.0, 2.0**62)
     return (begin + moved.astype(np.int64)) & _WORDS
@@ -43,10 +47,11 @@ def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
 def number(
     kind: str, stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
 ) -> np.ndarray:
-    """Draw a number of a stream; `kind` is one of `KINDS`.
+    """Draw a number of a stream, beginning with the word ``count(drawn, keep, at)``.
 
-    In the order of `KINDS`: uniform between 0 and 1, normal with mean 0 and variance 1, exponential
-    with mean 1, a word, or the number of words that ``random_normal`` draws.
+    `kind` is ``random_uniform`` (between 0 and 1), ``random_normal`` (mean 0, variance 1),
+    ``random_negexp`` (mean 1), ``random_pick`` (a word) or ``random_used`` (the number of words
+    that ``random_normal`` draws there).
     """
     place = count(drawn, keep, at)
     if kind in ("random_normal", "random_used"):

@@ -16,7 +16,10 @@ FACTOR, TERM, MOST = 2147437301, 453816981, 2**32 - 1
 
 
 def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the states of NEURON's one generator after some draws, uint64; see the module."""
+    """Return the states, uint64, of NEURON's one generator after `at` draws.
+
+    The draws begin at the state ``drawn + 1`` if `keep` is above 0, else at the seed ``-1 - keep``.
+    """
     keep, turns = np.nan_to_num(np.asarray(keep, np.float64)), np.asarray(at, np.float64)
     seeds = np.maximum(-1.0 - keep, 0.0).astype(np.int64)
     state = np.where(keep > 0, np.asarray(drawn, np.int64) + 1, seeds) & MOST
@@ -27,14 +30,18 @@ def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the state of NEURON's one generator, minus 1, int64; see the module."""
+    """Return the state of NEURON's one generator after `at` draws, minus 1, as int64.
+
+    The draws begin at the state ``drawn + 1`` if `keep` is above 0, else at the seed ``-1 - keep``.
+    """
     return (_states(drawn, keep, at).astype(np.int64) - 1) & MOST
 
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Draw a number from NEURON's one generator; `kind` is one of `NAMES`.
+    """Draw a number from NEURON's one generator; ``count(drawn, keep, at) + 1`` is its state.
 
-    One kind returns, instead, how many uniform numbers a normal one uses.
+    `kind` is ``scop_uniform`` (0 to 1), ``scop_normal`` (mean 0, variance 1), ``scop_negexp`` (mean
+    1) or ``scop_used`` (how many uniform numbers ``scop_normal`` draws there).
     """
     at = np.asarray(at, np.float64)
     if kind in (NAMES["uniform"], NAMES["negexp"]):

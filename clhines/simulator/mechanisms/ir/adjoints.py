@@ -106,7 +106,8 @@ def _through(
 ) -> dict[str, Node]:
     """Return the derivatives of the sum of ``weight * node`` with respect to `wanted` symbols.
 
-    Loops of the body are differentiated by the equations that they solve.
+    `weighted` has pairs of a node and a weight; functions in `growing` may overflow. Loops of the
+    body are differentiated by the equations that they solve.
     """
     loops = body.needed_loops([node for node, _ in weighted])
     ends = [end for loop in loops for end in loop.ends]
@@ -131,9 +132,10 @@ def _through(
 
 
 def _at_solution(graph: Graph, loop: Loop, of_ends: Iterable[str]) -> dict[str, Node]:
-    """Return the equations that a loop solves, as expressions in its variables' last values.
+    """Return the equations that a loop solves, as expressions that its last values make 0.
 
-    The keys are the names of these values. ExpressionError if a variable has no equation.
+    The keys are the names of the loop's variables after the loop. ExpressionError if a variable in
+    `of_ends` has no equation.
     """
     count = len(loop.equations)
     if not count or not {*of_ends} <= {*loop.ends[:count]}:

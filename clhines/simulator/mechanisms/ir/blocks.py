@@ -105,9 +105,10 @@ def make_block(
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
-    """Return the local variable that holds an operand, for use in the definition of `user`.
+    """Return the local variable that holds the operand `a` in the expression `user`.
 
-    Return the operand itself if there is no such variable, or if `user` is this variable.
+    `alias` has the variables by their values. Return `a` itself if no variable holds it, or if
+    `user` is this variable: a variable is not used in its own definition.
     """
     local = alias.get(a)
     return a if local is None or local is user else local

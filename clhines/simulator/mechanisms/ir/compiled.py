@@ -108,7 +108,7 @@ class Body:
         return nodes + [node for loop in self.loops for node in loop.nodes()]
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
-        """Return the loops on which expressions depend, without variables that none needs."""
+        """Return the loops on which expressions depend, less the loops' unneeded variables."""
         free = free_of(roots)
         needed: list[Loop] = []
         for loop in reversed(self.loops):
@@ -138,7 +138,10 @@ class Compiled:
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return the cached source of a key; InputError if an expression is too large."""
+        """Return the cached result of `make` for a key; call `make` the first time only.
+
+        InputError if an expression is too large.
+        """
         if key not in self.printed:
             try:
                 self.printed[key] = make()
@@ -148,7 +151,7 @@ class Compiled:
         return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function; it returns the variables `outputs`, too."""
+        """Return the arguments of a block's function, results and the variables `outputs` too."""
         if not isinstance(block, str) or block not in self.program.blocks:
             blocks = ", ".join(self.program.blocks)
             raise InputError(
@@ -162,7 +165,10 @@ class Compiled:
         return arguments_of(self.program, self.pointers, block, self.bodies[block], kept)
 
     def adds(self, block: str, state: str) -> bool | None:
-        """Return whether a block adds to a state; None if it uses the state in any other way."""
+        """Return True if a block only adds to a state, False if it neither uses nor changes it.
+
+        None if the block uses or changes the state in any other way.
+        """
         body = self.bodies.get(block, Body())
         others = replace(body, writes={k: e for k, e in body.writes.items() if k != state})
         if any(node.uses(state) for node in others.every()):

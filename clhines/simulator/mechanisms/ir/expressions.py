@@ -152,9 +152,10 @@ class Graph:
         return node
 
     def local(self, name: str, definition: Node) -> Node:
-        """Return a local variable with this value; several may have the same name.
+        """Return a local variable with the value `definition`.
 
-        A number, a symbol or a local variable is returned as it is.
+        Several variables may have the same name. If the definition is a number, a symbol or a
+        local variable, return the definition itself.
         """
         if not definition.args or definition.op == "local":
             return definition
@@ -270,7 +271,10 @@ class Graph:
         return self._make(name, args)
 
     def lookup(self, table: str, column: int, columns: int, n: int, place: Node) -> Node:
-        """Return a column of a table, interpolated at `place`, from 0 to n, the last row."""
+        """Return column number `column` of a table, interpolated between rows at `place`.
+
+        The table has `columns` columns; `place` is from 0, the first row, to `n`, the last.
+        """
         numbers = [self.number(k) for k in (column, columns, n)]
         return self._make("lookup", (place, self.symbol(table), *numbers))
 

@@ -70,7 +70,10 @@ def _joined(forms: Sequence[LinearForm], join: Callable[[list[Node]], Node]) -> 
 
 
 def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) -> bool:
-    """Return whether each variable only has multiples of `name`, by `parameters`, added to it."""
+    """Return whether each value is its variable plus a multiple of the symbol `name`.
+
+    `values` are by variable. The factors may depend on `parameters` only.
+    """
     for key, value in values.items():
         form = linear_form(value, [name])
         if form is None or form.constant.definition is not value.graph.symbol(key):
@@ -190,5 +193,5 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
 
 
 def _power_of(e: Node) -> Fraction:
-    """Return the exponent of a power; 0 if it is not a number."""
+    """Return the exponent of a power; 0 if `e` is no power or the exponent is no number."""
     return e.args[1].value if e.op == "pow" else Fraction(0)

@@ -69,7 +69,7 @@ CAPACITANCE = "capacitance"  # parameter: nF of the node; of density mechanisms 
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a block's function, such as a state, a time or a result; see the module."""
+    """An argument of a block's function: role, such as ``state`` or ``dt``, name and direction."""
 
     role: str
     name: str
@@ -104,8 +104,8 @@ class Table:
     """A look-up table with ``n + 1`` rows at equidistant x from low to high.
 
     Block ``grid_NAME`` computes low and high from parameters, block ``table_NAME`` the columns of a
-    row from its x. As in NEURON x is added up: ``x += dx`` with ``dx = (high - low)/n``. A table
-    that NEURON has made, `made`, has no such blocks.
+    row from its x. As in NEURON x is added up: ``x += dx`` with ``dx = (high - low)/n``. If NEURON
+    has computed the rows, they are in `made`, and these blocks do not exist.
     """
 
     name: str
@@ -186,17 +186,17 @@ class Program:
 
     @property
     def steered(self) -> tuple[str, ...]:
-        """POINTERs to weights of other connections, which events set."""
+        """POINTERs by which events set weights of other connections."""
         return self._pointers_by("steer")
 
     @property
     def written(self) -> tuple[str, ...]:
-        """POINTERs to variables that blocks set, or to which blocks add."""
+        """POINTERs by which blocks except ``advance`` and ``receive`` set or add to variables."""
         return self._pointers_by("put", "add")
 
     @property
     def assigned(self) -> tuple[str, ...]:
-        """POINTERs whose variables a block sets at once: later mechanisms see the new value."""
+        """POINTERs by which ``advance`` sets variables at once: later mechanisms see the values."""
         return self._pointers_by("assign")
 
     def _pointers_by(self, *roles: str) -> tuple[str, ...]:

@@ -83,7 +83,11 @@ def _vanishing(
     defaults: Mapping[str, float],
     cache: dict[Node, np.ndarray | None],
 ) -> float | None:
-    """Return a voltage where the quotient `product` is 0/0, and its divisor `low` changes sign."""
+    """Return a voltage where the divisor `low` of a quotient changes sign and the dividend is 0.
+
+    `product` is the quotient, `top` has the dividend's values on the grid of voltages. None if
+    there is no such voltage.
+    """
     values = _at(low, _GRID, defaults, cache)
     if values is None or top is None:
         return None

@@ -21,7 +21,7 @@ class FileBlocks:
     Passes fill the fields with a default. `states` keep a value between blocks; blocks do not read
     `outputs` and do not set `parameters`. `alone`, `last` and `begun` are states that all instances
     share: instances set `alone` one after another, blocks read the last instance's value of `last`,
-    and only INITIAL sets `begun`. `unless` has messages of refusals, see `guard_draws`.
+    and only INITIAL sets `begun`. `unless` has the messages of refusals that blocks check.
     """
 
     executed: Bodies
@@ -90,7 +90,10 @@ class FileBlocks:
             needed = more
 
     def set_by_pointer(self, role: str) -> set[str]:
-        """Return the POINTERs that a block sets by results of a role, ``steer`` or ``assign``."""
+        """Return the POINTERs by which any block sets variables, by results of this role.
+
+        The role is ``steer`` (a weight of another connection) or ``assign`` (set at once).
+        """
         return {n for body in self.bodies.values() for r, n, _ in body.results if r == role}
 
     def ordered(self, keys: Iterable[str]) -> tuple[str, ...]:

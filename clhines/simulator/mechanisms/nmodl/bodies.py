@@ -126,7 +126,7 @@ class _Work:
         self.bodies.blocks[block] = body
 
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
-        """Return the result by which a block sets the variable to which POINTER `key` points."""
+        """Return the result by which a block sets, to `value`, the variable of POINTER `key`."""
         name = self.names.elements[key]
         if block == STEERING:
             return "steer", name, value
@@ -479,7 +479,11 @@ class _Work:
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
     def _values_before_table(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
-        """Return values, by symbol, that INITIAL sets from globals before it makes a table."""
+        """Return the values of the variables `keys` that INITIAL sets before it makes a table.
+
+        They are by symbol. Leave out values that depend on more than constant globals, and
+        variables that another block sets.
+        """
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
         initial = self.bodies.blocks.get("initial", Body())
@@ -495,7 +499,10 @@ class _Work:
 
 
 def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-    """Return SOLVE statements, also those in an IF, which NEURON always executes, and others."""
+    """Split statements into SOLVE statements and all others; return both lists.
+
+    A SOLVE in an IF is in the first list, as NEURON executes it whatever the condition.
+    """
     solves, others = list[Statement](), list[Statement]()
     for s in body:
         if s.kind == "solve":

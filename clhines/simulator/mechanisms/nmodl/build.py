@@ -195,7 +195,7 @@ def _lasting(blocks: FileBlocks, name: str) -> list[str]:
 
 
 def _beside(blocks: FileBlocks) -> tuple[str, ...]:
-    """Return the parameters that a block with a TABLE sets and that are no columns of it."""
+    """Return the parameters that a block with a TABLE assigns beside the TABLE's columns."""
     tables = blocks.shared.tables.values()
     names = {name for use in tables for name in set_by(use.block.body, blocks.file.blocks)}
     return tuple(k for k in blocks.parameters if blocks.names.elements[k] in names)

@@ -57,7 +57,7 @@ def _is_break(s: Statement) -> bool:
 
 
 def check_executed(more: int, line: int) -> None:
-    """Refuse to execute `more` statements if these are too many."""
+    """Refuse a loop or a call that executes `more` statements if this number is too large."""
     if more > MAX_EXECUTED:
         raise refuse("mod.too-many-statements", line, max_executed=MAX_EXECUTED)
 

@@ -40,7 +40,10 @@ def weight(name: str) -> str:
 
 
 def stream_keys(name: str) -> tuple[str, str]:
-    """Return the keys of the values ``keep`` and ``at`` of a RANDOM variable; see `random123`."""
+    """Return the keys of two values that a block holds of a RANDOM variable: ``keep`` and ``at``.
+
+    ``keep`` is 0 after ``random_setseq``; ``at`` counts the words drawn in the block or since then.
+    """
     return f"{name}\0keep", f"{name}\0at"
 
 
@@ -172,10 +175,10 @@ class BlockValues:
         return self.shared.outside[0]
 
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
-        """Return the keys of an array's elements, to choose from by an `index` that varies.
+        """Return the keys of an array's elements, for an `index` that is not constant.
 
-        Return also the condition that the index is inside the array, and the value of an element
-        outside.
+        Return also the condition that the index is inside the array, and NaN, the value of an
+        element outside.
         """
         keys = self._elements(name)
         if not isinstance(keys, list):
@@ -189,7 +192,10 @@ class BlockValues:
         return keys, inside, self._outside(line)
 
     def _chosen(self, name: str, index: Node, line: int) -> Node:
-        """Return an array's element at an index that is not constant, whose fraction is cut off."""
+        """Return an array's element at an index that is not constant.
+
+        As in C, the index loses its fraction. Outside the array the value is NaN.
+        """
         keys, inside, outside = self._among(name, index, line)
 
         def among(first: int, after: int) -> Node:
@@ -202,7 +208,10 @@ class BlockValues:
         return self.graph.where(inside, among(0, len(keys)), outside)
 
     def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
-        """Set an element at a variable index; if it is outside the array, all become NaN."""
+        """Set an array's element at an index that is not constant.
+
+        If the index is outside the array, all elements become NaN.
+        """
         graph = self.graph
         keys, inside, outside = self._among(name, index, line)
         for k, key in enumerate(keys):
@@ -292,9 +301,9 @@ class BlockValues:
             raise refuse("mod.v-set-in-call", line, call=self._calls[-1])
 
     def late(self, work: Callable[[], Iterable[Node]]) -> dict[str, tuple[Node, Node]]:
-        """Return the variables that `work` sets although its results depend on their old values.
+        """Return the variables that `work` sets and on whose old values its results depend.
 
-        For each key, return the symbol of the value before `work`, and the value after.
+        By key, return the symbol of the value before `work`, and the value after.
         """
         graph = self.graph
         with self.trial():
@@ -316,7 +325,10 @@ class BlockValues:
 
     @contextmanager
     def scope(self, rules: Rules | None = None) -> Iterator[None]:
-        """Open a scope of locals; with `rules`, for a called block, which hides its caller's."""
+        """Open a scope of locals; with `rules`, a called block's scope without its caller's locals.
+
+        In this scope `rules` has the functions that execute statements, by the statements' kind.
+        """
         kept = self.rules
         self.scopes.append({} if rules is None else {"": ""})
         self.rules = kept if rules is None else rules
@@ -332,7 +344,10 @@ class BlockValues:
         return keys[0]
 
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
-        """Begin a loop that changes the variables `keys`; Refused inside another loop."""
+        """Begin a loop that changes the variables `keys`; Refused inside another loop.
+
+        `starts` are their values before it, `most` is the largest number of iterations.
+        """
         if self.inside_loop:
             raise refuse("mod.loop-in-loop")
         number = self.shared.loops

@@ -108,9 +108,10 @@ class _StepEquations:
         self._set({name: new})
 
     def _noise(self, name: str, b: Node) -> Node:
-        """Return what white noise of intensity 1 adds to x in a step of ``dx/dt = b*x``.
+        """Return the change of a state `name` by white noise of intensity 1 in a step h.
 
-        It is a normal number with variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
+        The state's rate is linear with the slope `b`, as in ``dx/dt = b*x + noise``. The change is
+        a normal number with variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
         """
         graph, named, two = self.graph, self.scope.named, self.graph.number(2)
         variance = self.h
@@ -308,7 +309,10 @@ def _body_of_initial(eq: Equations) -> Body:
 
 
 def _with_ions(eq: Equations, values: dict[str, Node], loops: list[Loop], comment: str) -> Body:
-    """Return the body of a block that sets states and, as results, concentrations of ions."""
+    """Return the body of a block that sets states, and has ions' concentrations as results.
+
+    `values` has both by name. Loops in `loops` compute them; `comment` describes the block.
+    """
     results = [("ion", name, e) for name, e in values.items() if name in eq.outside]
     writes = {name: e for name, e in values.items() if name not in eq.outside}
     return Body(results, writes, loops, comment)

@@ -37,7 +37,10 @@ def check_exact(eq: Equations, line: Line) -> None:
 
 
 def _matrix(eq: Equations) -> Entries:
-    """Return the rows of M for v and for states with a rate."""
+    """Return the rows of the matrix M, for v and for states with a rate, by name.
+
+    The equations are ``dy/dt = M*y`` for y = (v, states, 1).
+    """
     graph, scope, names = eq.graph, Scope(eq), ["v", *eq.states]
     parameters = {q.name for q in eq.parameters}
 
@@ -97,9 +100,10 @@ class _Matrices:
 
 
 def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
-    """Return ``exp(M*h) - 1``, and a factor: 1, or NaN if the series is too short for h.
+    """Return the matrix ``exp(M*h) - 1`` for a step h of ``dy/dt = M*y``.
 
-    `rows` are the rows of M; columns without a row belong to constants.
+    Also return a factor: 1, or NaN if the series is too short for h. `rows` are the rows of M;
+    columns without a row belong to constants.
     """
     graph, matrices = h.graph, _Matrices(h.graph, rows)
     part = h * graph.number(Fraction(1, 2**_DOUBLINGS))

@@ -204,7 +204,10 @@ class RuleText(TextStatements):
     # ----------------------------------------------------------------------------- printing
 
     def _actions_on(self, event: str, side: str) -> list[Line]:
-        """Return the actions of an event that `printed` prints for a side, in order."""
+        """Return the actions of an event on variables of a side, in order.
+
+        Also return the actions on other traces whose new values these actions use.
+        """
         wanted: set[str] = set()
         lines = []
         for line in reversed(self.actions.get(event, {}).values()):

@@ -70,7 +70,10 @@ class Scope:
 
 
 def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Return, for each state whose rate depends on itself through other states, all of these."""
+    """Return the groups of states whose rates depend on each other in a circle.
+
+    The keys are the states in a circle; each has all states of its circle, itself included.
+    """
     bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
     reached = {name: rate.mask for name, rate in rates.items()}
     for through in rates:

@@ -99,7 +99,7 @@ def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
 
 
 def held_steps(eq: Equations) -> Node:
-    """Return the refractory time in whole steps, which the host has rounded."""
+    """Return the refractory time in steps: 0, or the symbol of a number that the host computes."""
     assert eq.spike is not None
     return eq.graph.zero if eq.spike.refractory == 0.0 else eq.graph.symbol(HELD_STEPS)
 

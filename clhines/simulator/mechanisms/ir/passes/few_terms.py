@@ -10,8 +10,8 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> list[Node]:
     """Shorten the series of ``grown(-h/tau)``, which is ``exp(-h/tau) - 1``, if few terms suffice.
 
-    This is known if tau is a column of a table: `terms` maps a table's name and a column to the
-    number of terms. The number becomes a second argument of ``grown``.
+    This applies only if tau is a column of a look-up table: `terms` maps a table's name and a
+    column to the number of terms. The number becomes a second argument of ``grown``.
     """
     if not roots:
         return []

@@ -12,7 +12,10 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
 
 def name_places(roots: Sequence[Node]) -> list[Node]:
-    """Name each index into a table ``TABLE__row``, after the first table looked up there."""
+    """Give each interpolation index of look-up tables a name, and so a local variable.
+
+    The name is ``TABLE__row`` with the first table that is looked up at this index.
+    """
     if not roots:
         return []
     graph, named, replaced = roots[0].graph, dict[Node, Node](), dict[Node, Node]()

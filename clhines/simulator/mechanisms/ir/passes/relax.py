@@ -13,7 +13,10 @@ from clhines.simulator.mechanisms.ir.expressions import Node, postorder, split
 
 
 def relax(roots: Sequence[Node]) -> list[Node]:
-    """Replace ``weight(b, h)*change`` by ``grown(b*h)*(change/b)`` if b is a factor of change."""
+    """Replace ``weight(b, h)*change`` by ``grown(b*h)*(change/b)`` if b is a factor of change.
+
+    ``weight(b, h)`` is ``(exp(b*h) - 1)/b``, also for b = 0, and ``grown(x)`` is ``exp(x) - 1``.
+    """
     if not roots:
         return []
     shorter = {node: _relaxed(node) for node in postorder(roots) if node.op == "mul"}

@@ -15,8 +15,8 @@ _MAX_PAIRED = 16  # most arguments of a sum or product that is compared with oth
 def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
     """Name the common parts of several products (`op` ``mul``) or sums (``add``).
 
-    The most frequent pair of arguments becomes one argument, again and again (greedy). The cost of
-    a round is in proportion to its changes::
+    The most frequent pair of arguments becomes one argument, again and again (greedy). Each
+    replacement costs time in proportion to the number of expressions that it changes::
 
         g*m*h*(v - e), g*m*h  ->  _x0 = g*m;  _x0*h*(v - e), _x0*h
                               ->  _x1 = _x0*h;  _x1*(v - e), _x1
@@ -107,9 +107,9 @@ def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _ArgumentPairs) -
             used.update(pairs.made[k])
 
     def items(ks: Iterable[Item]) -> Iterator[Node]:
-        """Yield arguments by their numbers.
+        """Yield the arguments with the numbers `ks`; pairs have negative numbers.
 
-        A pair that is used only once is replaced by its two arguments.
+        Yield the two arguments instead of a pair that is used only once.
         """
         for k in ks:
             if k >= 0:

@@ -40,7 +40,10 @@ class _RowTables:
         self._run, self._block, self._table, self._graph = run, block, table, run.graph
 
     def of(self, row: Node) -> Node:
-        """Return the value at knot number `row`, over all arguments."""
+        """Return the FUNCTION_TABLE's value at knot number `row`.
+
+        Knots of two arguments are numbered row by row: the second argument varies fastest.
+        """
         beyond = len(self._table.axes[-1]) + 1  # rows that are read with the weight 0
         values = self._table.values
         return self._read("", values + values[-1:] * beyond, row)

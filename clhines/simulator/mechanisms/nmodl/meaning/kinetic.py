@@ -313,7 +313,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
-    """Add the changes of states a second time, as `secondorder` takes half a step."""
+    """With `secondorder`, which takes half a step, add the states' changes `steps` once more."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
@@ -322,10 +322,10 @@ def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
 def _iterated(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, late: dict[str, Node]
 ) -> dict[str, Node]:
-    """Solve the equations of a step by iteration, starting from the states `old`.
+    """Solve the equations of a step by iteration from `old`; return the values by variable.
 
-    `change` is as in `_steady`. `late` are variables of which an iteration uses the values of the
-    iteration before.
+    The first result of ``change(now, old)`` is the change of each state in an iteration that begins
+    at `now`. `late` has variables of which an iteration uses the values of the iteration before.
     """
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
@@ -350,8 +350,8 @@ def _steady(
 ) -> dict[str, Node]:
     """Find the steady state of states `rows` by steps of 1e9 ms.
 
-    A loop begins with the values `old`; `change` returns the step of each state; `linear`: whether
-    it is linear in the states. In the first steps, negative states restart at 0.
+    A loop begins with the values `old`. The first result of `change` is the change of each state;
+    `linear`: the equations of a step are linear. In the first steps, negative states restart at 0.
     """
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]

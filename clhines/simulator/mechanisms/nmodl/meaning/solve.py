@@ -415,7 +415,10 @@ def _jacobian(
     entries: Sequence[tuple[int, int]],
     where: Callable[[Sequence[Node]], list[Node]],
 ) -> dict[tuple[int, int], Node]:
-    """Return the derivatives of the deviations ``where(x)`` by NEURON's central differences."""
+    """Return derivatives of the deviations ``where(x)`` by NEURON's central differences.
+
+    `entries` lists the nonzero ones: row i, column j is the derivative of deviation i by ``x[j]``.
+    """
     slopes: dict[tuple[int, int], Node] = {}
     for j in range(len(x)):
         rows = [i for i, k in entries if k == j]

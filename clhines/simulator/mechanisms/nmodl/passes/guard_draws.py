@@ -15,9 +15,11 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def guard_draws(blocks: FileBlocks) -> FileBlocks:
-    """Add blocks (`UNLESS`) that compute whether a mechanism must be refused, and the messages.
+    """Add blocks that compute at run time whether to refuse a mechanism; note the messages.
 
-    Refused if a condition depends on more than parameters and variables that only INITIAL sets.
+    A file may use constructs that are not supported in an IF, if the IF's condition is false in
+    every run. Refused if the condition holds for all parameters, or if no part of it depends only
+    on parameters and on variables that only INITIAL sets.
     """
     initial = {*blocks.parameters, *_settled_by_initial(blocks, raw=True)}
     later = {*blocks.parameters, *_settled_by_initial(blocks, raw=False)}

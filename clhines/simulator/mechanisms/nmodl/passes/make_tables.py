@@ -11,14 +11,14 @@ from clhines.simulator.mechanisms.nmodl.values import TableUse
 
 
 def make_tables(blocks: FileBlocks) -> FileBlocks:
-    """Describe the tables of a file; Refused if one depends on more than parameters."""
+    """Add a `Table` for each table of a file; Refused if a table's values may change in a run."""
     uses = blocks.shared.tables.items()
     tables = (_made(blocks, n, use) if use.made else _filled(blocks, n, use) for n, use in uses)
     return replace(blocks, tables=tuple(tables))
 
 
 def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Describe a table whose rows a block computes."""
+    """Return a `Table` with rows that a block computes from parameters, Refused if from more."""
     free = blocks.bodies[f"table_{name}"].free(()) | blocks.bodies[f"grid_{name}"].free(())
     wrong = sorted(free - set(blocks.parameters) - {"_x", "dt"})
     wrong = [key for key in wrong if not key.endswith("__table")]
@@ -33,7 +33,7 @@ def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
 
 
 def _made(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Describe a table that NEURON has made; Refused if NEURON would make it again in a run."""
+    """Return a `Table` with rows from NEURON; Refused if NEURON would recompute them in a run."""
     bodies = (body for block, body in blocks.bodies.items() if block != "initial")
     written = dict.fromkeys(key for body in bodies for key in body.writes)
     changing = [key for key in written if blocks.names.elements[key] in use.depends]

@@ -111,7 +111,11 @@ def _names_of_file(
     depths: Sequence[int],
     statics: Mapping[str, int],
 ) -> Surroundings:
-    """Return the names that every VERBATIM block of a file sees."""
+    """Return the names that every VERBATIM block of a file sees.
+
+    `parts` are the file's tokens. For each, `words` has the name or sign, else "", and `depths` the
+    number of braces around it. `statics` has the values of static variables.
+    """
     verbatim = [k for k, part in enumerate(parts) if part.lastgroup == "verbatim"]
     at_top = [without_comments(parts[k].group()) for k in verbatim if not depths[k]]
     defined = {name: macro for text in at_top for name, macro in macros_in(text).items()}
@@ -141,7 +145,10 @@ def _macros(text: str) -> set[str]:
 
 
 def _locals(words: Sequence[str]) -> Iterator[str]:
-    """Yield the LOCALs, variables of FROM and arguments of a block, and the arguments' units."""
+    """Yield the names in a block's LOCAL and FROM statements and in its list of arguments.
+
+    The list is not parsed: its brackets, commas and units are among the results.
+    """
     for k, word in enumerate(words):
         if word == "FROM" and words[k + 2 : k + 3] == ["="]:
             yield words[k + 1]
@@ -165,7 +172,11 @@ def _listed(words: Sequence[str], at: int) -> Iterator[str]:
 
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
-    """Return the translations of VERBATIM by position; of blocks that share braces, all or none."""
+    """Return the translations to keep, by position, of the VERBATIM blocks in one NMODL block.
+
+    `blocks` has each position, and a translation with the depth of braces after it and the lowest
+    depth in it, or None. Of VERBATIM blocks that share braces keep all translations or none.
+    """
     translated, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
     for start, one in blocks:
         if one is None:
@@ -261,7 +272,7 @@ class _Reader:
     # ------------------------------------------------------------------------------- statements
 
     def all(self) -> str:
-        """Translate all statements; the other half of a brace may be in another block."""
+        """Translate all statements; the partner of a brace may be in another VERBATIM block."""
         lines = []
         while self._tokens[self._at][0] != "end":
             if self._take("}"):
@@ -278,7 +289,10 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Translate a statement; if that is not possible, make all in its braces one `UNREAD`."""
+        """Translate a statement; if that fails, translate it and all up to ``}`` as not supported.
+
+        This translation is one call of `UNREAD`, which is refused where it is executed.
+        """
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()
@@ -483,7 +497,7 @@ class _Reader:
         return "int" if self._take("int") or self._take("long") else ""
 
     def _pointers(self) -> str:
-        """Drop a declaration of pointers; a pointer may only be used as in `_pointed`."""
+        """Drop a declaration of pointers; their values, if any, must be Vectors of the file."""
         self._at += 1
         while not self._take(";"):
             while self._take("*"):
@@ -556,7 +570,10 @@ class _Reader:
         return f"{name} = {value}"
 
     def _place(self) -> str:
-        """Translate ``nrnran123_setseq(stream, seq, which)``: word ``4*seq + which`` is next."""
+        """Translate ``nrnran123_setseq(stream, seq, which)`` to NMODL's ``random_setseq``.
+
+        The number of the stream's next word becomes ``4*seq + which``.
+        """
         self._at += 1
         self._need("(")
         stream, numbers = self._stream(), list[str]()

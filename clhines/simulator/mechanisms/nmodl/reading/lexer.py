@@ -82,7 +82,11 @@ def _tokens(
     fixed: int,
     of_c: bool = False,
 ) -> list[Token]:
-    """Return the tokens of a text; included and translated text has the line `fixed`."""
+    """Return the tokens of a text.
+
+    `depth` counts the files that include the text; `of_c` tells that the text is a translation of
+    C. If `fixed` is not 0, it is the line of all tokens.
+    """
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
     read = [p for p in parts if p.lastgroup not in _SKIPPED]

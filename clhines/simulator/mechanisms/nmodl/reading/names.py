@@ -84,7 +84,7 @@ class Names:
 
 
 def plain(name: str) -> str:
-    """Return the name in a text for a generated name: without leading and double underscores."""
+    """Return a generated name in a form that a text may use, without ``__`` or a leading ``_``."""
     short = name.rstrip("_") if name.startswith("_") else name
     while "__" in short:
         short = short.replace("__", "_u_")

@@ -122,7 +122,10 @@ class FileParser(Cursor):
                 break
 
     def _take_streams(self) -> None:
-        """Turn POINTERs from which C draws random numbers into RANDOM variables, and list them."""
+        """Turn POINTERs from which C draws random numbers into RANDOM variables.
+
+        List them in `picked`. For a Random of hoc, declare parameters of its distribution.
+        """
         file = self.result
         pointers = {**file.pointers, **file.core_pointers}
         for name in [name for name in self.drawn if name in pointers]:
@@ -142,7 +145,7 @@ class FileParser(Cursor):
                     file.range[declaration.name] = declaration.line
 
     def _declare_starts(self) -> None:
-        """Declare parameters NAME0, start values of STATEs, that RANGE or GLOBAL lists."""
+        """Declare the parameter NAME0, a STATE's start value, if RANGE or GLOBAL lists NAME0."""
         file = self.result
         for state in [v for v in file.variables.values() if v.sort == "state" and not v.value]:
             name = f"{state.name}0"

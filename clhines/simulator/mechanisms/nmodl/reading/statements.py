@@ -116,7 +116,7 @@ def _named(p: Cursor) -> Expression:
 
 
 def _note(p: Cursor, name: str, values: list[Expression]) -> None:
-    """Note the RANDOM variable or POINTER from which the call of a function draws."""
+    """Note the RANDOM variable or POINTER, ``values[0]``, from which a call of `name` draws."""
     p.has_exponential |= name == "exprand"
     picks = name == PICK
     if (picks or name.startswith("random_")) and values and values[0][0] == "name":

@@ -70,7 +70,10 @@ def raise_first(refused: Sequence[Refused]) -> None:
 
 
 def refuse(id_: str, line: int = 0, way_out: str = "", /, **fields: object) -> Refused:
-    """Return the refusal with an id of `simulator.refusals`; `fields` are in its message."""
+    """Return the refusal of a construct; `way_out` is the alternative for users.
+
+    `id_` is a key of `simulator.refusals`, `fields` are the values in its message.
+    """
     return Refused(refusal(id_, **fields), line, way_out)
 
 
