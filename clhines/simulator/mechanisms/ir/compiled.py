@@ -266,7 +266,11 @@ def _pointers(body: Body, free: set[str], pointers: Mapping[str, str]) -> list[A
 
 
 def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument]:
-    """Return the arguments for random streams: streams, and counts of the words drawn."""
+    """Return the arguments for the RANDOM variables `random` that a block draws from.
+
+    Each has a stream if it is among the symbols in `free`, and a count of the words drawn if the
+    block draws.
+    """
     drawn = {name for role, name, _ in body.results if role == "drawn"}
     arguments = []
     for name in random:

@@ -420,7 +420,7 @@ class _Work:
         self._keep("watch", inner, results)
 
     def copies(self) -> None:
-        """Refuse WATCH conditions on variables of ions: NEURON compares earlier copies of these."""
+        """Refuse WATCH conditions on ions' variables, of which NEURON compares outdated copies."""
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return

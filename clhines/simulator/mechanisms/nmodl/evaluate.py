@@ -115,7 +115,10 @@ class Evaluation(BlockValues):
         return value
 
     def _right_side(self, sign: str, left: Node, e: Expression) -> Node:
-        """Return the right side of && or ||, which C does not evaluate if the left side decides."""
+        """Return the value of `e`, the right side of && or ||.
+
+        As in C, it sets or draws nothing if the left side decides the result.
+        """
         condition = self.truth(left)
         condition = condition if sign == "&&" else self.graph.negated(condition)
         before, guard = dict(self.values), self.guard
@@ -127,7 +130,7 @@ class Evaluation(BlockValues):
         return value
 
     def _changed(self, before: Mapping[str, Node]) -> dict[str, Node]:
-        """Return the old values of variables and stream positions that differ from `before`."""
+        """Return old values, by key, of variables and stream positions changed since `before`."""
         old = {k: before.get(k) or ("\0" not in k and self.graph.symbol(k)) for k in self.values}
         return {k: x for k, x in old.items() if isinstance(x, Node) and x is not self.values[k]}
 
@@ -244,7 +247,7 @@ class Evaluation(BlockValues):
 def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
     """Call a function of `DRAWS` or hoc_execerror.
 
-    If clhines does not support it, parameters must have values with which it is never called.
+    A call that clhines does not support must be in an IF whose condition is false in every run.
     """
     if run.shared.draws and (DRAWS.get(name) or name == "set_seed"):
         return _of_generator(run, name, run.in_any_order(arguments, line), line)

@@ -41,7 +41,7 @@ _HALF = Fraction(1, 2)
 
 
 def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
-    """Return the states after a step, loops that compute them, and the words that noise draws."""
+    """Return states after a step, loops that compute them, and the number of words noise draws."""
     step = _StepEquations(eq)
     return step.new, step.loops, step.drawn
 

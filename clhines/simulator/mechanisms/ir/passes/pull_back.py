@@ -65,9 +65,9 @@ def pull_back(
 
 
 def _joined(graph: Graph, parts: Sequence[tuple[Guard, Node]]) -> tuple[Guard, Node]:
-    """Add up the weights of a node, each of which counts only if its guard holds.
+    """Add up weights of one node: `parts` has pairs of a guard, a condition, and a weight.
 
-    Return the common part of all guards, and the sum.
+    A weight counts only if its guard holds. Return the part that all guards share, and the sum.
     """
     common = parts[0][0]
     for guard, _ in parts[1:]:

@@ -138,7 +138,7 @@ def _coefficient_and_exponent(term: Node) -> tuple[Node, Node]:
 
 
 def _proportional(factor: Node, x: Node) -> Node | None:
-    """Return ``factor / x`` if both are linear in a symbol, with one zero; otherwise None."""
+    """Return ``factor / x`` if both are linear in a symbol and 0 at the same value, else None."""
     names = [name for name, bit in factor.graph.bits.items() if bit & factor.mask & x.mask]
     for name in sorted(names, key=lambda n: n != "v")[:4]:
         a, b = linear_parts(factor, name), linear_parts(x, name)

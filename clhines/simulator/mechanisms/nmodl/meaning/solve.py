@@ -105,7 +105,7 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
 
 
 def _order(s: Statement) -> int | None:
-    """Return nocmodl's degree of a rate in its own state; None if nocmodl gives up."""
+    """Return nocmodl's degree of a rate in its own state; None if nocmodl finds no degree."""
     if s.names[1] is not None:
         return None
     name = str(s.names[0])
@@ -116,7 +116,11 @@ def _order(s: Statement) -> int | None:
 
 
 def _degree(e: Expression, name: str) -> int:
-    """Return the degree in the variable `name`; -1 if nocmodl gives up, -2 if it fails."""
+    """Return the degree of `e` in the variable `name`, as nocmodl finds it.
+
+    -1 if nocmodl finds none, as for a call or a divisor with the variable; -2 for
+    a power with the variable, for which nocmodl fails.
+    """
     pending: list[tuple[str, int]] = []
     while e[0] in ("+", "-", "*", "/"):
         pending.append((str(e[0]), _degree(e[2], name)))

@@ -38,7 +38,7 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
     """Return the shared states to which instances give different values.
 
-    Return also which of these some block both reads and sets.
+    Also return the subset whose new value in a block depends on shared states that the block sets.
     """
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}

@@ -11,7 +11,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 def note_sets(blocks: FileBlocks) -> FileBlocks:
     """If the block ``receive`` sets v, add outputs for v and for other variables that it sets.
 
-    `SET` makes their names. The output `SET_AT` is the time.
+    The outputs' names are made from the pattern `SET`; the output `SET_AT` is the event's time.
     """
     body = blocks.bodies.get("receive")
     set_v = [node for role, _, node in body.results if role == "set_v"] if body else []

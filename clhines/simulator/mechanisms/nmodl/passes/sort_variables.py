@@ -22,7 +22,10 @@ def sort_variables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _live(blocks: FileBlocks) -> set[str]:
-    """Return the variables that a block reads before it sets them, or that refusals depend on."""
+    """Return the variables whose values must be available before a block or last until the next.
+
+    Examples are variables that a block reads before it sets them, and variables of refusals.
+    """
     bodies, needed = blocks.bodies, blocks.needed
     live = {k for _, guard, _ in blocks.shared.unless for k in guard.free - blocks.written}
     for body in bodies.values():

@@ -134,7 +134,10 @@ def _names_of_file(
 
 
 def _stays(text: str, function: str) -> bool:
-    """Return whether a VERBATIM block has no effect and needs no translation."""
+    """Return whether a VERBATIM block has no effect and needs no translation.
+
+    In the FUNCTION `function`, if not "", a ``return`` needs one.
+    """
     return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
 
 
@@ -162,7 +165,7 @@ def _locals(words: Sequence[str]) -> Iterator[str]:
 
 
 def _listed(words: Sequence[str], at: int) -> Iterator[str]:
-    """Yield the names in a list with commas from token `at` on; one may have a length, ``x[3]``."""
+    """Yield the names in a list with commas from token `at` on, without lengths as in ``x[3]``."""
     while at < len(words):
         yield words[at]
         at += 4 if words[at + 1 : at + 2] == ["["] else 1
