@@ -81,7 +81,7 @@ def series(
 
 
 def _moved(polynomial: list[Fraction], by: Fraction) -> list[Fraction]:
-    """Return the coefficients in ``z`` of a polynomial in ``z + by``."""
+    """Expand a polynomial with coefficients in ``z + by``; return its coefficients in ``z``."""
     n = len(polynomial)
     return [
         sum((polynomial[k] * comb(k, j) * by ** (k - j) for k in range(j, n)), Fraction(0))

@@ -69,7 +69,7 @@ class FileBlocks:
         return self.shared.graph
 
     def with_bodies(self, bodies: Mapping[str, Body]) -> FileBlocks:
-        """Return these blocks with other bodies, and with the variables that the bodies need."""
+        """Return a copy with other bodies; update `needed`, the variables that bodies need."""
         return replace(self, bodies=bodies, needed=self._needed(bodies.values()))
 
     def _needed(self, bodies: Collection[Body]) -> frozenset[str]:

@@ -225,9 +225,9 @@ class _Work:
         return self._outward([run.read(name) for name in self.currents])
 
     def _outward(self, values: Sequence[Node]) -> Node:
-        """Return the sum of currents, outward positive.
+        """Return the sum of a file's currents `values` as an outward current.
 
-        In a file with an ELECTRODE_CURRENT NEURON takes all currents for inward ones.
+        If the file has an ELECTRODE_CURRENT, NEURON treats all its currents as inward.
         """
         return self.graph.add(-x if self.file.electrode else x for x in values)
 

@@ -112,7 +112,7 @@ def _model(blocks: FileBlocks, path: str) -> Compiled:
 
 
 def _program(blocks: FileBlocks) -> Program:
-    """Return the `Program` of a mechanism with an empty field `blocks`."""
+    """Return the `Program` of a mechanism; its field `blocks` is still empty."""
     file, elements, parameters = blocks.file, blocks.names.elements, blocks.parameters
     notes = (Quantity(name, "ms" if name == SET_AT else "") for name in blocks.notes)
     steered, assigned = blocks.set_by_pointer("steer"), blocks.set_by_pointer("assign")

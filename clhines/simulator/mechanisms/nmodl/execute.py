@@ -249,7 +249,10 @@ class Execution(Evaluation):
         return self.values.get(result, self.graph.zero)
 
     def _looked_up(self, block: Block, s: Statement, values: Sequence[Node]) -> Node:
-        """Look up a FUNCTION's value, or the variables of a PROCEDURE, in its TABLE."""
+        """Look up a block's results in its TABLE: return a FUNCTION's value, set other variables.
+
+        A PROCEDURE's result is 0.
+        """
         if len(values) != 1:
             raise refuse("mod.table-arguments", s.line, count=len(values))
         use = self.shared.tables.get(block.name)

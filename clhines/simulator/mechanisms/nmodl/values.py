@@ -369,7 +369,7 @@ class BlockValues:
     def trial(self) -> Iterator[None]:
         """Execute the statements of a ``with`` block, and then undo their effects.
 
-        Only `reads` keeps the variables that the statements have read.
+        Only their entries in `reads`, the variables that they have read, remain.
         """
         kept = self.values, self.writes, self.guard, dict(self.overrides)
         self.values, self.writes = dict(self.values), dict(self.writes)

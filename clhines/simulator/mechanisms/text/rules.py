@@ -181,7 +181,10 @@ class RuleText(TextStatements):
         return self.rates[WEIGHT].value if WEIGHT in self.rates else None
 
     def times(self, parameters: dict[str, float]) -> dict[str, float]:
-        """Return time constants by name, ms: of traces, and ``w`` for the product in dw/dt."""
+        """Return the time constants of all traces by name, ms.
+
+        If the rule defines dw/dt, a product of traces, ``w`` is the product's time constant.
+        """
         graph, rate = self.graph, dict[str, Fraction]()
         numbers = {graph.symbol(n): graph.number(Fraction(x)) for n, x in parameters.items()}
         for name in self.traces:

@@ -95,7 +95,10 @@ class TextStatements:
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 
     def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
-        """Read each statement by the function of its pattern; refuse one without a pattern."""
+        """Read each statement by the function of the first pattern that matches it.
+
+        `statements` has the patterns and functions. Refuse a statement that matches none.
+        """
         for line in _lines(self.text):
             if not self.kind:
                 self._header(line)

@@ -31,7 +31,7 @@ def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node
 
 
 def _quotients(product: Node) -> Node:
-    """Rewrite quotients in a product whose numerator and denominator are 0 at the same point."""
+    """Rewrite a product's quotients of factors that are both 0 at the same point."""
     if len(product.args) > _FACTORS:
         return product
     above = [f.args[0] if whole_power(f) else f for f in product.args if whole_power(f) >= 0]

@@ -118,7 +118,7 @@ class _Reactions:
                         self._entry(key, other, graph.number(-count * sign_of) * by)
 
     def _check_always(self, s: Statement) -> None:
-        """Refuse a statement in an IF: NEURON's matrix has the structure of the first step."""
+        """Refuse a reaction or a CONSERVE in an IF: NEURON fixes its matrix in the first step."""
         if self.run.guard is not self.guard:
             what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
             raise refuse("mod.reaction-in-if", s.line, what=what)
@@ -235,7 +235,10 @@ def _elements(run: Execution, e: Expression, line: int) -> list[str]:
 
 
 def _conserved(run: Execution, block: Block) -> list[str]:
-    """Return the states whose rows CONSERVE statements replace, the last statement's first."""
+    """Return the states whose equations are replaced by CONSERVE statements.
+
+    Each statement replaces one equation; the state of the last statement is first.
+    """
     replaced: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
@@ -251,7 +254,7 @@ def _conserved(run: Execution, block: Block) -> list[str]:
 
 
 def _rows(run: Execution, block: Block) -> list[str]:
-    """Return the states that react or are conserved in the order in which they appear."""
+    """Return the states in reactions and CONSERVE statements, in the order of appearance."""
     keys: dict[str, None] = {}
     named: list[str] = []
     for s in all_of(block.body, "reaction"):
