@@ -42,7 +42,8 @@ def weight(name: str) -> str:
 def stream_keys(name: str) -> tuple[str, str]:
     """Return the keys of two values that a block holds of a RANDOM variable: ``keep`` and ``at``.
 
-    ``keep`` is 0 after ``random_setseq``; ``at`` counts the words drawn in the block or since then.
+    ``keep`` is 0 after ``random_setseq``. ``at`` counts the words drawn since that call, or else
+    since the block began.
     """
     return f"{name}\0keep", f"{name}\0at"
 
@@ -327,7 +328,7 @@ class BlockValues:
     def scope(self, rules: Rules | None = None) -> Iterator[None]:
         """Open a scope of locals; with `rules`, a called block's scope without its caller's locals.
 
-        In this scope `rules` has the functions that execute statements, by the statements' kind.
+        In the scope, statements of the kinds in `rules` are executed by the functions in `rules`.
         """
         kept = self.rules
         self.scopes.append({} if rules is None else {"": ""})

@@ -41,7 +41,7 @@ def without_comments(text: str) -> str:
 
 
 def counter_statements(text: str) -> str | None:
-    """Return the NMODL for a VERBATIM block of NEURON's apcount.mod; None for other blocks."""
+    """Translate a VERBATIM block of NEURON's apcount.mod to NMODL; return None for other blocks."""
     return _STATEMENTS.get(re.sub(r"\s+", "", _inner(text)))
 
 
