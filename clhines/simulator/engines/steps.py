@@ -258,7 +258,10 @@ class Surrounded:
 
 
 def _check_bins(model: Model) -> None:
-    """Refuse bins of events (CVode.queue_mode) if a delay is between half a step and a step."""
+    """Raise InputError for bins (CVode.queue_mode) with delays of half a step to a step.
+
+    Only delays of events that instances send count.
+    """
     delay = model.netcons.delay / model.dt
     short = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
     if model.bins and short.any():

@@ -341,7 +341,8 @@ class CellEpochs(ArenaKernels):
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
         """Return where a parameter is stored: `in_arenas`, and in the lists of nodes.
 
-        The result is empty if the value is a literal in a kernel, or if equal cells share a list.
+        The result is empty if the value is a literal in a kernel, if a list stores it once for all
+        its nodes, or if equal cells share a list.
         """
         if self._cells.at_sites and name in self.model.kinds[k].singles:
             return []  # a literal

@@ -78,7 +78,7 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def is_quick(kind: KindBlocks) -> bool:
-    """Whether the fast functions for lists suffice for a mechanism: a density without events."""
+    """Whether a mechanism, a density without events, needs only the fast functions for lists."""
     return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 

@@ -455,7 +455,8 @@ def _mixed_rows(
 ) -> np.ndarray:
     """Return the list and lane of each node, (2, k); lists mix mechanisms if this saves work.
 
-    Arguments are those of `_rows_and_lanes`, and the `weight` (work) of each density mechanism.
+    See `_rows_and_lanes` for `order`, `bits` and `cell`. `weight` is the work of each density
+    mechanism.
     """
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)

@@ -424,8 +424,8 @@ def plan_epochs(
     to fill the device: a work-group gives each of its cells the lanes and local memory of the
     largest. `segment` sets the most nodes of a segment, and `units` the cells of a work-group; by
     default they are chosen. If `model` is one rank's part, `decisions` hold for the whole network.
-    With `by_node`, lanes advance nodes; by default only cells that do not fit otherwise have this
-    form. The cells `leading` get the first plan.
+    With `by_node`, lanes advance nodes; None: only of cells that do not fit otherwise. The cells
+    `leading` get the first plan.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)

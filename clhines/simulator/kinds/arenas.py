@@ -140,7 +140,10 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 
 
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add the region `name`: the first entry of each active node in a list, and the list's end."""
+    """Add the region `name`: the first entry of each active node in a list, and the list's end.
+
+    `first` has these numbers for one copy.
+    """
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
 
 
