@@ -3,7 +3,7 @@
 The key of a stream has three numbers and the global index. The stream's words are Philox4x32-10 of
 the key and a counter, four words per count. ``drawn`` is the number of words drawn before a block
 begins, NEURON's ``get_seq``. In the block the next word has the number ``(keep ? drawn : 0) + at``:
-``keep`` is 0 after ``random_setseq``, ``at`` counts the words since the block began or since then.
+``keep`` is 0 after ``random_setseq``, and ``at`` then is the number itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _WORDS = 2**34 - 1
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
     """Return the number, int64, of the next word of a RANDOM stream, counted from 0.
 
-    It is ``(keep ? drawn : 0) + at``: `drawn` words were drawn before the block began, `keep` is 0
-    after ``random_setseq``, `at` counts the words since the block began or since that call.
+    It is ``(keep ? drawn : 0) + at``: `drawn` words were drawn before the block began, and `at`
+    since then. After ``random_setseq`` `keep` is 0, and `at` is the number itself.
     """
     begin = np.where(np.asarray(keep) != 0, drawn, 0)
     moved = np.clip(np.nan_to_num(np.asarray(at, np.float64)), -1.0, 2.0**62)

@@ -42,8 +42,8 @@ def weight(name: str) -> str:
 def stream_keys(name: str) -> tuple[str, str]:
     """Return the keys of two values that a block holds of a RANDOM variable: ``keep`` and ``at``.
 
-    ``keep`` is 0 after ``random_setseq``. ``at`` counts the words drawn since that call, or else
-    since the block began.
+    ``at`` counts the words drawn since the block began. After ``random_setseq`` ``keep`` is 0, and
+    ``at`` is the number of the stream's next word.
     """
     return f"{name}\0keep", f"{name}\0at"
 
