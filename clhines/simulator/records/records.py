@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -47,6 +48,11 @@ class Record:
     @property
     def width(self) -> int:
         return len(self.index if self.matrix is None else self.matrix)
+
+    @cached_property
+    def num_different(self) -> int:
+        """The number of different nodes or instances."""
+        return len(np.unique(self.index))
 
     @property
     def follows(self) -> bool:

@@ -101,7 +101,8 @@ class RecordedRows:
             index[source].append(at)
         v_index = np.concatenate(index["v"])
         mem_index = np.concatenate([np.zeros(0, np.int64), *index["mem"]])
-        whole, interval = self._is_whole(locations), self.interval(self._records)
+        whole = self._is_whole(locations)
+        interval = self.interval(self._records) if whole else 1
         width = {"v": self._whole_length if whole else len(v_index), "mem": len(mem_index)}
         number = {"v": -(-rows // interval), "mem": rows}
         room = {
@@ -154,7 +155,7 @@ class RecordedRows:
         """
         if any(r.kind != MEMBRANE or r.reduce for r in records):
             return 1
-        whole = 0 < self._whole_length <= 2 * sum(len(r.index) for r in records)
+        whole = 0 < self._whole_length <= 2 * sum(r.num_different for r in records)
         return gcd(*(r.every for r in records)) if whole else 1
 
     @property

@@ -83,6 +83,20 @@ def test_epochs_write_only_rows_that_are_kept(fast_queue, needs, voltages):
         np.testing.assert_allclose(ours, expected, atol=1e-9 * np.abs(expected).max())
 
 
+def test_nodes_that_are_recorded_often_are_counted_once(fast_queue, needs):
+    """Rows with few of all voltages have a row for each step, however often a node is recorded."""
+    needs(fast_queue, "float64")
+    net, _ = networks.simple_network()
+    net.insert("hh", np.setdiff1d(net.nodes(), net.soma))
+    results = []
+    for engine in ("reference", "epochs-gpu"):
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        seen = sim.record("i_membrane", np.repeat(net.soma[:1], 1000), every=EVERY * DT)
+        results.append(sim.run(40 * DT)[seen])
+    assert sim.runner.rows.arguments["v_rows"].shape[0] == 40
+    np.testing.assert_allclose(*results, atol=1e-9 * np.abs(results[0]).max())
+
+
 @pytest.mark.parametrize("electrodes", [False, True])
 def test_a_reset_copies_no_tables_again(fast_queue, needs, monkeypatch, electrodes):
     """A reset copies no tables, neither for the initial value nor for later rows."""
