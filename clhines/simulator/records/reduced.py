@@ -108,9 +108,10 @@ class ReducedSpec(TemplateSpec):
     def on(cls, device: cl.Device, dtype: np.dtype) -> ReducedSpec:
         if not devices.has_fp64(device):
             return cls(real_name(dtype), "float")
-        if "cl_nv_device_attribute_query" in device.extensions:
-            if device.compute_capability_major_nv >= 9:
-                return cls(real_name(dtype), "double", 32, 16, ptx=True)
+        # the instruction needs compute capability 9; the extension is of NVIDIA's compiler
+        ptx = "cl_nv_compiler_options" in device.extensions
+        if ptx and device.compute_capability_major_nv >= 9:
+            return cls(real_name(dtype), "double", 32, 16, ptx=True)
         return cls(real_name(dtype), "double", 4, 8)
 
 
