@@ -87,5 +87,7 @@ def simulate(
     for value in values:
         if not isinstance(value, torch.Tensor):
             raise InputError(f"got a {type(value).__name__}; expected a torch.Tensor")
+        if not value.is_floating_point():  # the rows would have this dtype, too
+            raise InputError(f"got a tensor of {value.dtype}; expected floating point")
     rows: tuple[torch.Tensor, ...] = _Simulate.apply(simulation, duration, of, surrogate, *values)
     return rows

@@ -55,6 +55,7 @@ def test_wrong_values():
         ([(hh, "el")], [], "expected one for each of 1"),
         (["cm"], [one], "which no simulation sets"),
         ([(hh, "el")], [0.1], "expected a torch.Tensor"),
+        ([(hh, "el")], [torch.tensor(-54)], "got a tensor of torch.int64; expected floating"),
     ):
         with pytest.raises(InputError, match=what):
             clhines.torch.simulate(sim, 0.5, of, *values)

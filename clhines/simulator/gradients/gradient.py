@@ -119,6 +119,8 @@ class RunGradient:
 
         `cotangents` has the loss's derivatives with respect to the rows of each record.
         """
+        if "_run" not in vars(self):
+            raise InputError("backward() before forward(); expected forward() first")
         by_rows = as_cotangents(cotangents, self.shapes)
         return self.quantities.slopes(self._run.backward(by_rows))
 

@@ -180,6 +180,8 @@ def test_a_run_goes_back_as_often_as_wanted(fast_queue, monkeypatch, kept):
         with Simulation(net, 0.025, **options) as sim:
             sim.record("v", net.soma)
             run = sim.vjp(0.5, of)
+            with pytest.raises(InputError, match=r"backward\(\) before forward\(\)"):
+                run.backward([])
             rows = run.forward()
             first, again = run.backward(rows), run.backward(rows)
         for a, b in zip(first, again, strict=True):
