@@ -92,6 +92,7 @@ ${caller.body()}\
 //                        node; index of each node and copy in the solver's order
 //   parent, child, sibling  neighbours of each node, -1 for none
 //   times                t_0 to t_3 of each step;  turn: bits of the launch's tasks, ${spec.turn}
+//   start                state of one copy at t = 0;  entries: indices of values in `packed`, to be put in order
 //   now, next            slots of the states;  slot: length of a slot
 //   numbers, values      constants that all copies share, and that differ between copies;  tables: rate tables
 //   changes              changes of v in the step that ends;  system_d, system_b: the system to solve next
@@ -131,6 +132,25 @@ static real node_weight_slope_(const node_series_ series__, const real b, const 
     sum = fma(sum, z, ${number});
 % endfor
     return dt * dt * sum;
+}
+
+% endif
+% if spec.kernel in ("", "start_copies"):
+// Let all copies start from `start`, the state of one copy. A work-item for an entry of a row of copies.
+__kernel void start_copies(${signature(spec, "start_copies")})
+{
+    const uint q = get_global_id(0), entry = get_global_id(1);
+    if (q < num_rows) store[entry * num_rows + q] = (lanes)(start[entry]);
+}
+
+% endif
+% if spec.kernel in ("", "to_natural"):
+// Put the values of some entries in order, copy after copy. A work-item for an entry of a copy.
+__kernel void to_natural(${signature(spec, "to_natural")})
+{
+    const uint copy = get_global_id(0), k = get_global_id(1);
+    if (copy < num_copies)
+        natural[(size_t)copy * get_global_size(1) + k] = packed[(size_t)entries[k] * num_rows * ${w} + copy];
 }
 
 % endif

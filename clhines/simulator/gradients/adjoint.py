@@ -48,13 +48,19 @@ class Adjoint:
     the derivatives with respect to the state after INITIAL.
     """
 
-    def __init__(self, run: TracedRun, surrogate: float | None = None) -> None:
+    def __init__(
+        self, run: TracedRun, surrogate: float | None = None, model: Model | None = None
+    ) -> None:
         self.run, self.surrogate = run, surrogate
-        variables, n = run.variables, run.model.forest.num_nodes
+        self.model = model or run.model  # if the run is of one copy, the model of all
+        variables, n = run.variables, self.model.forest.num_nodes
         self.v = np.zeros(n)
         self.ions = {name: np.zeros(n) for name in variables.ions}
         self.states, self.outputs, self.parameters = (
-            [{name: np.zeros(a.shape) for name, a in of_kind.items()} for of_kind in kinds]
+            [
+                {name: np.zeros(kind.count) for name in of_kind}
+                for kind, of_kind in zip(self.model.kinds, kinds, strict=True)
+            ]
             for kinds in (variables.states, variables.outputs, variables.parameters)
         )
         self.weight = np.zeros(len(variables.exact.weight))
@@ -68,10 +74,6 @@ class Adjoint:
         self.start: dict[str, Any] = {}
         self._g, self._i = np.zeros(n), np.zeros(n)  # by nodes' sums of conductance and current
         self._slot = 0
-
-    @property
-    def model(self) -> Model:
-        return self.run.model
 
     def take_back(self, entries: Sequence[Entry]) -> None:
         """Apply the reverse of each entry of a trace to the derivatives, the last entry first."""

@@ -2,10 +2,11 @@
 
 The forward run keeps all states if memory suffices. Otherwise it keeps the states at which
 *stretches* of steps begin, and all states of the last stretch. The derivatives go back through
-that stretch, then the stretch before runs again and keeps all its states, and so on to the start:
+that stretch, then the stretch before runs again and keeps all its states, and so on to the start.
+On a GPU stretches are as long as memory allows:
 
-    forward    keep 0 ....... keep 4 ....... keep 8, 9, 10
-    backward                                 10 < 9 < 8
+    forward    keep 0 ....... keep 4 ....... keep 8, 9, ..., 16
+    backward                                 16 < 15 < ... < 8
                               4 > ... > 8,   8 < ... < 4
                0 > ... > 4,   4 < ... < 0
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import isqrt
+from math import ceil, isqrt
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
@@ -39,7 +40,7 @@ from clhines.simulator.gradients.kernels import (
 )
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan, changing_ions
 from clhines.simulator.gradients.quantities import Direction, Quantities
-from clhines.simulator.gradients.trace import TracedRun
+from clhines.simulator.gradients.trace import TracedRun, first_if_alike
 from clhines.simulator.mechanisms.emit.lanes import Lanes
 from clhines.simulator.records.records import Record
 from clhines.simulator.refusals import refusal
@@ -54,12 +55,11 @@ _GROUP = 128  # work-items
 # per work-item, by kernel: with fewer, more work-items run side by side; with more, fewer spill
 _REGISTERS = {"take_step": 56, "take_back": 72, "take_tangents": 80}
 _NEIGHBOURS = 16  # bytes of neighbours side by side in the solver's order, on a GPU
-MEMORY = 8e9  # most bytes on the device
+MEMORY = 7.5e9  # most bytes of states and systems on the device; with all others 8e9
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
-SlotSystem: TypeAlias = tuple[cla.Array, cla.Array, SlotSolve]  # diagonal, changes, its solve
 KEPT = 1e9  # most bytes that stay for the next gradient of the same cells, on a CPU
 _ROOM: WeakKeyDictionary[Forest, np.ndarray] = WeakKeyDictionary()
-_SOLVERS: WeakKeyDictionary[Forest, dict[Any, Solver]] = WeakKeyDictionary()
+_SHARED: WeakKeyDictionary[Forest, dict[Any, Any]] = WeakKeyDictionary()
 _TURN = "step", "turn", "now", "next"
 _CHANGES = {  # arguments of a kernel that differ between launches
     "take_step": (*_TURN, "system_d", "changes"),
@@ -89,7 +89,6 @@ class DeviceSteps:
         self.records, self.steps, self.directions = records, steps, directions
         self.queue, self.dtype = place[0], np.dtype(place[1])
         model = self.model = quantities.model
-        self.host = TracedRun(model, (), not changing_ions(model, records))
         vectors = devices.is_cpu(self.queue.device)
         vectors &= all(takes_vectors(k.mechanism) for k in model.kinds)
         width = _VECTOR_BYTES // self.dtype.itemsize if vectors else 1
@@ -97,13 +96,18 @@ class DeviceSteps:
             width = 1  # no copies that fill up
         self.layout = CopyLayout(model, width, copies)
         self.lanes = self.layout.rows * self.layout.width
+        plain = not changing_ions(model, records)
+        alike = plain and self.layout.count > 1 and not quantities.of_start
+        of_start = first_if_alike(model, self.layout.count) if alike else model
+        self.host = TracedRun(of_start, (), plain)
         real, self.connections = real_name(self.dtype), EventConnections(model, steps)
         wanted = quantities.parameters(), quantities.by_matrix
         limits = devices.limits(self.queue.device)
         lanes = None if devices.is_cpu(self.queue.device) else Lanes(limits.ptx)
         planned = (*wanted, real, records, self.connections, lanes)
         self.plan = GradientPlan(self.host.variables, self.layout, *planned)
-        self.solver = _solver(model.forest, self.dtype, self.queue)
+        solving = model.forest, "auto", self.dtype, None, self.queue
+        self.solver: Solver = self._once("solver", lambda: Solver(*solving))
         self._order = self.solver.engine.device_order()
         places = self._places()
         self.recorded = np.unique([i for r in records for i in self.plan.entry(r)[0]])
@@ -124,6 +128,14 @@ class DeviceSteps:
         self._programs: dict[str, tuple[cl.Program, GradientSpec]] = {}
         self._capped = limits.ptx and real == "double"
         self._kernels: dict[str, launches.BoundKernel] = {}
+
+    def _once(self, what: Any, make: Callable[[], Any]) -> Any:
+        """Make an object that all gradients of a forest with the same queue and dtype share."""
+        of_forest = _SHARED.setdefault(self.model.forest, {})
+        key = self.queue, self.dtype, what
+        if key not in of_forest:
+            of_forest[key] = make()
+        return of_forest[key]
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
         """(Mechanism, parameter, index of the first seed) of each number with a tangent."""
@@ -151,13 +163,18 @@ class DeviceSteps:
         their nodes come after all other nodes.
         """
         layout, gather = self.layout, self.solver.plan.gather
-        at = np.flatnonzero(gather >= 0)
-        places = layout.packed(at[inverse(gather[at])])
-        filled = layout.rows * layout.width - layout.count
+        filled = self.lanes - layout.count
         self.size = len(gather) + layout.nodes * filled
-        if filled:
-            spare = np.arange(len(gather), self.size).reshape(layout.nodes, filled)
-            places[:, layout.count :] = spare
+
+        def make() -> np.ndarray:
+            at = np.flatnonzero(gather >= 0)
+            places = layout.packed(at[inverse(gather[at])])
+            if filled:
+                spare = np.arange(len(gather), self.size).reshape(layout.nodes, filled)
+                places[:, layout.count :] = spare
+            return places
+
+        places: np.ndarray = self._once(("places", layout.count, layout.width), make)
         return places
 
     def _tile(self, places: np.ndarray) -> int:
@@ -206,6 +223,7 @@ class DeviceSteps:
             "num_nodes": num(n),
             "num_rows": num(self.layout.rows),
             "num_columns": num(len(self.recorded)),
+            "num_copies": num(self.layout.count),
             **{name: self.to_device(values, num) for name, values in tables.items()},
             **{name: self.to_device(values) for name, values in reals.items()},
             "system_b": self.systems(0)[0],
@@ -222,7 +240,7 @@ class DeviceSteps:
             of_events = self.connections.arrays(self.host.variables, self.dtype)
             detector = self.layout.packed(of_events["detector"])
             detector[:, self.layout.count :] = -1  # repeated copies have none
-            of_events |= {"detector": detector, "num_copies": num(self.layout.count)}
+            of_events["detector"] = detector
             for name, values in of_events.items():
                 is_array = isinstance(values, np.ndarray)
                 dtype = num if is_array and values.dtype.kind == "i" else None
@@ -259,6 +277,26 @@ class DeviceSteps:
         data = copies.lend(self.queue, values, True)
         return cla.Array(self.queue, size, self.dtype, data=data)
 
+    def started(self) -> cla.Array:
+        """Return the state at t = 0 on the device, (entries * lanes,)."""
+        if self.start.shape[1] == self.lanes:
+            return self.to_device(self.start)
+        store = cla.Array(self.queue, self.start.size * self.lanes, self.dtype)
+        self.bind("start_copies", {"start": self.to_device(self.start), "store": store})
+        self._kernels["start_copies"].launch_columns(self.queue, self.layout.rows, self.start.size)
+        return store
+
+    def natural(self, values: cla.Array, entries: np.ndarray) -> np.ndarray:
+        """Return the values of some entries in natural order, (copies, entries) float64."""
+        size = self.layout.count, len(entries)
+        natural = cla.Array(self.queue, max(1, size[0] * size[1]), self.dtype)
+        if size[1]:
+            arrays = {"packed": values, "natural": natural}
+            self.bind("to_natural", {**arrays, "entries": self.to_device(entries, np.int32)})
+            self._kernels["to_natural"].launch_columns(self.queue, *size)
+        found = natural.get(self.queue)[: size[0] * size[1]].reshape(size)
+        return found.astype(np.float64, copy=False)
+
     def zeros(self, entries: int) -> cla.Array:
         return cla.zeros(self.queue, max(1, entries) * self.lanes, self.dtype)
 
@@ -266,10 +304,10 @@ class DeviceSteps:
 
     def bind(self, name: str, more: Mapping[str, Any]) -> None:
         if name not in self._programs:
-            registers = _REGISTERS[name] if self._capped else 0
+            registers = _REGISTERS.get(name, 0) if self._capped else 0
             spec = replace(self.spec, kernel=name, registers=registers)
             self._programs[name] = program.build(self.queue.context, spec), spec
-        arguments, changes = {**self.arrays, **more}, _CHANGES[name]
+        arguments, changes = {**self.arrays, **more}, _CHANGES.get(name, ())
         self._kernels[name] = launches.bind(*self._programs[name], name, arguments, changes)
 
     def launch(self, name: str, *changes: int | cla.Array) -> None:
@@ -293,7 +331,7 @@ class DeviceSteps:
         """Read each record's rows; InputError if they or the voltages in `last` are not finite."""
         rows = on_device.get(self.queue).reshape(self.steps + 1, -1)
         start = self.start[self.recorded]
-        rows[0, : start.size] = start.reshape(-1)
+        rows[0].reshape(-1, self.lanes)[: len(start)] = start
         v = last[: self.layout.nodes * self.lanes].get(self.queue)
         if not (np.isfinite(rows).all() and np.isfinite(v).all()):
             raise InputError(refusal("gradient.run"))
@@ -307,7 +345,8 @@ class DeviceSteps:
         return slice(int(at[0]), int(at[-1]) + 1) if is_slice else at
 
     def _of_record(self, record: Record, rows: np.ndarray) -> np.ndarray:
-        values: np.ndarray = rows[:: record.every, self._columns(record)].astype(np.float64)
+        values: np.ndarray = rows[:: record.every, self._columns(record)]
+        values = values.astype(np.float64, copy=len(self.records) > 1)
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
@@ -320,7 +359,9 @@ class DeviceSteps:
         for record, rows in zip(self.records, cotangents, strict=True):
             values = rows if record.matrix is None else rows @ record.matrix
             at, of_record = self._columns(record), by_rows[:: record.every]
-            if isinstance(at, slice) or len(np.unique(at)) == len(at):
+            if isinstance(at, slice) and values.shape == by_rows.shape and len(self.records) == 1:
+                by_rows = values.astype(self.dtype, copy=False)
+            elif isinstance(at, slice) or len(np.unique(at)) == len(at):
                 of_record[:, at] += values.astype(self.dtype)
             else:  # of a column that is there twice
                 where: Any = slice(None), at
@@ -331,90 +372,84 @@ class DeviceSteps:
 class DeviceGradient:
     """Reverse-mode gradient on a device: advance from t = 0, then go back to t = 0.
 
-    It has the methods of `ReferenceGradient`. With `starts` it goes back over INITIAL, too. The
-    store on the device has all states of one range of steps. Earlier ranges run again when the
-    derivatives reach them.
+    It has the methods of `ReferenceGradient`. With `starts` it goes back over INITIAL, too. Stretch
+    k has the steps from ``bounds[k]`` to ``bounds[k + 1]``. The store on the device has all states
+    of one stretch.
     """
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
         self._steps, self._starts = steps, starts
-        self._stretch = stretch = self.keep_every()
-        self._last = max(0, steps.steps - 1) // stretch  # number of the last stretch
-        self._kept = [steps.to_device(steps.start)]  # the begin of each stretch
-        count, size = min(stretch, steps.steps), steps.slot * steps.layout.width
-        self._store = steps.room(max(2, count + 1) * size, self)
-        systems = zip(*(steps.systems(value, max(1, count)) for value in (1, 0)), strict=True)
-        self._systems = [(d, x, steps.prepared(d, x)) for d, x in systems]
-        self._number = -1  # of the stretch in the store
+        slots = self.slots()
+        self._stretch = slots - 1  # steps of a stretch, at most
+        count = ceil(max(0, steps.steps + 1 - slots) / self._stretch)
+        self._bounds = [*(k * self._stretch for k in range(count + 1)), steps.steps]
+        self._kept = [steps.started()]  # the begin of each stretch
+        self._size = steps.slot * steps.layout.width
+        self._store = steps.room(slots * self._size, self)
+        self._systems = [*zip(*(steps.systems(value, slots) for value in (1, 0)), strict=True)]
+        self._solves = [steps.prepared(d, x) for d, x in self._systems]
 
-    def keep_every(self) -> int:
-        """Return the interval, in steps, between states that the forward run stores.
-
-        It is the number of all steps if their states fit into memory, else about its square root.
-        """
+    def slots(self) -> int:
+        """Return how many states the store has; with those that begin a stretch they fit."""
         of = self._steps
-        size = (of.slot * of.layout.width + 2 * of.size) * of.dtype.itemsize
-        count, device = max(1, of.steps), of.queue.device
+        state = of.slot * of.layout.width * of.dtype.itemsize
+        size = state + 2 * of.size * of.dtype.itemsize  # with the matrix and the solution
+        device, count = of.queue.device, of.steps + 1
         most = min(MEMORY, device.global_mem_size / 4, device.max_mem_alloc_size)
-        if (count + 2) * size <= (min(most, KEPT) if devices.is_cpu(device) else most):
-            return count
-        stretch = isqrt(count - 1) + 1
-        if (2 * stretch + 1) * size > most:
-            raise InputError(
-                f"a gradient of {count} steps keeps {2 * stretch + 1} states of {size:.3g} bytes; "
-                f"expected fewer copies at once, so that they fit into {most:.3g}"
-            )
-        return stretch
+        # fewer and longer stretches were no faster on CPUs: bench/notes/gradients.md
+        is_short = devices.is_cpu(device) and count * size > KEPT
+        longest = isqrt(count) + 2 if is_short else count
+        for slots in range(max(2, min(longest, int(most / size))), 1, -1):
+            begins = ceil(max(0, count - slots) / (slots - 1))
+            if begins * state + slots * size <= most:
+                return slots
+        raise InputError(
+            f"a gradient of {of.steps} steps keeps {2 * isqrt(of.steps)} states of {size:.3g} "
+            f"bytes; expected fewer copies at once, so that they fit into {most:.3g}"
+        )
 
     def forward(self) -> list[np.ndarray]:
         of = self._steps
         self._rows = of.new_rows()
         self._bind("take_step")
         del self._kept[1:]
-        self._advance(0, self._last)
-        return of.recorded_rows(self._rows, self._slot_of(of.steps))
+        self._advance(0, len(self._bounds) - 2, NOTES)
+        return of.recorded_rows(self._rows, self._slot(of.steps - self._bounds[-2]))
 
     def _bind(self, name: str, **arrays: cla.Array) -> None:
-        d, x, _ = self._systems[0]
+        d, x = self._systems[0]
         usual = {"store": self._store, "rows": self._rows, "system_d": d, "changes": x}
         self._steps.bind(name, {**usual, **arrays})
 
-    def _advance(self, first: int, last: int, more: int = NOTES) -> None:
-        """Advance through the ranges of steps from number `first` to number `last`.
+    def _slot(self, k: int) -> cla.Array:
+        return self._store[k * self._size : (k + 1) * self._size]
 
-        `more` has further bits of `turn_of`. Afterwards the store has all states of range `last`.
-        Steps of earlier ranges alternate between two slots of the store.
+    def _advance(self, first: int, last: int, more: int = 0) -> None:
+        """Advance through the stretches from number `first` to number `last`.
+
+        `more` has further bits of `turn_of`. Afterwards the store has all states of stretch `last`.
+        Steps of earlier stretches alternate between two slots of the store.
         """
-        of, stretch = self._steps, self._stretch
-        begin, kept_from = first * stretch, last * stretch
-        end = min(kept_from + stretch, of.steps)
-        self._number = last
+        of, begin, (kept_from, end) = self._steps, self._bounds[first], self._bounds[last:][:2]
 
         def slot(step: int) -> int:
             return step - kept_from if step >= kept_from else (kept_from - step) % 2
 
-        kept, to = self._kept[first], self._slot_of(begin)
+        self._number, kept = last, self._kept[first]
+        to = self._slot(slot(begin))
         cl.enqueue_copy(
             of.queue, to.base_data, kept.base_data, byte_count=kept.nbytes, dst_offset=to.offset
         )
         for step in range(begin, end + 1):
-            before = max(step - 1, begin)
-            d, _, solve = self._systems[min(max(step - kept_from, 0), len(self._systems) - 1)]
-            changes = self._systems[max(before - kept_from, 0)][1]
+            before, now = slot(max(step - 1, begin)), slot(step)
             # the begin of a stretch has its events
             turn = turn_of(step - begin, end - begin, more | DELIVERS * (step > begin or not begin))
-            of.launch("take_step", step, turn, slot(before), slot(step), d, changes)
-            if begin < step <= kept_from and step % stretch == 0:
-                self._kept.append(self._slot_of(step).copy(of.queue))
+            d, changes = self._systems[now][0], self._systems[before][1]
+            of.launch("take_step", step, turn, before, now, d, changes)
+            if begin < step <= kept_from and step % self._stretch == 0:
+                self._kept.append(self._slot(now).copy(of.queue))
             if step < end:
-                solve()
-
-    def _slot_of(self, step: int) -> cla.Array:
-        """Return the part of the store that has the state at the begin of a step."""
-        size = self._steps.slot * self._steps.layout.width
-        after = step - self._number * self._stretch
-        first = (after if after >= 0 else after % 2) * size
-        return self._store[first : first + size]
+                self._solves[now]()
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the loss's derivatives by all variables; `cotangents` has those by records."""
@@ -432,22 +467,23 @@ class DeviceGradient:
             found["by_sum"] = of.to_device(np.zeros(slots * int(of.connections.first[-1])))
         self._bind("take_step")
         self._bind("take_back", **{**found, "rows": by_rows_on_device})
-        self._solve_back = [of.prepared(d, of.arrays["solution"]) for d, _, _ in self._systems]
-        for number in reversed(range(self._last + 1)):
+        self._solves_back = [of.prepared(d, of.arrays["solution"]) for d, _ in self._systems]
+        last = len(self._bounds) - 2
+        for number in range(last, -1, -1):
             if number != self._number:
-                self._advance(number, number, 0)
-            self._stretch_back(number * self._stretch)
+                self._advance(number, number)
+            self._go_back(number)
         return self._adjoint(found, by_rows[0])
 
-    def _stretch_back(self, begin: int) -> None:
-        """Go back over the range of steps from step `begin`, whose states are in the store."""
-        of, systems = self._steps, self._systems
-        count = min(self._stretch, of.steps - begin)
+    def _go_back(self, number: int) -> None:
+        """Go back over a stretch, whose states are in the store."""
+        of, (begin, end) = self._steps, self._bounds[number:][:2]
+        count = end - begin
         for k in reversed(range(count + 1)):
-            before, changes = max(k - 1, 0), systems[min(k, count - 1)][1]
+            before, changes = max(k - 1, 0), self._systems[max(0, min(k, count - 1))][1]
             of.launch("take_back", begin + k, turn_of(k, count), k, before, changes)
             if k:
-                self._solve_back[k - 1]()
+                self._solves_back[before]()
 
     def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
         """Read the derivatives by the state at t = 0, and go back over INITIAL.
@@ -455,25 +491,30 @@ class DeviceGradient:
         `found` has the derivatives on the device by name, `by_first_row` those by the values
         recorded at t = 0.
         """
-        of, adjoint = self._steps, Adjoint(self._steps.host)
+        of, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
         layout, plan, model = of.layout, of.plan, of.model
-        by_values = found["by_values"].get(of.queue).reshape(-1, of.lanes)
+        firsts = [plan.first_value[k] + n for k, kind in enumerate(of.spec.kinds)
+                  for n in range(len(kind.by))]  # fmt: skip
+        by_values = of.natural(found["by_values"], np.concatenate([[], *firsts]))
+        end = 0
         for k, kind in enumerate(of.spec.kinds):
-            for number, name in enumerate(kind.by):
-                slopes = by_values[plan.first_value[k] + number]
-                adjoint.parameters[k][name] = layout.unpacked(slopes)
+            for name in kind.by:
+                begin, end = end, end + kind.count
+                adjoint.parameters[k][name] = by_values[:, begin:end].reshape(-1)
         if self._starts:
-            by_entry = found["slopes"].get(of.queue).reshape(-1, of.lanes)
-            by_entry[of.recorded] += by_first_row[: len(of.recorded)]
-            adjoint.v = layout.unpacked(by_entry[: layout.nodes])
+            by_entry = of.natural(found["slopes"], np.arange(plan.entries))
+            first_row = by_first_row[: len(of.recorded), : layout.count]
+            by_entry[:, of.recorded] += first_row.T
+            adjoint.v = by_entry[:, : layout.nodes].reshape(-1)
             for first, of_kind in zip(plan.first, adjoint.states, strict=True):
                 for number, values in enumerate(of_kind.values()):
-                    values[:] = layout.unpacked(by_entry[first + number])
+                    values[:] = by_entry[:, first + number].reshape(-1)
             for ion in of.spec.ions:
                 for name, begin in zip(ion.names, ion.first, strict=True):
-                    adjoint.ions[name][:] = layout.unpacked(by_entry[begin : begin + layout.nodes])
+                    adjoint.ions[name] = by_entry[:, begin : begin + layout.nodes].reshape(-1)
         if of.spec.matrix:
-            matrix = {k: layout.unpacked(a.get(of.queue)) for k, a in found.items() if k in _MATRIX}
+            nodes = np.arange(layout.nodes)
+            matrix = {k: of.natural(a, nodes).reshape(-1) for k, a in found.items() if k in _MATRIX}
             zeros = np.zeros(len(adjoint.v))
             by_diagonal = matrix.get("by_diagonal", zeros)  # else with those by conductances
             adjoint.matrix = {
@@ -505,14 +546,6 @@ def _keep(queue: cl.CommandQueue, forest: Forest, memory: np.ndarray) -> None:
     queue.finish()
     if memory.nbytes <= KEPT:
         _ROOM[forest] = memory
-
-
-def _solver(forest: Forest, dtype: np.dtype, queue: cl.CommandQueue) -> Solver:
-    """Return the solver of a forest; all gradients with the same dtype and queue share it."""
-    of_forest = _SOLVERS.setdefault(forest, {})
-    if (dtype, queue) not in of_forest:
-        of_forest[dtype, queue] = Solver(forest, "auto", dtype, None, queue)
-    return of_forest[dtype, queue]
 
 
 _MATRIX = ("by_diagonal", "by_right", "by_conductance", "by_u")

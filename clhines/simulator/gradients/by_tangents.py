@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.simulator.gradients.adjoint import Adjoint
@@ -24,12 +25,12 @@ class TangentGradient:
 
     def forward(self) -> list[np.ndarray]:
         run, count, end = self._steps, len(self._steps.directions), self._steps.steps
-        start, rows = run.start, run.new_rows()
-        store = run.to_device(np.concatenate([start, start]))
+        start, rows, store = run.started(), run.new_rows(), run.zeros(2 * run.plan.entries)
+        cl.enqueue_copy(run.queue, store.base_data, start.base_data, byte_count=start.nbytes)
         self._by_numbers = run.new_rows(count)
         [d], [x] = run.systems(1), run.systems(0)
-        size = (count, len(run.solver.plan.gather))
-        by_x, right = (cla.zeros(run.queue, size, run.dtype) for _ in range(2))
+        shape = (count, len(run.solver.plan.gather))
+        by_x, right = (cla.zeros(run.queue, shape, run.dtype) for _ in range(2))
         masks = [self._mask(k, instances) for k, _, instances in run.directions]
         run.bind("take_step", {"store": store, "rows": rows, "system_d": d, "changes": x})
         more = {
@@ -41,7 +42,7 @@ class TangentGradient:
             "seeds": run.to_device(np.concatenate(masks)),
             "tangent_changes": by_x,
             "num_entries": np.int32(run.plan.entries),
-            "size": np.int64(size[1]),
+            "size": np.int64(shape[1]),
         }
         run.bind("take_tangents", more)
         solve, solve_tangents = run.prepared(d, x), run.prepared(d, by_x, right)
@@ -62,7 +63,7 @@ class TangentGradient:
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the loss's derivatives by all variables; `cotangents` has those by records."""
-        run, adjoint = self._steps, Adjoint(self._steps.host)
+        run, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
         by_rows = run.by_rows(cotangents)
         shape = len(by_rows), len(run.directions), *by_rows.shape[1:]
         tangents = self._by_numbers.get(run.queue).reshape(shape)

@@ -271,6 +271,11 @@ class GradientSpec(TemplateSpec):
     turn: ClassVar[Word] = TURN
     spike: ClassVar[Word] = SPIKE
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "start_copies": ("int num_rows, const real *restrict start, lanes *restrict store",),
+        "to_natural": (
+            "int num_rows, int num_copies, const int *restrict entries",
+            "const real *restrict packed, real *restrict natural",
+        ),
         "take_step": (
             *(*_WHERE, _TREE, _TIMES, _VALUES, _RECORDS, *_EVENTS),
             "const int *restrict hold if events, int *held if events",

@@ -163,11 +163,6 @@ class CopyLayout:
             by_copy = by_copy[np.arange(self.rows * self.width).clip(max=self.count - 1)]
         return by_copy.T
 
-    def unpacked(self, values: np.ndarray) -> np.ndarray:
-        """Return values in natural order, one copy after another, as float64."""
-        by_entry = values.reshape(-1, self.rows * self.width)[:, : self.count]
-        return np.ascontiguousarray(by_entry.T, np.float64).reshape(-1)
-
 
 class CopyColumns:
     """Collect constants for the device, and separate the ones that all copies share."""
@@ -220,7 +215,7 @@ class GradientPlan:
         connections: EventConnections | None = None,
         lanes: Lanes | None = None,
     ) -> None:
-        model = variables.model
+        model = layout.model
         self.layout, self._variables, self._records = layout, variables, records
         self._connections = connections or EventConnections(model, 0)
         self._lanes = lanes
@@ -272,7 +267,7 @@ class GradientPlan:
         An instance of mechanism k has ``each[k]`` entries. The first of all entries is `begin`.
         Entries of a node are contiguous, as a kernel accesses them one after another.
         """
-        copies, kinds = self.layout.count, self._variables.model.kinds
+        copies, kinds = self.layout.count, self.layout.model.kinds
         counts = [kind.count // copies for kind in kinds]
         node = np.concatenate([[], *(k.node[:n] for k, n in zip(kinds, counts, strict=True))])
         size, order = np.repeat(np.array(each, int), counts), np.argsort(node, kind="stable")
@@ -289,20 +284,28 @@ class GradientPlan:
         return first + record.index % self.layout.nodes, record.index // self.layout.nodes
 
     def start(self) -> np.ndarray:
-        """Return voltages, states and ion variables at t = 0, (entries, lanes) float64."""
+        """Return voltages, states and ion variables at t = 0, (entries, lanes) float64.
+
+        If the variables are those of one copy, the result has one column.
+        """
         layout, variables = self.layout, self._variables
-        start = np.empty((self.entries, layout.rows * layout.width))
-        start[: layout.nodes] = layout.packed(variables.v)
+        is_one = variables.model is not layout.model
+        start = np.empty((self.entries, 1 if is_one else layout.rows * layout.width))
+
+        def packed(values: np.ndarray) -> np.ndarray:
+            return values[:, None] if is_one else layout.packed(values)
+
+        start[: layout.nodes] = packed(variables.v)
         for first, states in zip(self.first, variables.states, strict=True):
             for number, values in enumerate(states.values()):
-                start[first + number] = layout.packed(values)
+                start[first + number] = packed(values)
         for ion in self.spec.ions:
             for name, begin in zip(ion.names, ion.first, strict=True):
-                start[begin : begin + layout.nodes] = layout.packed(variables.ions[name])
+                start[begin : begin + layout.nodes] = packed(variables.ions[name])
         return start
 
     def _planned_ion(self, k: int, ion: IonNodes) -> ChangingIon:
-        n, model = self.layout.nodes, self._variables.model
+        n, model = self.layout.nodes, self.layout.model
         follows = np.zeros(model.forest.num_nodes)
         follows[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         scale = np.array([nernst_scale(model.celsius, ion.valence)])
@@ -334,7 +337,7 @@ class GradientPlan:
         lanes = None if mechanism.program.tables else self._lanes
         how = real, self.layout.width, single, lanes
         text, blocks = functions_of(mechanism, wanted, changing, *how)
-        columns = self._columns(k, kind, [a for _, _, arguments in blocks for a in arguments])
+        columns = self._columns(kind, [a for _, _, arguments in blocks for a in arguments])
         tables = list[tuple[str, int]]()
         for table in mechanism.program.tables:
             rows = self._variables.tables[k][table.name].reshape(-1)
@@ -344,7 +347,7 @@ class GradientPlan:
         used = {name for ion in mechanism.program.ions for name in (*ion.reads, *ion.writes)}
         per_area = None
         if mechanism.kind == "point" and changing & used:
-            per_area = self.columns.add(1 / (DENSITY * self._variables.model.area[kind.node]))
+            per_area = self.columns.add(1 / (DENSITY * self.layout.model.area[kind.node]))
         planned = GradientKind(
             number=k,
             name=mechanism.name,
@@ -366,15 +369,17 @@ class GradientPlan:
         self._set |= {*ions_set(kind)}
         return planned, text
 
-    def _columns(self, k: int, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
+    def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
         """Return where kernels find the values of a mechanism's parameters and ions."""
         columns: dict[str, CopyColumn] = {}
         for a in arguments:
             if a.name in columns or a.direction != "in":
                 continue
             if a.role == "parameter":
-                values = self._variables.parameters[k][a.name]
+                values = np.broadcast_to(np.float64(kind.parameters[a.name]), kind.count)
                 columns[a.name] = self.columns.add(values, a.name in kind.singles)
             elif a.role == "ion" and all(a.name not in ion.variables for ion in self.ions):
-                columns[a.name] = self.columns.add(self._variables.ions[a.name][kind.node])
+                nodes = self.layout.model.forest.num_nodes
+                values = np.resize(self._variables.ions[a.name], nodes)  # maybe of one copy
+                columns[a.name] = self.columns.add(values[kind.node])
         return columns

@@ -131,8 +131,8 @@ class Quantities:
         slopes = [self._slope(adjoint, one) for one in self.of]
         for one, slope in zip(self.of, slopes, strict=True):
             values = np.concatenate([[], *slope]) if isinstance(slope, list) else slope
-            at = np.argwhere(~np.isfinite(values))
-            if len(at):
+            if not np.isfinite(values).all():
+                at = np.argwhere(~np.isfinite(values))
                 value = one if isinstance(one, str) else f"{one[1]} of {one[0].mechanism.name}"
                 where = f"[{at[0][0]}]" if values.ndim else ""
                 got = values[tuple(at[0])]
@@ -174,11 +174,10 @@ class Quantities:
             slopes = by_constant(self.model, adjoint.matrix, mechanism, *place)
             return slopes.get(name, np.zeros(len(group))).copy()
         if name in mechanism.parameters:
-            return adjoint.parameters[k][name][instances]
+            return _taken(adjoint.parameters[k][name], instances)
         begins = name in mechanism.begins  # its value before INITIAL
         states = adjoint.states if begins else adjoint.start["states"]
-        slope: np.ndarray = states[k][name][instances]
-        return slope
+        return _taken(states[k][name], instances)
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
         """Return the derivatives with respect to Ra of each cell, (num_cells,).
@@ -191,6 +190,13 @@ class Quantities:
         by_node = np.zeros(len(by_g))
         by_node[child] = by_g[child] * self.model.u[child]  # minus the conductances
         return np.add.reduceat(by_node, forest.cell_offsets[:-1]) / self._axial_resistivity()
+
+
+def _taken(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return a copy of some values; all of them in order, as of a single group, are copied fast."""
+    is_all = len(at) == len(values) and np.array_equal(at, np.arange(len(at)))
+    taken: np.ndarray = values.copy() if is_all else values[at]
+    return taken
 
 
 def as_cotangents(values: object, shapes: Sequence[tuple[int, int]]) -> list[np.ndarray]:

@@ -12,11 +12,14 @@ from clhines.simulator.engines.reference import Reference, Wanted, start_model
 from clhines.simulator.events.exact import HostEvents
 from clhines.simulator.model.deliveries import sums_weights
 from clhines.simulator.model.model import IonNodes, Kind, Model, Played
+from clhines.simulator.ranks.partition import Share
 from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.host_grid import HostGrid
 from clhines.simulator.state.plays import PlayedValues
 from clhines.simulator.state.sources import Wires, wires_of
 from clhines.simulator.state.variables import BlockCall, Variables
+
+_OF_STEPS = {"receive", "current", "advance"}  # blocks that nothing calls before the first step
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +137,24 @@ def _sets_states(kind: Kind) -> bool:
     )
 
 
+def first_if_alike(model: Model, copies: int) -> Model:
+    """Return the model of the first of some copies that start alike, else the whole model.
+
+    They start alike if they differ only in parameters that nothing reads before the first step.
+    """
+    if model.ions or model.netcons.count or model.on_grid or any(map(_sets_states, model.kinds)):
+        return model
+    arrays = [model.v_init]
+    for kind in model.kinds:
+        blocks = {*kind.mechanism.program.blocks} - _OF_STEPS
+        used = {name for block in blocks for name in kind.mechanism.compiled.free(block)}
+        unused = {*kind.mechanism.parameters} - used
+        read = (np.asarray(v) for name, v in kind.parameters.items() if name not in unused)
+        arrays += [values for values in read if values.ndim]
+    by_copy = (a.reshape(copies, -1) for a in arrays)
+    return Share(model, 0, 1).model() if all((a == a[0]).all() for a in by_copy) else model
+
+
 class TracedRun(Reference):
     """A reference run that can trace its start (`start_entries`) and single steps.
 
@@ -142,7 +163,7 @@ class TracedRun(Reference):
 
     def __init__(self, model: Model, wanted: Wanted, plain: bool = False) -> None:
         self.trace = StepTrace()
-        self._plain = plain and not any(_sets_states(kind) for kind in model.kinds)
+        self._plain = plain and not any(map(_sets_states, model.kinds))
         self.trace.on = True
         super().__init__(model, wires_of(model), wanted)
         self.trace.on = False

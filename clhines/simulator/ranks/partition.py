@@ -218,9 +218,9 @@ class Share:
         """The connections with exact times to instances of the rank, (k,) int64."""
         netcons = self.whole.netcons
         here = np.zeros(netcons.count, bool)
-        for k, place in enumerate(self._place):
+        for k in np.unique(netcons.kind):
             of_kind = netcons.kind == k
-            here[of_kind] = place[netcons.instance[of_kind]] >= 0
+            here[of_kind] = self._place[k][netcons.instance[of_kind]] >= 0
         return np.flatnonzero(here)
 
     @cached_property
@@ -330,8 +330,8 @@ class Share:
         netcons, rows = self.whole.netcons, self.connections
         kind, instance = netcons.kind[rows], netcons.instance[rows]
         on_rank = np.zeros(len(rows), np.int64)
-        for k, place in enumerate(self._place):
-            on_rank[kind == k] = place[instance[kind == k]]
+        for k in np.unique(kind):
+            on_rank[kind == k] = self._place[k][instance[kind == k]]
         counts = np.diff(netcons.first_weight)[rows]
         return NetCons(
             netcons.source[rows],

@@ -159,6 +159,52 @@ def test_exponentials_that_overflow(fast_queue, monkeypatch, dtype, mode):
     assert abs(by_k) <= 4 * np.finfo(dtype).eps * 30 / 0.01**2 * abs(by_most)
 
 
+def test_one_record_of_nodes_in_any_order(fast_queue):
+    """A single record has nodes of several copies, one twice, or in descending order."""
+    net, of = tree(3, False)
+    for nodes in (np.arange(15)[::-1], [6, 1, 6, 12]):
+        slopes = []
+        for options in ({"engine": "reference"}, {"queue": fast_queue}):
+            with Simulation(net, 0.025, **options) as sim:
+                sim.record("v", nodes)
+                run = sim.vjp(0.5, of)
+                slopes.append(run.backward(run.forward()))
+        for expected, found in zip(*slopes, strict=True):
+            size = np.abs(expected).max()
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * size)
+
+
+STARTED = """density started
+parameter gbar = 1e-4
+parameter shift = 0
+state m = 1/(1 + exp(-(v + 60 + shift)/10))
+dm/dt = 1/(1 + exp(-(v + 50)/10)) - m
+current i = gbar*m*(v + 20)
+"""
+
+
+@pytest.mark.parametrize("name", ["gbar", "shift", "v_init"])
+def test_copies_that_start_alike_start_once(fast_queue, name):
+    """Copies start alike if they differ only in `gbar`, which INITIAL does not read."""
+    copies = 3
+    different = np.linspace(1.0, 2.0, 2 * copies)
+    net = Network.from_arrays(
+        [-1, 0, -1, 2, -1, 4], [0, 2, 4, 6], [400.0] * 6, [0.0, 0.1] * 3, [0.004] * 6
+    )
+    values = {} if name == "v_init" else {name: different * (1e-4 if name == "gbar" else 0.3)}
+    group = net.insert(STARTED, np.arange(6), **values)
+    v_init = -65.0 + different if name == "v_init" else -65.0
+    slopes = []
+    for options in ({"engine": "reference"}, {"queue": fast_queue}):
+        with Simulation(net, 0.05, v_init=v_init, **options) as sim:
+            sim.record("v", net.soma)
+            run = sim.vjp(2.0, [(group, "gbar")])
+            rows = run.forward()
+            slopes += run.backward(rows)
+    assert run._run._steps.start.shape[1] == (1 if name == "gbar" else run._run._steps.lanes)
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-9)
+
+
 def test_axial_resistivity(fast_queue):
     """Compare slopes by Ra, for which derivatives by matrix entries are summed, in two cells."""
     cable = clhines.discretise(clhines.sample_cells()[0], max_length=200)
@@ -172,9 +218,10 @@ def test_axial_resistivity(fast_queue):
         np.testing.assert_allclose(result[one], expected[one], rtol=1e-8, atol=1e-9 * size)
 
 
-@pytest.mark.parametrize("kept", [20, 6])
-def test_a_run_goes_back_as_often_as_wanted(fast_queue, monkeypatch, kept):
-    monkeypatch.setattr(by_device.DeviceGradient, "keep_every", lambda _: kept)
+@pytest.mark.parametrize("slots", [21, 7, 2])
+def test_a_run_goes_back_as_often_as_wanted(fast_queue, monkeypatch, slots):
+    """Store all 21 states of 20 steps, or fewer."""
+    monkeypatch.setattr(by_device.DeviceGradient, "slots", lambda _: slots)
     net, of = tree(2, False)
     for options in ({"engine": "reference"}, {"queue": fast_queue}):
         with Simulation(net, 0.025, **options) as sim:
@@ -222,14 +269,14 @@ def test_a_little_memory_keeps_fewer_states(fast_queue, monkeypatch):
     net, of = tree(1, False)
     expected = gradient_of(net, of, 1.0, engine="reference")
     kept = []
-    real = by_device.DeviceGradient.keep_every
+    real = by_device.DeviceGradient.slots
 
-    def keep_every(self):
+    def slots(self):
         kept.append(real(self))
         return kept[-1]
 
-    monkeypatch.setattr(by_device.DeviceGradient, "keep_every", keep_every)
-    for memory, every in ((1e9, 40), (10000.0, 7)):
+    monkeypatch.setattr(by_device.DeviceGradient, "slots", slots)
+    for memory, every in ((1e9, 41), (10000.0, 17)):
         monkeypatch.setattr(by_device, "MEMORY", memory)
         result = gradient_of(net, of, 1.0, queue=fast_queue)
         np.testing.assert_allclose(result["v_init"], expected["v_init"], rtol=1e-8, atol=1e-12)

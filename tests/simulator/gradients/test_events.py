@@ -134,9 +134,9 @@ def simulation(net, records, **options):
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("build", NETWORKS, ids=NAMES)
 def test_gradients_are_those_of_the_reference(fast_queue, build, seed, monkeypatch):
-    """Compare device gradients with `reference`; the second networks store 13 steps at most."""
+    """Compare device gradients with `reference`; the second ones store 13 steps at most."""
     if seed == 2:
-        monkeypatch.setattr(DeviceGradient, "keep_every", lambda _: 13)
+        monkeypatch.setattr(DeviceGradient, "slots", lambda _: 14)
     net, of, records = build(seed)
     of = [*of, "v_init", "cm", *(["weight"] if net.connections else [])]
     sims = [simulation(net, records, **g) for g in ({"engine": "reference"}, {"queue": fast_queue})]
