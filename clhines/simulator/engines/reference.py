@@ -18,7 +18,7 @@ from clhines.simulator.records.records import CURRENT, Record, is_current
 from clhines.simulator.records.reduced import HostReducer, Reducers
 from clhines.simulator.refusals import refusal
 from clhines.simulator.state.chunk import Chunk, runaways
-from clhines.simulator.state.decisions import Decisions
+from clhines.simulator.state.decisions import MAX_EPOCH, Decisions
 from clhines.simulator.state.sources import Wires, wires_of
 from clhines.simulator.state.variables import BlockCall, Variables, of_all
 from clhines.solver import reference
@@ -320,7 +320,7 @@ class Reference(PartRun):
     ) -> None:
         self.model = model
         self._wires = wires or wires_of(model)
-        self.dtype, self.max_steps = np.dtype(np.float64), 1
+        self.dtype, self.max_steps = np.dtype(np.float64), MAX_EPOCH
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
