@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from clhines.core.errors import InputError, install, shown
@@ -105,6 +106,7 @@ def memory_ranges() -> Iterator[MemoryRange]:
         pass
 
 
+@cache  # reading all ranges takes milliseconds
 def library_path() -> str | None:
     paths = {r.file for r in memory_ranges() if "libnrniv." in r.file}
     if paths:
