@@ -217,6 +217,8 @@ class HostEvents:
         if not (here.any() or queue.size.any() or self.plays.has(k)):
             return False
         slot, self_time, self_sent = earliest(queue)
+        if not (here.any() or (self_time <= until).any() or self.plays.has(k)):
+            return False
         which, due, due_sent = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
         instance = self._target[connection[here]] - begin
         which[instance], due[instance] = connection[here], time[here]
