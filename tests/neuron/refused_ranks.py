@@ -5,6 +5,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
 
@@ -127,3 +128,5 @@ if rank == 0:
     sys.stdout.write(f"{json.dumps(results)}\n")
 sys.stdout.flush()
 pc.barrier()
+with suppress(SystemExit):
+    h.quit()

@@ -38,10 +38,15 @@ def ended(ranks, *scenarios, program=(PROGRAM,)):
     )
 
 
-def told(ranks, *scenarios):
-    code, out, err = forked.ended([str(PROGRAM), *scenarios], launcher(ranks))
+def lines_of(ranks, *program):
+    """Return the lines that a program prints on ranks that are forks; it must end by h.quit()."""
+    code, out, err = forked.ended([*map(str, program)], launcher(ranks))
     assert not code, err[-3000:]
-    return json.loads(next(x for x in out.splitlines() if x.startswith("{")))
+    return out.splitlines()
+
+
+def told(ranks, *scenarios, program=PROGRAM):
+    return json.loads(next(x for x in lines_of(ranks, program, *scenarios) if x[:1] in ("{", "[")))
 
 
 @functools.cache
@@ -102,7 +107,7 @@ def test_a_coin_decides_who_takes_each_call(of_neuron):
 def test_a_run_from_the_start_keeps_the_simulation_of_each_rank(engine):
     """Ranks keep their simulations unless parameters of any rank change."""
     runs, (made,), (times,) = in_one_process(scenario="again")
-    assert made == [0] * 5 and len(times) > 100
+    assert made == [0] * 5 and len(times) > 50
     for ranks in 2, 3:
         results, made, called = told(ranks, f"again-{engine}")[f"again-{engine}"]
         compare(results, runs, engine)
@@ -414,9 +419,7 @@ def test_ranks_run_alone_where_neuron_exchanges_nothing(tmp_path):
 
     def found(does):
         script.write_text(ALONE + does, "utf-8")
-        done = ended(2, program=[script])
-        assert not done.returncode, done.stderr[-3000:]
-        return json.loads(next(x for x in done.stdout.splitlines() if x.startswith("[")))
+        return told(2, program=script)
 
     own, joined, lines = found(PAIR)
     for runs, counts in (own, (1, 0)), (joined, (1, 1)):
@@ -433,6 +436,7 @@ def test_ranks_run_alone_where_neuron_exchanges_nothing(tmp_path):
 
 CHECKED = """
 import sys
+from contextlib import suppress
 from mpi4py import MPI
 from neuron import h
 h.nrnmpi_init()
@@ -456,6 +460,8 @@ h.finitialize(-65)
 sys.stdout.write(f"{rank} {[str(one) for one in clhines.neuron.check()]}\\n")
 sys.stdout.flush()
 pc.barrier()
+with suppress(SystemExit):
+    h.quit()
 """
 
 
@@ -463,9 +469,7 @@ pc.barrier()
     ("when", "said"), [("", ""), ("early", "StateTransitionEvent"), ("late", "where SEClamp is")]
 )
 def test_all_ranks_list_what_one_refuses(when, said):
-    done = ended(2, when, program=("-c", CHECKED))
-    assert not done.returncode, done.stderr[-3000:]
-    lines = [x for x in done.stdout.splitlines() if x[:1] in "01" and "[" in x]
+    lines = [x for x in lines_of(2, "-c", CHECKED, when) if x[:1] in ("0", "1") and "[" in x]
     assert len(lines) == 2
     for line in lines:
         assert (
@@ -488,9 +492,7 @@ REFUSED = {  # models of refused_ranks.py: refusals that both ranks list and rai
 
 
 def test_check_lists_what_ranks_refuse():
-    done = ended(2, program=(PROGRAM.with_name("refused_ranks.py"),))
-    assert not done.returncode, done.stderr[-3000:]
-    result = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
+    result = told(2, program=PROGRAM.with_name("refused_ranks.py"))
     first, second = result.pop("one_rank")
     assert first == 2 * [["neuron.other-rank"]] and second == 2 * [["neuron.acting-object"]]
     assert result == {name: 2 * [2 * [[said]]] for name, said in REFUSED.items()}
