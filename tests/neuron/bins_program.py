@@ -9,8 +9,8 @@ import sys
 from functools import partial
 
 import numpy as np
-from support.mod_files import in_turns, loaded
-from support.neuron_scripts import refusal, with_values
+from support.mod_files import loaded
+from support.neuron_scripts import in_turns, refusal, with_values
 
 import clhines
 

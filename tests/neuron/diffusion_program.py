@@ -8,9 +8,7 @@ import sys
 
 import numpy as np
 from support.mod_files import loaded
-from support.neuron_scripts import with_values
-
-import clhines
+from support.neuron_scripts import go_on, with_values
 
 h = loaded()
 h.celsius, h.dt = 20, 0.025
@@ -136,10 +134,8 @@ def compared(case, engine):
         for part in script:
             if callable(part):
                 part(sections)
-            elif ours:
-                clhines.neuron.run(part, engine=engine)
             else:
-                h.continuerun(part)
+                go_on(part, engine if ours else None)
         results.append(np.array([v.as_numpy().copy() for v in vectors]))
         results.append(np.array([reference[0] for reference in references]))
         if changes in script:
@@ -181,10 +177,7 @@ def random_trees(engine, first, end):
         results = []
         for ours in (False, True):
             h.finitialize(-65)
-            if ours:
-                clhines.neuron.run(2, engine=engine)
-            else:
-                h.continuerun(2)
+            go_on(2, engine if ours else None)
             results.append(np.array([v.as_numpy().copy() for v in vectors]))
         worst = max(worst, np.abs(results[1] / results[0] - 1).max())
         raised += int((results[0][:, -1] > 5.1e-5).sum()) - 1

@@ -8,8 +8,8 @@ import sys
 
 import numpy as np
 from neuron import h
-from support.mod_files import in_turns, loaded
-from support.neuron_scripts import with_values
+from support.mod_files import loaded
+from support.neuron_scripts import in_turns, with_values
 
 h.load_file("stdrun.hoc")
 KEPT = []

@@ -48,20 +48,6 @@ def loaded():
     return h
 
 
-def in_turns(parts, engine):
-    """Initialise NEURON's model and advance it by turns: (whether by this package, until when)."""
-    from neuron import h
-
-    import clhines
-
-    h.finitialize(-65)
-    for ours, until in parts:
-        if ours:
-            clhines.neuron.run(until, engine=engine)
-        else:
-            h.continuerun(until)
-
-
 def library(names=()):
     """Return nrnivmodl's library for the mechanisms of some files, or of all."""
     return next(compiled(names).rglob("libnrnmech.so"))

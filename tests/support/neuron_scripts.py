@@ -21,6 +21,21 @@ def with_values(thing, **values):
     return thing
 
 
+def go_on(until, engine=None):
+    """Advance to a time, ms: by an engine of this package, or by NEURON."""
+    if engine:
+        clhines.neuron.run(until, engine=engine)
+    else:
+        h.continuerun(until)
+
+
+def in_turns(parts, engine):
+    """Initialise NEURON's model and advance it by turns: (whether by this package, until when)."""
+    h.finitialize(-65)
+    for ours, until in parts:
+        go_on(until, engine if ours else None)
+
+
 def listed():
     """Return what `check` lists, as texts."""
     return [str(rejected) for rejected in clhines.neuron.check()]

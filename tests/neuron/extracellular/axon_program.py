@@ -10,9 +10,7 @@ import sys
 
 import numpy as np
 from neuron import h
-from support.neuron_scripts import with_values
-
-import clhines
+from support.neuron_scripts import go_on, with_values
 
 h.load_file("stdrun.hoc")
 h("func outer() { return vext[1](0.5) }")
@@ -115,10 +113,7 @@ def compared(case, engine):
             layers(section, 1 + ROUNDED if way == "rounded" else 1.0)
         h.finitialize(-65)
         for until in (0.15, 1.0, stop):  # in pieces, the first of them in the pulse
-            if way == "ours":
-                clhines.neuron.run(until, engine=engine)
-            else:
-                h.continuerun(until)
+            go_on(until, engine if way == "ours" else None)
         rows = [np.array([v.as_numpy().copy() for v in group]) for group in groups]
         results.append([*rows, np.array(outer(made)), np.array([s(1).vext[0] for s in made])])
     assert kept

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from neuron import h
 from support.mod_files import loaded
-from support.neuron_scripts import with_values
+from support.neuron_scripts import go_on, with_values
 
 import clhines
 
@@ -209,10 +209,7 @@ def compared(case, engine):
             of_driver(segments, (1e-5, -0.2, 0.5))
             h.finitialize(-65)
         for until in (7, 7.05, 13, STOP):
-            if ours:
-                clhines.neuron.run(until, engine=engine)
-            else:
-                h.continuerun(until)
+            go_on(until, engine if ours else None)
             if case.split(", ")[-1] in ("changed", "written"):
                 changes(segments)
                 if is_layered:
@@ -280,10 +277,7 @@ def random_trees(engine, first, end):
         results = []
         for ours in (False, True):
             h.finitialize(-65)
-            if ours:
-                clhines.neuron.run(2, engine=engine)
-            else:
-                h.continuerun(2)
+            go_on(2, engine if ours else None)
             results.append([np.array([v.as_numpy() for v in x]) for x in (vectors, membranes)])
         worst = max(worst, *(np.abs(a - b).max() for a, b in zip(*results, strict=True)))
         largest = max(largest, np.abs(results[0][1]).max())

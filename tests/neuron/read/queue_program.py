@@ -12,9 +12,7 @@ import sys
 import numpy as np
 from neuron import h
 from support.mod_files import FOLDER, library
-from support.neuron_scripts import with_values
-
-import clhines
+from support.neuron_scripts import go_on, with_values
 
 KEPT = []
 
@@ -168,10 +166,7 @@ def ran(vectors, tstop, piece, engine):
         h.continuerun(float(piece[1:]))
     length = 0 if recurs or piece.startswith("n") else float(piece)
     for until in np.arange(length, tstop + length / 2, length) if length else [tstop]:
-        if engine:
-            clhines.neuron.run(until, engine=engine)
-        else:
-            h.continuerun(until)
+        go_on(until, engine)
     return [np.array(v) for v in vectors]
 
 
