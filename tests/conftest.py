@@ -321,6 +321,15 @@ def needs():
 
 
 @pytest.fixture(scope="session")
+def pocl():
+    """A device of PoCL."""
+    matches = [d for _, d in found()[0] if "Portable Computing" in d.platform.name]
+    if not matches:
+        pytest.skip("PoCL is not installed")
+    return matches[0]
+
+
+@pytest.fixture(scope="session")
 def double_queue(fast_queue, needs):
     """`fast_queue` on a device with float64."""
     needs(fast_queue, np.float64)

@@ -10,18 +10,9 @@ from pathlib import Path
 import pytest
 from commands import assert_one_line, process
 
-from clhines.solver.device import caches, devices
+from clhines.solver.device import caches
 
 SOLVE = ("solve", "--cells", "3", "--steps", "1", "--method", "fine")
-
-
-@pytest.fixture(scope="module")
-def pocl():
-    """A PoCL device."""
-    listed = [d for _, d in devices.all_devices() if "Portable Computing" in d.platform.name]
-    if not listed:
-        pytest.skip("PoCL is not installed")
-    return listed[0]
 
 
 @pytest.fixture(scope="module")

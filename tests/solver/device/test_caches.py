@@ -7,16 +7,8 @@ import pytest
 
 from clhines import DeviceError
 from clhines.core.errors import CacheWarning
-from clhines.solver.device import caches, devices, trust
+from clhines.solver.device import caches, trust
 from clhines.solver.device import pocl as workaround
-
-
-@pytest.fixture(scope="module")
-def pocl():
-    matches = [d for _, d in devices.all_devices() if "Portable Computing" in d.platform.name]
-    if not matches:
-        pytest.skip("PoCL is not installed")
-    return matches[0]
 
 
 def test_a_folder_that_is_not_there_and_one_that_cannot_be_written(tmp_path):
