@@ -47,6 +47,16 @@ def test_cells_above_local_memory(typed_queue, dtype, monkeypatch):
     assert np.array_equal(arrays["b"].get(), x)
 
 
+def assert_bad_pivots_are_named(solver, system, cell, node):
+    """Plant a bad pivot at a node."""
+    for value in (-1, np.nan):
+        d = system.d.copy()
+        d[node] = value
+        with pytest.raises(PivotError) as caught:
+            solver.solve(d, system.u, system.b)
+        assert (caught.value.cell, caught.value.node) == (cell, node)
+
+
 def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
     real, room = devices.limits, min(fast_queue.device.local_mem_size, 96 << 10)
     monkeypatch.setattr(devices, "limits", lambda device: replace(real(device), local_bytes=room))
@@ -59,12 +69,7 @@ def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
     for cell in range(3):
         lo, hi = forest.cell_offsets[cell : cell + 2]
         for node in {int(lo), int(hi) - 1, *rng.integers(lo, hi, 3).tolist()}:
-            for value in (-1, np.nan):
-                d = system.d.copy()
-                d[node] = value
-                with pytest.raises(PivotError) as caught:
-                    solver.solve(d, system.u, system.b)
-                assert (caught.value.cell, caught.value.node) == (cell, node)
+            assert_bad_pivots_are_named(solver, system, cell, node)
     system.assert_solved(solver.solve(**system.arrays))
 
 
@@ -89,12 +94,7 @@ def test_chains_one_a_warp(typed_queue, dtype, sizes):
         system = make_system(forest, dtype)
         for node in range(0, forest.num_nodes, 149):
             cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
-            for value in (-1, np.nan):
-                d = system.d.copy()
-                d[node] = value
-                with pytest.raises(PivotError) as caught:
-                    solver.solve(d, system.u, system.b)
-                assert (caught.value.cell, caught.value.node) == (cell, node)
+            assert_bad_pivots_are_named(solver, system, cell, node)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
