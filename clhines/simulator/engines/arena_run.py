@@ -351,6 +351,7 @@ class ArenaRun:
         delivers = self.grid is not None and self.grid.delivers
         at_once = rows <= self.max_steps and self.job.decisions is None and not delivers
         self.ending.begin(rows, at_once)
+        self.mark = self.ending.mark  # type: ignore[method-assign] # saves a call
         self.rows.begin(rows, records, self._room_for)
         if self.state.waiting is not None:
             self.ready()
@@ -483,8 +484,7 @@ class ArenaRun:
     def take_voltages(self, v: np.ndarray) -> None:
         if len(v):
             now, values = self.kernels.v[0], v.astype(self.dtype)
-            # kept, because a dropped event waits for its copy
-            self._voltages_taken = set_soon(now, len(now) - len(v), values, self.queue)
+            self.ending.written = set_soon(now, len(now) - len(v), values, self.queue)
 
     # -- the whole -----------------------------------------------------------------------------
 

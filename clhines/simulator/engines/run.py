@@ -290,6 +290,7 @@ class Ending:
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
         self._shares = shares_memory(queue.device)
         self.mark: Callable[[], Mark] = time.perf_counter  # as `Run.mark`
+        self.written: cl.Event | None = None  # kept, because a dropped event waits for its copy
 
     def begin(self, rows: int, at_once: bool) -> None:
         """Begin a chunk of `rows` steps.
