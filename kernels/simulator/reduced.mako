@@ -132,11 +132,11 @@ lost = spec.compensated
 // matrix[k * padded + j].
 __kernel void combine(${signature(spec, "combine")})
 {
-    const int lid = get_local_id(0), deep = get_local_size(0) / across;
-    const int j = (get_group_id(0) * across + lid % across) * ${spec.lanes};
+    const int lid = get_local_id(0), deep = get_local_size(0) / across, line = lid / across;
+    const int j = (get_group_id(0) * across + lid - line * across) * ${spec.lanes};
     const int tiles = (rows + ${spec.tile} * deep - 1) / (${spec.tile} * deep);
     const int part = get_global_id(1) / tiles;
-    const int row = ((get_global_id(1) - part * tiles) * deep + lid / across) * ${spec.tile};
+    const int row = ((get_global_id(1) - part * tiles) * deep + line) * ${spec.tile};
     if (j >= padded || row >= rows) return;
     const int begin = part * ${spec.part}, end = min(terms, begin + ${spec.part});
 % for r in range(spec.tile):
