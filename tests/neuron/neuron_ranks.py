@@ -397,7 +397,7 @@ def again(engine):
 
     def call():
         called.append(h.t)
-        h.CVode().event(h.t + 2.42, call)
+        h.CVode().event(h.t + 1.21, call)
 
     def counted(sim, *given, **options):
         made[-1] += 1
