@@ -166,11 +166,10 @@ class Tridiagonal(Holder):
             Written and returned, also before an error; may be `b` itself.
         check : bool or "raise"
             Wait for the device. Raise `PivotError` for a pivot that is zero, not finite, or
-            negative after rows with a negative `d` were multiplied by -1. Raise `InputError` if a
-            value of `b` or `x` is not finite (NumPy only). Warn if the solution has lost digits;
-            "raise" raises this warning. Without a check `x` is undefined (often NaN or infinite) in
-            a system with a bad pivot; the method `status` returns the pivot's row. Other systems
-            are right.
+            negative after rows with a negative `d` were multiplied by -1. Raise `InputError` for a
+            value of `b` or `x` that is not finite (NumPy only). Warn if the solution has lost
+            digits; "raise" raises this warning. Without a check a system with a bad pivot, whose
+            row the method `status` returns, has an undefined `x`, often NaN or infinite.
         columns : bool
             The last axis of `b` and `x` counts right-hand sides.
         periodic : bool

@@ -188,10 +188,7 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """Print calls of a mechanism's blocks for groups of `width` instances.
-
-    `wide` is the OpenCL source of the blocks' vector functions.
-    """
+    """Print calls of blocks for groups of `width` instances, by the vector functions `wide`."""
 
     width: int = 1
     wide: str = ""
@@ -254,10 +251,7 @@ class GroupedKind(KindBlocks):
 
     @property
     def has_exponentials(self) -> bool:
-        """Whether the mechanism's vector functions compute exponentials.
-
-        Steps are then 5 % faster if the currents are not computed in the loop that advances states.
-        """
+        """Whether vector functions compute exponentials: states then have a loop of their own."""
         return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
@@ -270,11 +264,7 @@ class GroupedKind(KindBlocks):
         return GroupPlaces(**vars(super().places), width=self.width)
 
     def addresses(self) -> str:
-        """Return declarations of pointers to the values of all groups.
-
-        Loops use these pointers because the compiler must read the offsets ``at`` again after
-        stores.
-        """
+        """Return declarations of pointers to the values of all groups, for use in loops."""
         k = self.number
         lines = [
             f"__global const int *lanes_of_{k} = ints + lane_{k}, *runs_of_{k} = ints + run_{k};",
@@ -370,10 +360,7 @@ class GroupedKind(KindBlocks):
         return currents
 
     def is_early(self, always: tuple[str, ...]) -> bool:
-        """Whether the current in a step depends only on values that the last step computed.
-
-        `always` has the ions whose currents are added up in each step.
-        """
+        """Whether currents, with sums for the ions `always`, need only values of the last step."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
         # the next step's sums of events may come early, too
         events = {"receive", "events"} if self.summed else set[str]()
@@ -481,10 +468,7 @@ class CellBlocksSpec(ArenaSpec):
         return replace(self, in_rows=in_rows, idle_lanes=in_rows and idle)
 
     def read_last(self, block: str) -> list[tuple[GroupedKind, str]]:
-        """Return (mechanism, name) for each GLOBAL variable that the mechanisms' `block` reads.
-
-        The last instance of the mechanism sets such a variable for all instances.
-        """
+        """Return (mechanism, name) for each GLOBAL that a last instance sets and `block` reads."""
         arguments = (
             (kind, a)
             for kind in self.grouped
