@@ -31,8 +31,6 @@ class Result:
 
     Attributes
     ----------
-    t : (rows,) float64, ms
-        Ends of the steps, and 0 if the run began there.
     values : list of arrays
         One per call of `record`, in order; ``result[k]`` is ``result.values[k]``, also for a
         `Recording` or a name as ``k``: (rows, r), or with ``reduce`` (r,). Crossings are (m, r),
@@ -41,8 +39,6 @@ class Result:
     features : dict of int to dict of str to (r,) array or RaggedArray
         By record number, then by name, see `simulator.analysis.Features`; NaN and empty lists after
         a failed run.
-    times : list of (rows,) float64, ms
-        Times of each record's rows: `t` unless it has ``every``; empty with ``reduce``.
     spike_time : (k,) float64, ms
         An event that is sent ahead of its time belongs to the run that sends it.
     spike_cell : (k,) int64
@@ -70,10 +66,15 @@ class Result:
 
     @cached_property
     def t(self) -> np.ndarray:
+        """Ends of the steps, and 0 if the run began there, (rows,) float64, ms."""
         return _ends(self._steps, self._dt)
 
     @cached_property
     def times(self) -> list[np.ndarray]:
+        """Times of each record's rows, (rows,) float64, ms.
+
+        These are `t` unless the record has ``every``; with ``reduce`` there are none.
+        """
         times = []
         for record, rows in zip(self._records, self.values, strict=True):
             steps = record.steps(*self._steps)[: 0 if record.reduce else len(rows)]
