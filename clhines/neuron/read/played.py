@@ -68,10 +68,15 @@ class Recorder:
     variable: Variable | None
     interval: float = 0.0  # ms, 0 for each step
     times: np.ndarray | None = None  # (k,) float64, ms, if it records at given times
-    next_time: float = np.inf  # ms, the time for its next number
     event: int = 0  # address of the event that drives it; 0: records in each step
     now: float = 0.0  # present value of the variable
     place: Place | None = None
+
+    @property
+    def next_time(self) -> float:
+        """Time for the next number, ms, if it records at given times; infinite after the last."""
+        count = len(self.vector)
+        return np.inf if self.times is None or count >= len(self.times) else self.times[count]
 
 
 @dataclass(eq=False)
@@ -197,8 +202,6 @@ class PlayReader:
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
             times = np.array(self.vectors[played.words[1]], np.float64)
-            if len(vector) < len(times):
-                recorder.next_time = float(times[len(vector)])
             recorder.times = np.maximum.accumulate(times)  # what is past is due at once
             self.watched.append(played.words[1])
             recorder.event = played.words[2]
