@@ -60,8 +60,8 @@ blocks, rows_of_8, halves = range(spec.lanes // 16), range(spec.tile // 8), rang
 // matrix. The matrix is filled up to a multiple of 8 terms and 16 combinations with 0.
 __kernel void combine(${signature(spec, "combine")})
 {
-    const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = lane / 4, t = lane % 4;
-    const int deep = get_local_size(0) / (32 * across);
+    const int lane = get_local_id(0) % ${spec.items}, warp = get_local_id(0) / ${spec.items}, g = lane / 4, t = lane % 4;
+    const int deep = get_local_size(0) / (${spec.items} * across);
     const int j = (get_group_id(0) * across + warp % across) * ${spec.lanes};
     const int tiles = (rows + ${spec.tile} * deep - 1) / (${spec.tile} * deep);
     const int part = get_global_id(1) / tiles;
@@ -77,7 +77,7 @@ __kernel void combine(${signature(spec, "combine")})
 <%def name="add_eight()">\
 % for e in blocks:
         if (j + ${16 * e} < padded) {
-            const double2 a${e} = weights[${64 * e}], b${e} = weights[${64 * e + 32}];
+            const double2 a${e} = weights[${64 * e}], b${e} = weights[${64 * e + spec.items}];
 % for r in rows_of_8:
 <% sums = [f"sum{e}_{r}_{n}" for n in range(4)] %>\
             __asm__ volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
