@@ -570,7 +570,7 @@ class Network:
         ----------
         potential : (n,) float or (k, n) float, mV
             Of each node at y = 1, see `simulator.fields`; k rows for k waveforms that add up.
-        waveform : (t, y)
+        waveform : ``(t, y)``
             t : (m,) float, ms
                 Ascending; two equal times are a jump.
             y : (m,) float, or (k, m) float
