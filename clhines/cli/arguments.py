@@ -64,7 +64,7 @@ class CommandParser(argparse.ArgumentParser):
         return meant(option[1], self.of_command().long_options()) if option else ""
 
     def of_command(self) -> CommandParser:
-        """Return the parser of the command that the user has typed, or this one."""
+        """Return the parser of the typed command; this parser if no command was typed."""
         for name, parser in self.commands.choices.items() if self.commands is not None else ():
             if name in self._words:
                 return parser.of_command()
@@ -90,7 +90,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 def add_command(
     commands: Commands, name: str, summary: str, text: str, examples: str
 ) -> CommandParser:
-    """Add a command whose help has a description first and examples last."""
+    """Return a new command's parser; its help begins with `text` and ends with `examples`."""
     return commands.add_parser(
         name,
         help=summary,

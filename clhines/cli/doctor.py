@@ -81,7 +81,7 @@ def versions() -> list[Finding]:
 
 
 def _addresses() -> list[Finding]:
-    """Return the project's addresses, and the names of addresses that are not set yet."""
+    """Return a finding with the project's URLs and the names of unset URLs; [] without URLs."""
     try:
         declared = metadata.metadata("clhines").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
@@ -191,7 +191,7 @@ def _all() -> list[tuple[str, Any]]:
 
 
 def answers() -> Iterator[Finding]:
-    """Run all self-tests of each device that is no simulator, and keep the outcomes."""
+    """Run and store all self-tests of each device, except simulators; yield each result."""
     if trust.switched_off():
         yield Finding(True, f"known answers are left out: {trust.SWITCH} is set")
         return
@@ -241,7 +241,7 @@ def solves() -> Iterator[Finding]:
 
 
 def _difference(index: str, dtype: np.dtype) -> float:
-    """Return the largest difference from the reference, for a matrix of condition 3 at most."""
+    """Solve a system of condition 3 or less on device `index`; return the relative error."""
     parent = np.array([-1, *(k // 2 for k in range(39))])
     forest = clhines.Forest.from_parents([parent, np.arange(-1, 30)])
     n = forest.num_nodes

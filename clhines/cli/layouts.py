@@ -40,7 +40,7 @@ _FORK = """\
 
 
 def page() -> str:
-    """Return all examples: four systems in every layout, and a branched cell; <= 100 columns."""
+    """Return four small systems in every layout and a branched cell, in at most 100 columns."""
     four, fork = Forest.from_parents([np.arange(-1, 3 - 1)] * 4), Forest(_fork())
     letters = [f"{system}{element}" for system in "abcd" for element in range(3)]
     numbers = [f"{node:2}" for node in range(fork.num_nodes)]
@@ -54,7 +54,7 @@ def page() -> str:
 
 
 def _fork() -> np.ndarray:
-    """Return the parents of five branches of five nodes, numbered as in `_FORK`."""
+    """Return the parent of each node of the branched cell that `_FORK` draws, (25,) int64."""
     parent = np.arange(25) - 1
     parent[[5, 10, 15, 20]] = 4, 4, 9, 9
     return parent
@@ -74,7 +74,7 @@ def _example(
 
 
 def _blocks(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw all blocks on one line, with marks under the nodes of the first cell."""
+    """Yield a line with the nodes of all blocks, and a line that marks the first cell's nodes."""
     part = plan.parts[0]
     starts = part.tables["cell_start"][:: part.spec.stride]
     line = " | ".join(" ".join(row) for row in _cut(plan, names, starts))
@@ -91,7 +91,7 @@ def _levels(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _segments(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw a line per row of segments of the only block: inner segments, then leaves."""
+    """Yield a line with node j of all segments, for each j: inner segments first, then tips."""
     rows = plan.parts[0].tables["rows"].reshape(2, -1)
     most = rows.shape[1]
     for k, row in enumerate(_cut(plan, names, rows.reshape(-1))):
@@ -101,7 +101,7 @@ def _segments(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _cut(plan: Plan, names: list[str], starts: Iterable[int]) -> list[list[str]]:
-    """Cut the device order at the start places, and return the names of each row's nodes."""
+    """Return the names of the nodes in device order, cut into rows at the positions `starts`."""
     end = int(np.flatnonzero(plan.gather >= 0)[-1]) + 1
     edges = [*(int(start) for start in starts), end]
     return [

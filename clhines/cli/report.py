@@ -40,7 +40,7 @@ class BuildTimer:
 
 
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
-    """Return the number of repaired samples for a report, if ``--repair`` is set."""
+    """Return a report's entry for repaired SWC samples; empty unless ``--repair`` is set."""
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
@@ -62,13 +62,13 @@ def as_json(report: Mapping[str, object]) -> str:
 
 
 def table(rows: Mapping[str, str], report: Mapping[str, object]) -> str:
-    """Return a report as lines of text; rows with an empty text are left out."""
+    """Format `report` by the format strings in `rows`, a line per label; skip empty strings."""
     lines = [f"{k:<10} {v.format(**report)}" for k, v in rows.items() if v]
     return "\n".join(folded(line, 11) for line in lines)
 
 
 def folded(line: str, indent: int) -> str:
-    """Fold a line at `COLUMNS` on a terminal; in files and pipes lines stay whole."""
+    """On a terminal fold a line at `COLUMNS`, and indent its continuation by `indent` blanks."""
     if len(line) <= COLUMNS or not sys.stdout.isatty():
         return line
     return textwrap.fill(line, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
@@ -85,7 +85,7 @@ def check_writable(name: str) -> None:
 
 @contextmanager
 def named_option(option: str) -> Iterator[None]:
-    """In the block begin messages about a file with the option that names it."""
+    """Put the option's name in front of the message of an InputError that the block raises."""
     try:
         yield
     except InputError as error:
@@ -94,7 +94,7 @@ def named_option(option: str) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """On a terminal print what the block does, and its phases, if it takes longer than `DELAY`."""
+    """On a terminal print `what` and the block's phases, if the block takes more than `DELAY`."""
     if not sys.stderr.isatty():
         yield
         return
@@ -109,6 +109,6 @@ def doing(what: str) -> Iterator[None]:
 
 
 def bar(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Return the items; on a terminal a progress bar appears after `DELAY`."""
+    """Return the items; on a terminal a progress bar named `what` appears after `DELAY`."""
     shown: Iterable[_Item] = tqdm(items, what, disable=None, leave=False, delay=DELAY)
     return shown

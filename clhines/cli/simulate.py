@@ -27,9 +27,9 @@ EXAMPLES = """\
 
 
 def with_script_last(argv: Sequence[str]) -> list[str]:
-    """Return the arguments with the script of `simulate` and its own arguments last.
+    """Move the script of ``simulate``, and the script's own arguments, to the end of `argv`.
 
-    Arguments of the script follow a ``--``; argparse would not find them after options.
+    The script's arguments follow a ``--``. After options, argparse would not find them.
     """
     arguments = list(argv)
     at = next((k for k, word in enumerate(arguments) if not word.startswith("-")), 0)  # after -v
@@ -76,7 +76,7 @@ def run_simulate(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Build the model by the script, and print what is not supported."""
+    """Build the script's model and print its unsupported constructs; return 1 if it has any."""
     for option in ("strict", "fixed_step", "progress", "when", "json"):
         if getattr(arguments, option):
             raise InputError(f"--{option.replace('_', '-')} is for runs; expected no --check")
@@ -94,7 +94,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    """Build the model by the script, which ends at its first run."""
+    """Execute the script up to its first call that runs steps; then initialise its model."""
     from clhines.neuron.switch.enabled import skipping
 
     with skipping(ends=True):

@@ -115,8 +115,7 @@ class PassiveSteps:
         dict
             `residual`: largest componentwise backward error over all cells. `difference`: largest
             difference from the reference, relative to the reference's largest magnitude.
-            `condition`: how many times larger than the backward error the difference may be, see
-            `reference.condition`.
+            `condition`: upper bound of `difference` / `residual`, see `reference.condition`.
 
         Raises
         ------
@@ -219,7 +218,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
 
 def _speed(cells: PassiveSteps) -> dict[str, float]:
-    """Return the times of a solve and of the memory floor."""
+    """Return a solve's time and bandwidth, and its time divided by that of copying its arrays."""
     from clhines.solver.device import timing
 
     solver, n = cells.solver, cells.forest.num_nodes

@@ -27,7 +27,7 @@ class RunOptions(NamedTuple):
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
-        """Make options from arguments of `run`; the dtype becomes a name, even an invalid one."""
+        """Make options from arguments of `run`; the dtype is stored by name and checked later."""
         try:
             return cls(device, np.dtype(dtype).name, engine)
         except (TypeError, ValueError):
@@ -41,7 +41,7 @@ class NeuronError(InputError):
 
 
 def clock(t: float, dt: float, steps: int) -> np.ndarray:
-    """Return the times of steps, (steps + 1,), ms, as NEURON's clock adds them by half steps."""
+    """Return begin and ends of `steps` steps, (steps + 1,), ms, as NEURON adds up half steps."""
     return half_steps(t, dt, 2 * steps)[::2]
 
 
@@ -53,7 +53,7 @@ def as_step(fixed_step: object) -> float | None:
 
 
 def fix_steps(h: Hoc, step: float | None) -> None:
-    """Replace CVode's variable steps, if they are on, by fixed steps of `step` ms (None: never)."""
+    """If CVode's variable steps are on, fix steps at `step` ms; do nothing if `step` is None."""
     if step is None or not h.CVode().active():
         return
     if h.t:

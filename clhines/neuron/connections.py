@@ -71,10 +71,11 @@ def connect(
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Give each pending event a new source, connected to its target; return the events' NetCons.
+    """Connect a new source to the target of each pending event; return each connection's NetCon.
 
-    If events to a mechanism change weights, a pending event stays with its NetCon: its source
-    counts it as sent (`importer.waiting`), or one new source sends all events of the NetCon.
+    The number -1 - k stands for one event of NetCon k. If events to a mechanism change weights,
+    a NetCon k without a source gets one source of all its events, number k. An event of any other
+    NetCon then counts as sent by the NetCon's source (`importer.waiting`).
     """
     netcons = list[int]()
     pending = model.pending.netcons if model.bins is None else model.pending.binned
@@ -105,7 +106,7 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
 def steer(
     model: NeuronModel, network: Network, groups: dict[str, Group], connections: np.ndarray
 ) -> None:
-    """Tell the network which weights NET_RECEIVE sets through POINTERs."""
+    """Tell the network which weights POINTERs set; `connections`: NetCon of each connection."""
     for (name, pointer), targets in model.steered.items():
         at = place_of(connections, targets[:, 0])
         inside(network).added.steered.append((groups[name].number, pointer, at, targets[:, 1]))
@@ -122,7 +123,7 @@ def changes_weights(model: NeuronModel, group: Group) -> bool:
 
 
 def _silent(model: NeuronModel, name: str) -> list[int]:
-    """Return the NetCons without a source to a mechanism, which FOR_NETCONS visits, too."""
+    """Return the NetCons to mechanism `name` without a source; FOR_NETCONS visits them, too."""
     wires = model.wires
     number = wires.senders.names.index(name)
     is_target = wires.senders.name[wires.target] == number
@@ -136,7 +137,10 @@ def _connect_alone(
     chosen: Sequence[tuple[int, float]],
     silent: Sequence[int],
 ) -> list[int]:
-    """Connect NetCons without a source to new sources, which send the `chosen` pending events."""
+    """Create a source of `chosen` events for each NetCon without a source; return these NetCons.
+
+    `chosen` has (NetCon, time); a NetCon in `silent` gets a source even without events.
+    """
     wires, times = model.wires, {k: list[float]() for k in silent}
     if model.bins is not None and chosen:
         raise rejected_on_way(model, group.mechanism.name)
@@ -169,7 +173,7 @@ def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:
 
 
 def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
-    """Connect the targets of ``target_var``, and POINTERs that mechanisms read, to variables."""
+    """Connect variables of ``target_var`` and POINTERs that mechanisms read to their sources."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))
@@ -192,7 +196,7 @@ def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Gro
 def write_by_pointers(
     model: NeuronModel, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Group, list[int]]]:
-    """Connect POINTERs that mechanisms write to mechanism variables or Vector elements.
+    """For POINTERs that mechanisms set, connect the target variables or Vector elements.
 
     Each Vector element becomes an instance of a mechanism that stores one number. Return the groups
     of these instances, with the addresses of the elements.

@@ -56,12 +56,12 @@ class Rejected:
 
 
 def reject(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> Rejected:
-    """Return a rejection with sentence `id_` of the catalogue; `mechanism` may be empty."""
+    """Return a rejection with sentence `id_` of the catalogue of refusals; insert `fields`."""
     return Rejected(mechanism, refusal(id_, **fields), way_out)
 
 
 class RejectedError(InputError):
-    """A model with constructs that are not supported.
+    """The model has constructs that are not supported.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ def converted(
     """Convert the NMODL text of an entry; RejectedError if it has unsupported constructs.
 
     `pointers` are variables that ``target_var`` sets; `kept` are variables that other mechanisms
-    read. `queue` is the maximum number of pending self events of an instance. For `draws` see
-    `convert_mechanism`; other options are fields of `Nmodl`.
+    read. `queue` is the maximum number of pending self events of an instance. With `draws`, the
+    mechanism draws from NEURON's shared generator. Other options are fields of `Nmodl`.
     """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
@@ -195,7 +195,7 @@ def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement)
 
 
 def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
-    """Return the names of variables, and blocks except the TABLE's, that may change in a run."""
+    """Return names of variables that may change in a run, and of all blocks but the TABLE's."""
     changing = {name for name, block in file.blocks.items() if block is not block_of_table}
     changing |= {"v", "t", *file.pointers, *file.range}
     changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
@@ -206,7 +206,7 @@ def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
 
 
 def _set_aside(file: nmodl.File, block_of_table: nmodl.Block) -> frozenset[str]:
-    """Return the variables that a block, or a block it calls, sets and that other blocks use."""
+    """Return variables that the TABLE's block or a block it calls sets, and other blocks use."""
     within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
     declared = (s.names for s in block_of_table.body if s.kind == "local")
     local = {name for names in declared for name, _ in cast("Sequence[tuple[str, object]]", names)}
@@ -299,7 +299,7 @@ def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
 
 @lru_cache(maxsize=64)  # each run calls it
 def locals_of(text: str, path: str) -> dict[str, int]:
-    """Return each file-level LOCAL's index among the numbers of all such LOCALs, by name."""
+    """Return by name the index of each file-level LOCAL in NEURON's array of these LOCALs."""
     variables = [v for v in file_of(text, path).variables.values() if v.sort == "local"]
     first = starts(np.array([max(v.length, 1) for v in variables], int)).tolist()
     return dict(zip([v.name for v in variables], first, strict=True))

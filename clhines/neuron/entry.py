@@ -67,7 +67,7 @@ def check() -> list[Rejected]:
 
 
 def _try_start(model: NeuronModel, ranks: Ranks) -> None:
-    """Do what `run` does before its first step, except that kernels are printed, not compiled."""
+    """Do what `run` does before its first step, but generate kernels without compiling them."""
     # engines that `auto` tries may not deliver events in bins
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)

@@ -115,7 +115,7 @@ def _take(parts: Sequence[FingerprintPart]) -> None:
 
 
 def _same(parts: Sequence[FingerprintPart]) -> bool:
-    """Whether all parts are unchanged; after the first change, later addresses may be invalid."""
+    """Whether all parts are unchanged; stops at a change, as later addresses may be invalid."""
     return all(part.same() for part in parts)
 
 

@@ -69,7 +69,7 @@ class NeuronNetwork:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The network's number of each of NEURON's sources of events, (k,) int64."""
+        """The network's source number of each event source in NEURON, (k,) int64."""
         positions = dict[int, list[int]]()
         for at, (source, _) in enumerate(self.sources):
             positions.setdefault(id(source), []).append(at)
@@ -86,7 +86,7 @@ class NeuronNetwork:
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
-        """The source numbers, one per copy, of each threshold detector, by PreSyn address."""
+        """By PreSyn address, the network's source numbers of a threshold detector, one per copy."""
         detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:
@@ -198,7 +198,7 @@ def _group(model: NeuronModel, network: Network, name: str, instances: Instances
 
 
 def _last_instance(model: NeuronModel, name: str, instances: Instances) -> int | None:
-    """Return the instance that NEURON calls last; None if the order of instances has no effect."""
+    """Return the instance of `name` that NEURON runs last; None if the order has no effect."""
     program = model.mechanisms[name].program
     if not len(instances.nodes) or not (program.last or program.begun):
         return None
@@ -228,7 +228,7 @@ def values_of(
 
 
 def _restore(model: NeuronModel, name: str, table: str) -> None:
-    """Fill a TABLE, which sets parameters, and restore the other GLOBAL variables that it sets."""
+    """Fill a TABLE, so that its block sets parameters; restore all other GLOBAL variables."""
     instances = model.every[name]
     entry = instances.entry
     held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
@@ -242,9 +242,9 @@ def _restore(model: NeuronModel, name: str, table: str) -> None:
 def _parameter(
     model: NeuronModel, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
-    """Return a parameter's values in NEURON's memory; None if they are found only elsewhere.
+    """Return a parameter's values from NEURON; None if NEURON does not store the parameter.
 
-    `name` is its mechanism, at `nodes`; parameters in `built_in` are clhines' own.
+    `name` is its mechanism, at `nodes`. Of the parameters in `built_in`, only diam is returned.
     """
     base, place = split_name(quantity)
     instances = model.every[name]
@@ -314,7 +314,7 @@ def _parameter_of(group: Group | None, variable: Variable) -> str:
 def _to_come(model: NeuronModel) -> list[Player]:
     """Return all players with only the values that NEURON has not yet played.
 
-    Refuse Vectors whose times have changed: NEURON waits for the time before the change.
+    Refuse a Vector whose times have changed, because NEURON still waits for an old time.
     """
     recorders = [r for r in model.plays.recorders if r.times is not None]
     is_driven = recorders or any(p.event for p in model.players)
@@ -329,7 +329,7 @@ def _to_come(model: NeuronModel) -> list[Player]:
 def _drive(
     model: NeuronModel, network: Network, players: Sequence[Player], every: Sequence[Player]
 ) -> None:
-    """Add the currents along cells that potentials of extracellular drive.
+    """Add the axial currents that extracellular potentials drive.
 
     `players` play such potentials; `every` are the players of all variables.
     """
@@ -349,7 +349,7 @@ def _drive(
 def _copy(
     model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
 ) -> None:
-    """Add the electrode `Driver.copy` of a mechanism at each node into which it drives current."""
+    """Put the driver of mechanism `name` as an electrode at each node that its potential drives."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
     chosen = np.flatnonzero(instance >= 0)

@@ -164,7 +164,7 @@ class KeptModel:
         self.run_seconds = 0.0  # that the simulation took
 
     def is_of(self, request: RunOptions) -> bool:
-        """Whether this is still NEURON's model and the request is the same; if so, read changes."""
+        """Whether the request and the model's structure are unchanged; if so, read new values."""
         if self.fingerprint is None or request[:3] != self.request[:3]:
             return False
         self.fingerprint.follow_recordings()
@@ -313,12 +313,12 @@ class KeptModel:
 
     @property
     def _is_late(self) -> bool:
-        """Whether NEURON's bins of events stay wrong until NEURON takes a step (see `Bins`)."""
+        """Whether NEURON's bins of events have wrong times, which NEURON's next step corrects."""
         return self.model.bins is not None and self.model.bins.late
 
     @property
     def _is_free(self) -> bool:
-        """Whether the model has no reference to NEURON's objects that prevents storing it."""
+        """Whether the model can be stored without holding references to NEURON's objects."""
         model = self.model
         return not (model.lone is not None or model.trains.patterns or model.draws)
 
@@ -330,7 +330,7 @@ class KeptModel:
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Turn an error into a ClhinesError that lets the run fail, as memory is partly written."""
+    """Turn errors into a ClhinesError, because NEURON's memory is then only partly written."""
     try:
         yield
     except Exception as error:

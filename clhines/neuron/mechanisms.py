@@ -106,7 +106,7 @@ def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: Reje
 
 
 def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return NEURON's values of the TABLEs that `rounded_tables` finds."""
+    """Return NEURON's values of TABLEs with a value that would be 0/0 without rounding errors."""
     made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
     return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
 
@@ -231,7 +231,7 @@ def find_external(model: NeuronModel) -> None:
 
 
 def _set_in_steps(entry: CatalogueEntry) -> set[str]:
-    """Return the variables of a mechanism that blocks other than INITIAL set."""
+    """Return the variables of a mechanism that are set by blocks other than INITIAL."""
     file = file_of(entry.text, entry.file)
     bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
     return {name for body in bodies for name in nmodl.set_by(body, file.blocks)}
@@ -254,7 +254,7 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Convert the mechanisms of `variables` again, so that other mechanisms can read these."""
+    """Convert the owners of `variables` again, so that other mechanisms can read the variables."""
     kept = dict[str, set[str]]()
     for variable in variables:
         kept.setdefault(variable.owner, set()).add(variable.name)
@@ -279,7 +279,7 @@ def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) ->
 
 
 def find_written(model: NeuronModel) -> None:
-    """Find the targets of POINTERs that mechanisms write; reject records of other elements."""
+    """Find targets that POINTERs write; reject records of Vector elements that are no target."""
     plays = model.plays
     parts = model.memory, model.places, model.every, model.mechanisms
     model.written = read_written(*parts, plays.in_use)

@@ -120,7 +120,7 @@ class NeuronModel:
         return False
 
     def is_behind(self) -> bool:
-        """Whether an event is due before the next step, and might send other due events."""
+        """Whether a pending event is due before the next step; it might send more due events."""
         pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
         return self.bins is None and min(times, default=np.inf) < begin
@@ -161,7 +161,7 @@ class NeuronModel:
         return None if values is None else table.with_values(values)
 
     def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
-        """Fill a TABLE by a call of its block for the first instance; restore all variables."""
+        """Call a TABLE's block for the first instance, which fills it; restore variables."""
         instances, before = self.every[name], list[Callable[[], None]]()
         for column in columns:
             variable, _, place = column.partition(".")

@@ -71,7 +71,7 @@ def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
 
 
 def joined(joints: Joints, once: NeuronNetwork, request: RunOptions) -> dict[str, object]:
-    """Connect the networks of all ranks; return the arguments of `Simulation` that result."""
+    """Connect this rank's network `once` to other ranks'; return arguments of `Simulation`."""
     if joints.ranks.size == 1:
         return {"device": request.device, "engine": request.engine}
     source_number, origins = once.numbers, once.model.wires.origins

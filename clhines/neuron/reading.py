@@ -98,7 +98,7 @@ def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> Neuro
 
 
 def _number_nodes(model: NeuronModel, ranks: Ranks) -> None:
-    """Give all ranks' nodes numbers; InputError if only some ranks transfer voltages."""
+    """Assign numbers to all ranks' nodes; InputError if only some ranks transfer voltages."""
     count = model.tree.num_nodes
     counts = ranks.gather_numbers([count, model.memory.transfers])
     if np.ptp(counts[:, 1]):
@@ -173,7 +173,7 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 
 def _branches(tree: Tree) -> list[Rejected]:
-    """Reject sections whose `rallbranch` is not 1: each stands for several equal branches."""
+    """Reject sections whose `rallbranch` is not 1, as each stands for several equal branches."""
     several = [section for section in tree.sections if section.rallbranch != 1]
     if not several:
         return []

@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:
-    """Return how clhines' results of a model differ from NEURON's; empty if they agree."""
+    """Return how results of the model that `make` builds differ from NEURON's; empty if equal."""
     from neuron import h
 
     h.load_file("stdrun.hoc")

@@ -29,7 +29,7 @@ class Counters:
                     self._counters.append((address, instances, k, n, time))
 
     def fill(self, result: Result, first: int) -> None:
-        """Append spike times of a run to the Vectors; leave out the run's `first` rows."""
+        """Append the spike times in `result` to the Vectors, from row `first` on."""
         for address, instances, k, n, time in self._counters:
             vector = self._model.plays.vectors[address]
             counts = np.append(instances.values("n")[k], result[n][first:, 0])

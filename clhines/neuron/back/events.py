@@ -69,7 +69,7 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
-    """Return the sources that crossed in the last step; NEURON detects this in its next step."""
+    """Return sources that fired in the last step; NEURON will detect this in its next step."""
     first, size = rings_of(sim.model)
     sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]
@@ -78,7 +78,7 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Clear the net_move slots of all instances; return their addresses by mechanism, 0: none."""
+    """Clear all net_move slots; return by mechanism each instance's slot address, 0 for none."""
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net

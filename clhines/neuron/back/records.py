@@ -25,7 +25,7 @@ BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks that no 
 
 
 def changes(mechanism: Mechanism, output: str) -> bool:
-    """Whether any block of a mechanism that runs in steps sets the output `output`."""
+    """Whether `mechanism` sets its variable `output` during steps, not only before them."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks
@@ -37,10 +37,10 @@ def changes(mechanism: Mechanism, output: str) -> bool:
 def due_times(
     recorder: Recorder, first: float, count: int, last: float
 ) -> tuple[np.ndarray, float]:
-    """Return the times from `first` to `last`, ms, at which a Vector records, and the next one.
+    """Return a Vector's recording times from `first` to `last` ms, and the first time after `last`.
 
-    The Vector records at intervals or at given times; `count` is how many numbers it holds already.
-    The times are (k,) float64, and the next one is inf if there is none.
+    The Vector records at intervals or at listed times; `count` is how many numbers it has already.
+    The times are (k,) float64; the time after `last` is inf if there is none.
     """
     if recorder.times is not None:
         every = recorder.times[count:]
@@ -100,9 +100,9 @@ class Records:
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
     ) -> Variable | None:
-        """Return `variable`, but if `target_var` copies a voltage into it, return the voltage.
+        """Return the voltage that `target_var` copies into `variable`, otherwise `variable`.
 
-        `gaps` has the voltage's node by owner, name and instance of the variable.
+        `gaps` has the node of the copied voltage, by the variable's owner, name and instance.
         """
         if (
             variable is None
@@ -114,7 +114,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Return `variable`; for vext of a layer return the voltage of the layer's node."""
+        """Return the node voltage that simulates vext of a layer; other variables unchanged."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable
@@ -154,7 +154,7 @@ class Records:
         return None
 
     def _kept(self, recorder: Recorder) -> float:
-        """Return the value of a variable that is constant in a run."""
+        """Return the value of a recorder's variable that is constant in the run."""
         variable = recorder.variable
         if variable is None or variable.owner != OUTSIDE:
             return recorder.now
@@ -165,8 +165,8 @@ class Records:
     ) -> tuple[int, int] | None:
         """If a Vector samples a variable that events set, record the last event's value and time.
 
-        NEURON samples by events of its queue. Events of WATCH conditions come before them; rounding
-        decides about other events at the same time. Return the numbers of the two records.
+        ``at[0]``: owner and name. NEURON samples after events of WATCH conditions; rounding decides
+        about other events at that time. Return the numbers of the two records, None without events.
         """
         variable = recorder.variable
         if not recorder.event or variable is None or at is None:
@@ -209,7 +209,7 @@ class Records:
         return nothing if at is None else (self._nodes, result[at])
 
     def rows(self, result: Result, first: int) -> list[np.ndarray | None]:
-        """Return each recorder's values after a run's `first` rows; None if it records the time."""
+        """Return each recorder's values from row `first` on; None for recorders of the time."""
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         if _MEMBRANE in rows:  # nA
             rows[_MEMBRANE] *= 100 / self._imported.model.tree.area[self._membranes]
@@ -224,7 +224,7 @@ class Records:
         ]
 
     def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append the rows of a run from `begin` (ms) to all Vectors, except its `first` rows."""
+        """Append rows of `result`, from row `first` and time `begin` (ms) on, to all Vectors."""
         t = clock(begin, self._sim.model.dt, len(result.t) - first)
         rows = self.rows(result, first)
         every = zip(self._recorders, self._at, rows, self._set, strict=True)
@@ -259,7 +259,7 @@ class Records:
             vector.as_numpy()[size:] = values
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
-        """Return the times (ms) at which a Vector records in this run; NEURON will skip them."""
+        """Return the times (ms) at which a Vector records within `t`; make NEURON skip them."""
         queue = self._imported.model.queue
         events = [e for e in queue.events() if e.address == recorder.event]
         if not events:
@@ -272,7 +272,7 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append a run's event times to the Vectors of NEURON's sources; times as in `spikes`."""
+        """Append event times, and source numbers, to NEURON's Vectors, as `spikes` returns them."""
         h, vectors = self._imported.model.h, self._imported.model.plays.vectors
         for vector, _, values in self.spikes(result, begin, after, last):
             vectors[vector].append(h.Vector(values))
@@ -280,7 +280,7 @@ class Records:
     def spikes(
         self, result: Result, begin: float, after: float, last: float
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return what to append to Vectors: (address of a Vector, times in ms, numbers).
+        """Return (address of a Vector, event times in ms, numbers to append) for each Vector.
 
         The run began at `begin`, NEURON has recorded events until `after`, and has delivered events
         until `last` (ms). NEURON detects a crossing at the begin of the next step. So crossings in
@@ -315,14 +315,14 @@ class Records:
     def _may_lack(self) -> bool:
         """Whether NEURON may have recorded only some of the events at its present time.
 
-        WATCH conditions send at the begin of a step, and NEURON's bins hold events until then.
+        Events of WATCH conditions and events in NEURON's bins wait for the begin of a step.
         """
         return bool(self._imported.model.watched) or self._imported.model.bins is not None
 
     def _sent(
         self, result: Result, begin: float, after: float, wanted: Sequence[Origin]
     ) -> Iterator[tuple[Origin, np.ndarray]]:
-        """Yield each source in `wanted`, with the event times, ms, that NEURON has not recorded."""
+        """Yield `wanted` sources, with event times, ms, that NEURON had not recorded by `after`."""
         imported = self._imported
         trains, order = imported.model.trains.times, np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]

@@ -44,7 +44,7 @@ class Runaways:
         return bool(np.isin(self._reached(), self._nodes).all())
 
     def tell(self, result: Result, first: int, end: np.ndarray) -> None:
-        """Warn if voltages diverged in a run after its `first` rows; `end` are the last, mV."""
+        """Warn if voltages diverged from row `first` of `result` on; `end` has the last, mV."""
         before, self._until = self._until, float(self._imported.model.h.t)
         if self._until <= before:
             self._reported.clear()
@@ -68,7 +68,7 @@ class Runaways:
         )
 
     def _name(self, node: int) -> str:
-        """Return names for a node: a segment at or above it, and a gid of its cell."""
+        """Name the nearest segment at or above a node, with a gid of its cell if there is one."""
         tree, wires = self._imported.model.tree, self._imported.model.wires
         place = np.flatnonzero(tree.inner_numbers == node)
         while not len(place) and tree.parent[node] >= 0:

@@ -43,7 +43,8 @@ def _variables(
 ]:
     """Yield (array, hoc's name, element, indices, owner) of each state of mechanism `name`.
 
-    The simulation has the state at `indices` of `array`; `owner` reads and writes it in NEURON.
+    ``array[indices]`` is the state in the simulation; `owner` reads and writes the state in NEURON.
+    `element` is the index in an array variable of hoc, None for a scalar.
     """
     instances = imported.model.every[name]
     for values, quantity, place in _states(compiled, imported.groups[name], arrays):
@@ -75,7 +76,7 @@ def _states(
 def _elements(
     compiled: Model, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
-    """Yield (array, indices in it, NEURON's addresses) of elements that POINTERs write."""
+    """Yield (array, indices in it, NEURON's addresses) of Vector elements that POINTERs write."""
     for group, addresses in imported.elements:
         for values, _, place in _states(compiled, group, arrays):
             yield values, place, [Place(n, 0, 0) for n in addresses]
@@ -97,8 +98,8 @@ def take_values(
 ) -> None:
     """Set a simulation to NEURON's present values.
 
-    `arrays` are the simulation's arrays at its start (default: present ones), changed in place.
-    With `of_one` all copies are equal, and `imported` is one of them.
+    `arrays` are the arrays to start from, changed in place (default: the simulation's own arrays).
+    With `of_one`, `imported` is one copy of the model, and all copies get its values.
     """
     model, copies, compiled = imported.model, imported.copies, sim.model
     if of_one:
@@ -139,7 +140,7 @@ def take_values(
 
 
 def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
-    """Raise an InputError if a group's present values lead to code that is not supported."""
+    """Raise an InputError if a group's present values select code that is not supported."""
     k, place = compiled.instances[group.number]
     kind = compiled.kinds[k]
     parameters = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
@@ -150,7 +151,7 @@ def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
 
 
 def _take_played(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    """Read the present values of parameters that Vectors play: events may use them."""
+    """Read the present values of parameters that Vectors play, because events may use them."""
     instances, group = imported.model.every[name], imported.groups[name]
     k, place = compiled.instances[group.number]
     played = compiled.schema.named(arrays, "played", k)
@@ -175,7 +176,7 @@ def _take_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name
 
 
 def _take_sent(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Add pending events that change weights to their sources' lists of sent events.
+    """Add pending events to their sources' lists of sent events, if the events change weights.
 
     A source has one list of sent events. Each of its connections has received the first events of
     the list, up to a cursor.
@@ -228,7 +229,7 @@ def voltages(imported: NeuronNetwork) -> np.ndarray:
 
 
 def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return NEURON's column of voltages, the row of each node, and the node's number here.
+    """Return NEURON's column of voltages, and the row and the tree's node of each NEURON node.
 
     Nodes with membrane come last.
     """
@@ -285,7 +286,7 @@ def _take_self_events(compiled: Model, imported: NeuronNetwork, arrays: Arrays) 
 
 
 def _connections_of(imported: NeuronNetwork) -> dict[int, np.ndarray]:
-    """Return the connections (one per copy) of each NetCon with pending self events."""
+    """Return the connections, one per model copy, of each NetCon with pending self events."""
     connections = {}
     for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
         of_netcon = np.flatnonzero(imported.connections == netcon)

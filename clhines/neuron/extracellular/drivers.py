@@ -37,11 +37,11 @@ class Driver:
 
     @property
     def parameters(self) -> list[Quantity]:
-        """The parameters of the mechanism, which the electrode `copy` has, too."""
+        """The mechanism's parameters: all parameters of the electrode `copy` except `FACTOR`."""
         return [q for q in self.copy.program.parameters if q.name != FACTOR]
 
     def refused(self, name: str, mechanism: Mechanism) -> list[Rejected]:
-        """Return why the potential is not supported: it may depend on parameters and time only."""
+        """Return a rejection for each dependence of the potential beyond parameters and time."""
         program, parameters = self.copy.program, {q.name for q in mechanism.program.parameters}
         names = {(q.public or q.name) for q in program.states}
         names |= {q.public or q.name for q in self.parameters if q.name not in parameters}
@@ -103,8 +103,8 @@ def pointing_of(
 def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | None:
     """Return why a mechanism's POINTERs are not supported; None if they are.
 
-    `sets` is the POINTER to e_extracellular (of instances `of` of extracellular), `reads` the
-    POINTER to i_membrane; either may be empty.
+    `sets` is the POINTER to e_extracellular, `of` has the instances of extracellular behind it, and
+    `reads` is the POINTER to i_membrane. `sets` or `reads` may be empty.
     """
     if _does_more(file):
         which = f"POINTER {sets or reads} to {POTENTIAL if sets else _MEMBRANE}"

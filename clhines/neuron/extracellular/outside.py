@@ -55,7 +55,7 @@ class Coupling:
 
 
 def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
-    """Return the axial currents that extracellular potentials, of instances at `nodes`, drive."""
+    """Return the axial currents driven by extracellular potentials at `nodes`, one per instance."""
     row, of, weight = _potentials(tree, nodes)
     first = offsets(np.bincount(row, minlength=tree.num_nodes))
     below = np.flatnonzero(tree.parent >= 0)
@@ -131,7 +131,7 @@ class Outside:
     def find_drivers(
         self, memory: NeuronMemory, places: MemoryPlaces, every: Mapping[str, Instances]
     ) -> list[Rejected]:
-        """Find mechanisms with POINTERs to extracellular; make these POINTERs plain variables."""
+        """Make POINTERs to extracellular plain variables, store `drivers`, return rejections."""
         rejected = list[Rejected]()
         for name, instances in every.items() if self.instances is not None else ():
 
@@ -171,7 +171,7 @@ class Outside:
         order: int,
         transfers: bool,
     ) -> list[Rejected]:
-        """List the unsupported uses of extracellular by these mechanisms and recorded variables.
+        """List the unsupported uses of extracellular by `mechanisms` and `recorded` variables.
 
         `order` is NEURON's `secondorder`; `transfers`: whether the network has gap junctions.
         """
@@ -239,7 +239,7 @@ class Outside:
         return rejected
 
     def _at_joints(self, around: np.ndarray) -> np.ndarray:
-        """Return which nodes connect a section with layers to a section without, (n,) bool."""
+        """Whether each node joins a section with layers (`around` >= 0) to one without, (n,)."""
         tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))

@@ -156,10 +156,10 @@ def _reading_modules(sim: Any) -> Iterator[Any]:
 
 
 def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
-    """Return the name of the variable that a BMTK module reads, and where, by gid.
+    """Return the name of the variable that a BMTK module reads, and the objects that have it.
 
-    The dict has a list of NEURON's objects that have the variable. Clamps, which have no gid, have
-    the key 0. A report of several variables keeps only the last one.
+    The objects are a list for each gid; clamps, which have no gid, have the key 0. BMTK itself
+    stores only the last variable of a report with several variables.
     """
     modules, kind = _modules(), type(module)
     if kind is modules.ClampReport:

@@ -64,7 +64,7 @@ def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def _ends_at_zero(stim: Any) -> bool:
-    """Whether PyFibers' steps of settling, before 0 ms, deliver no event that is due after 0 ms."""
+    """Whether the steps that PyFibers takes before 0 ms deliver no event that is due after 0 ms."""
     count = int(abs(stim.t_init_ss) / stim.dt_init_ss) + 1
     halves = half_steps(-abs(stim.t_init_ss), stim.dt_init_ss, 2 * count)
     middles = halves[1::2][halves[:-1:2] < 0]

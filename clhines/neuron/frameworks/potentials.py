@@ -76,7 +76,7 @@ def run_sim(original: _Adapter, skipPreRun: bool = False) -> None:
     late, at = times[~early].tolist(), h.Vector(times[early])  # `at` must outlive the recording
 
     def add_late() -> None:
-        """Let NetPyNE's own events take the samples that come after NEURON's last record."""
+        """Add NetPyNE's own events for samples that come too late for NEURON's Vectors."""
         for t in late:
             sim.cvode.event(t, sim.calculateLFP)
 
@@ -109,7 +109,7 @@ def samples(dt: float, interval: float, stop: float) -> tuple[np.ndarray, np.nda
 
 
 def _fill(sim: Any, gid: int, row: np.ndarray, currents: np.ndarray) -> None:
-    """Store a cell's `currents`, (samples, segments), nA, and add their potentials to the LFP."""
+    """Store `currents` (nA) of a cell's samples `row`, and add their potentials to the LFP."""
     cfg, data = sim.cfg, sim.simData
     if cfg.saveIMembrane and gid in data["iMembrane"]:
         data["iMembrane"][gid][row] = currents

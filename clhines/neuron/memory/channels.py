@@ -192,7 +192,7 @@ class _Writer:
         return name[:-1], name
 
     def _second(self, t: Hoc) -> str:
-        """Return a transition's second function; a pair (inf, tau) has one set of coefficients."""
+        """Return a transition's beta or tau as NMODL; a pair (inf, tau) shares coefficients."""
         pair = (t.ftype(0), t.ftype(1)) == _PAIR
         return self._function(t, 0, _PAIR[1]) if pair else self._function(t, 1)
 

@@ -43,7 +43,7 @@ class Fields:
     is_point: np.ndarray  # per mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return sections' numbers of nodes, nodes from the parent's end on, and parent nodes."""
+        """Return each section's node count, its nodes from the parent's end on, its parent node."""
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
         nodes = self._word(begin + 8 * np.arange(number.sum()), 0)
@@ -74,7 +74,7 @@ class Fields:
         return self._word(nodes, self.row)
 
     def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
-        """Return the data of all but point processes in nodes, or with `points` those of these."""
+        """If `points`, return data of point processes in nodes, else of all other mechanisms."""
         most = 1 + max(self.next, self.type_half // 2, self.row_of_data, self.places)
         address = self._word(nodes, self.data)
         at, parts = np.arange(len(nodes), dtype=np.int32), []
@@ -94,7 +94,7 @@ class Fields:
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
-        """Return the data of point processes at C++ addresses `points`; zeros if one has none."""
+        """Return data of point processes at C++ addresses `points`; zeros for one without data."""
         _, node, data, owner = raw.gather(points, 4).astype(np.int64).T
         rows = np.zeros((len(points), 5), np.int64)
         has_data = data != 0
@@ -218,7 +218,7 @@ class DataColumns:
         self._places: dict[tuple[str, int | None], raw.Place | None] = {}
 
     def refresh(self) -> None:
-        """Read the row numbers again: NEURON sorts its columns when a model changes."""
+        """Read the row numbers again, because NEURON sorts columns when a model changes."""
         self._numbers = None
 
     def values(self, name: str, place: int | None) -> np.ndarray | None:
@@ -233,14 +233,14 @@ class DataColumns:
         return True
 
     def addresses(self, name: str, place: int | None) -> np.ndarray | None:
-        """Return the present address of each instance's variable, (k,) int64; None if unknown."""
+        """Return the addresses of `name` or its element `place`, (k,) int64; None if not found."""
         column_and_rows = self._find(name, place)
         if column_and_rows is None:
             return None
         return column_and_rows[0].ctypes.data + 8 * column_and_rows[1]
 
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return a column and each instance's index in it; None if hoc shows other values."""
+        """Return the column of `name` and each instance's index; None if hoc's values differ."""
         key = name, place
         if key not in self._places:
             self._places[key] = self._look_up(name, place)
@@ -272,6 +272,6 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return a column of NEURON, to which `address` has a pointer, up to row max(`number`)."""
+    """Return the column to which the pointer at `address` points, up to index max(`number`)."""
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

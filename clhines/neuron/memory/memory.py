@@ -52,9 +52,9 @@ class NeuronMemory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Return all columns of a mechanism, by variable name, from a reference to one variable.
+        """Return the address of each column of a mechanism, by variable name.
 
-        The reference is moved from column to column; its text then names the column's variable.
+        `reference`, to one variable, is moved from column to column. Its text names the variable.
         """
         at = raw.WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = raw.WORD.from_address(id(reference) + 8 * (self.reference + 3))
@@ -222,7 +222,7 @@ class NeuronMemory(Objects):
         return ctypes.c_int.from_address(sizes + 4 * type_).value
 
     def has_order(self, order: float, dt: float) -> bool:
-        """Whether NEURON's next step, of `dt` ms, uses `order` as `secondorder`."""
+        """Whether NEURON will take its next step, of `dt` ms, with ``secondorder = order``."""
         _, step, factor = self.clock()
         never = step != dt or not dt or not factor  # it will set them, or has not yet
         return never or factor == (2.0 if order else 1.0) / dt
@@ -247,9 +247,9 @@ class VectorLists:
         return raw.vector_at(self._list())
 
     def acting(self) -> list[int]:
-        """Return the active recorders and players; all others wait for ``h.finitialize()``.
+        """Return active recorders and players; the others become active at ``h.finitialize()``.
 
-        After ``h.frecord_init()`` a recorder that an event drives acts without it.
+        After ``h.frecord_init()``, a recorder with an event in the queue is already active.
         """
         entries = self.entries()
         listed, acting = {*entries}, set[int]()
@@ -289,7 +289,7 @@ class VectorLists:
     def play_words(self) -> np.ndarray:
         """Return addresses and words of active recorders and players, (n, 17) uint64.
 
-        A word with a position in a Vector, which changes during a run, is 0.
+        A word that holds a position in a Vector is set to 0, because it changes during a run.
         """
         address = np.array(self.acting(), np.int64)
         words = raw.gather(address, 16)

@@ -68,7 +68,7 @@ class Objects(Library):
         return float(self.number(place).value)
 
     def number(self, place: Place) -> ctypes.c_double:
-        """Return the number at an address; it is valid until NEURON moves its column."""
+        """Return the number at an address, to read or set until NEURON moves its column."""
         at = place.column
         if place.row:
             entry = WORD.from_address(place.row).value * place.size + place.place
@@ -121,8 +121,7 @@ class PointProcesses:
 def on_ranks(h: Hoc) -> bool:
     """Whether NEURON has several MPI ranks that exchange events or voltages.
 
-    Ranks exchange events if `set_maxstep` came before ``finitialize()``. Otherwise each runs alone,
-    as the jobs of `ParallelContext.submit` do.
+    Without `set_maxstep` before ``finitialize()``, ranks run alone, as jobs of `submit` do.
     """
     if int(h.ParallelContext().nhost()) < 2:
         return False

@@ -81,7 +81,7 @@ class QueueEvent(NamedTuple):
 
     @property
     def is_between_steps(self) -> bool:
-        """Whether this is code that NEURON runs between steps, not in a point process."""
+        """Whether NEURON runs the event's code between steps, not in a point process."""
         return self.what == "HocEvent" and not words_at(self.address, 3)[2]
 
 
@@ -95,7 +95,7 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
 
 
 class _WordView:
-    """Memory as an array whose item k, read when used, is the `width` words from word k on."""
+    """Memory as an array without a copy: item k is the `width` words from word k on."""
 
     def __init__(self, address: int, count: int, width: int) -> None:
         self.__array_interface__ = {
@@ -126,15 +126,15 @@ def put_words(addresses: np.ndarray, words: np.ndarray) -> None:
 
 
 def numbers_in(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of float64, and the index in it of each address."""
+    """Return a float64 view of memory that spans `addresses`, and the index of each address."""
     words, at = words_in(addresses)
     return words.view(np.float64), at
 
 
 def words_in(addresses: np.ndarray, width: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return memory as an array of uint64, and the index in it of each address.
+    """Return a view of the words of memory that span `addresses`, and the index of each address.
 
-    An item of the array has `width` words, so that NumPy copies them as a whole.
+    An item of the view has `width` words, so that NumPy copies them as a whole.
     """
     addresses = np.asarray(addresses, np.int64)
     if not addresses.size:

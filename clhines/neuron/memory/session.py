@@ -49,7 +49,7 @@ def interpreter() -> Hoc:
 
 
 def load_stdrun(h: Hoc) -> None:
-    """Load stdrun.hoc; stay in this folder, which NEURON leaves if the path contains ``$(``."""
+    """Load stdrun.hoc; stay in the current folder, which NEURON leaves if the path has ``$(``."""
     folder = os.getcwd()
     try:
         h.load_file("stdrun.hoc")
@@ -74,7 +74,7 @@ def all_sections() -> list[Section]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause Python's garbage collector: each of its searches visits all objects of a model."""
+    """Pause Python's garbage collector, because each search visits all objects of a model."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

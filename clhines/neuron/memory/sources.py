@@ -20,7 +20,7 @@ _SAMPLES = 20  # NetCons to compare with hoc's values after reading all
 
 
 class NetConColumns(NamedTuple):
-    """NetCons as stored in memory, (m,) each."""
+    """The fields of all NetCons, as arrays, (m,) each."""
 
     address: np.ndarray
     source: np.ndarray  # address of the source (PreSyn), 0 for none
@@ -98,7 +98,7 @@ class EventSources:
         return columns
 
     def _active_byte(self, thing: Hoc) -> int:
-        """Return the offset, in a NetCon with a target, of the byte that says if it is active."""
+        """Return the offset of the active flag in NetCons, found in a NetCon with a target."""
         was = bool(thing.active())
         both = []
         for active in (not was, was):
@@ -154,7 +154,7 @@ class EventSources:
             netcon.record()
 
     def _new_source(self) -> tuple[Hoc, Hoc, int]:
-        """Create a NetCon on a voltage that is not a source; return (voltage, NetCon, PreSyn)."""
+        """Connect a NetCon to a voltage that is no source yet; return voltage, NetCon, PreSyn."""
         for section in all_sections():
             for x in (1.0, 0.0, 0.5):
                 before = {*vector_at(self._list() or 0)}

@@ -74,8 +74,7 @@ class PointerStreams:
     """The streams to which a mechanism's POINTER `name` points, one per instance.
 
     `owner` is the mechanism, `index` the global index of all streams. `pointers` has the address in
-    each instance's POINTER, 0 for none. RejectedError if some instance has no stream, unless
-    `lack`.
+    each instance's POINTER, 0 for none, which raises a RejectedError unless `lack`.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class PointerStreams:
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
 
     def distribution(self) -> np.ndarray:
-        """Return `RandomVariable.distribution` and, in column 3, 1 if there is a stream, (k, 4)."""
+        """Return low, width, mean as `RandomVariable`, and 1 or 0: has a stream or not, (k, 4)."""
         return np.column_stack([self._of_all(self._distribution), self._has_stream])
 
     def _counters(self) -> np.ndarray:
@@ -191,7 +190,7 @@ class Generator:
         return np.zeros((self._count, 3))
 
     def drawn(self) -> np.ndarray:
-        """Return the generator's state before its next draw, less 1, (1,) int64; see `scop`."""
+        """Return, in place of a count of draws, the generator's state minus 1, (1,) int64."""
         state = round(self._next() * scop.MOST)
         before = (state - scop.TERM) * pow(scop.FACTOR, -1, scop.MOST + 1) & scop.MOST
         self._set(before)
@@ -213,7 +212,7 @@ def _halves(words: np.ndarray) -> np.ndarray:
 
 
 def _turn(counter: np.ndarray, index: int) -> np.ndarray:
-    """Return the four 32-bit numbers that Random123 computes from each counter."""
+    """Return the four 32-bit numbers that Random123 computes from each counter and `index`."""
     return philox(counter.T, (np.uint32(index), np.uint32(0))).T
 
 
@@ -232,6 +231,6 @@ def _next(words: np.ndarray) -> np.ndarray:
 
 
 def _in_turn(words: np.ndarray, index: int) -> bool:
-    """Return whether all streams hold the numbers that their counters yield."""
+    """Return whether all streams hold the numbers that their counters and `index` yield."""
     same = np.array_equal(_halves(words[:, 2:4]), _turn(_halves(words[:, :2]), index))
     return same and bool((_next(words) <= 3).all())

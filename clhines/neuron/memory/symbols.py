@@ -55,7 +55,7 @@ class Library:
 
     @contextmanager
     def printed(self) -> Iterator[list[str]]:
-        """Collect the pieces of text that NEURON would print."""
+        """Collect the pieces of text that NEURON would print in the block."""
         lines = list[str]()
 
         def take(_: int, text: bytes) -> int:
@@ -84,18 +84,18 @@ class HocSymbols(Library):
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def built_in(self, name: str) -> ctypes.c_uint64:
-        """Return the word in which hoc finds the address of a built-in function, and check it."""
+        """Return hoc's word with the address of a built-in function, and check the address."""
         word = self.function_of_hoc(name)
         if word.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
         return word
 
     def function_of_hoc(self, name: str) -> ctypes.c_uint64:
-        """Return the word in which hoc finds the address of a function."""
+        """Return hoc's word with the address of a function, which is not checked."""
         return WORD.from_address(words_at(self.known_symbol(name), 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether a hoc procedure has the code of another one, `example`; its 0s match any word."""
+        """Whether two hoc procedures have equal code; 0s in code of `example` match any word."""
         kinds = [words_at(self.symbol_in(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])

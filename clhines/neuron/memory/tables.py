@@ -90,7 +90,7 @@ def local_at(name: str, mechanism: int) -> int | None:
 def thread_locals_at(memory: Library, mechanism: int) -> int | None:
     """Return the address of the file-level LOCALs of a thread-safe file; None if not found.
 
-    NEURON keeps them in an array of numbers, one for each of its threads.
+    NEURON keeps these LOCALs in an array of numbers for each of its threads.
     """
     try:
         number = ctypes.c_char.in_dll(ctypes.CDLL("libstdc++.so.6"), "_ZTIPd")

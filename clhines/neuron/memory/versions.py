@@ -139,7 +139,7 @@ def _key(h: Hoc, version: str) -> dict[str, object]:
 
 
 def report(find_wrong: Callable[[], str]) -> None:
-    """Print the fault that `find_wrong` returns, in a line for the process that started this."""
+    """Print the fault that `find_wrong` returns, in a line that the parent process reads."""
     try:
         wrong = find_wrong()
     except Exception as error:  # any error of a version is a result

@@ -65,7 +65,7 @@ class Catalogue:
         return any(len(self._h.List(n)) for n in cells)
 
     def without_text(self, points: bool) -> list[str]:
-        """Return the point processes (or density mechanisms) whose NMODL text NEURON lacks.
+        """Return point processes, or without `points` density mechanisms, that lack NMODL text.
 
         An example is a point process made by hoc's `make_pointprocess`.
         """
@@ -78,7 +78,7 @@ class Catalogue:
         return without
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Return (point process, variable) of variables that hide others of segments in Python."""
+        """Return (point process, variable) for variables whose names hide segments' variables."""
         return [
             (name, variable)
             for name in self.without_text(points=True)

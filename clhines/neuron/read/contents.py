@@ -162,7 +162,7 @@ def _add_membranes(
 
 
 def _name_in_python(segment: Segment, name: str) -> None:
-    """Make a mechanism built by hoc visible in Python: a failing ``insert`` renews its list."""
+    """Make a mechanism built by hoc visible in Python, by an ``insert`` that fails on purpose."""
     if not hasattr(segment, name):
         with suppress(ValueError):
             segment.sec.insert("no mechanism")
@@ -171,7 +171,7 @@ def _name_in_python(segment: Segment, name: str) -> None:
 def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:
     """Raise an OSError if an ion's style bits differ from hoc's ``ion_style()``.
 
-    hoc shows the style of a section's segment next to its parent. `at`: the ion's segments.
+    hoc shows the style only for the segment next to a section's parent. `at`: segments of the ion.
     """
     near = np.searchsorted(at, tree.near())
     shown = np.flatnonzero(at[np.minimum(near, len(at) - 1)] == tree.near())
@@ -366,7 +366,7 @@ class HiddenVariables:
 class SharedVariables:
     """Read and write GLOBAL variables of which a simulation has a copy for each instance.
 
-    NEURON has one value, so it gets the copy of instance `last`.
+    NEURON stores only one value: the copy of instance `last` is written there.
     """
 
     def __init__(self, h: Hoc, mechanism: str, last: int) -> None:

@@ -26,9 +26,9 @@ _STREAM_BYTES, _COUNTER_BYTES, _CACHE_BYTES = 33, 4, 16
 
 
 def drawn_from(memory: NeuronMemory, random: int) -> tuple[dict[int, int], int]:
-    """Return the memory that a Random at address `random` changes when it draws a number.
+    """Return the memory that a draw from the Random at address `random` changes.
 
-    The first result is a dict of address to size in bytes, the second the address of the counter.
+    The first result has sizes in bytes by address, the second is the address of the counter.
     """
     table = memory.table_of_class
     generator, distribution = words_at(random, _RANDOM_WORDS)
@@ -82,7 +82,7 @@ class Draws:
 
     @contextmanager
     def ahead(self, t: np.ndarray) -> Iterator[None]:
-        """Draw numbers for steps that begin at times `t`, ms; undo it if the block fails."""
+        """Draw numbers for steps that begin at times `t`, ms; undo the draws if the block fails."""
         if not self or not len(t):
             yield
             return

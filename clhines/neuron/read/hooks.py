@@ -81,7 +81,7 @@ def _entries(name: str) -> list[int] | None:
 
 
 def _find(name: str, is_last: Callable[[int], bool]) -> None:
-    """Find a list in NEURON's library and store its address; `is_last` tells its last entry."""
+    """Store the address of NEURON's list `name`; `is_last(word)` recognises its last entry."""
     readable = Readable(8 * _ENTRY_WORDS)
     addresses = {at for at, last in _vectors(readable) if last in readable and is_last(last)}
     if len(addresses) == 1:
@@ -89,14 +89,14 @@ def _find(name: str, is_last: Callable[[int], bool]) -> None:
 
 
 def _variables(readable: Readable) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the ranges of NEURON's variables: the first address, and a copy of the words."""
+    """Yield (first address, copied words) of each range of variables in NEURON's library."""
     for begin, end in readable.of_file(library_path() or ""):
         words = (WORD * ((end - begin) // 8)).from_address(begin)
         yield begin, np.ctypeslib.as_array(words).copy()
 
 
 def _vectors(readable: Readable) -> Iterator[tuple[int, int]]:
-    """Yield address and last entry of each std::vector to which NEURON's variables point."""
+    """Yield (address, last entry) of each std::vector to which NEURON's variables point."""
     for _, words in _variables(readable):
         for at in np.unique(words[readable.among(words)]).tolist():
             first, after, room = words_at(at, 3)
@@ -184,10 +184,10 @@ def _find_scatter(h: Hoc) -> None:
 
 
 def _remove_list(before: list[tuple[int, np.ndarray]], after: list[tuple[int, np.ndarray]]) -> None:
-    """Take the empty list from NEURON if it made the list for the example.
+    """Delete the list of extra_scatter_gather if NEURON created it between `before` and `after`.
 
-    With a list, even an empty one, NEURON refuses all steps with several threads. A word that held
-    the same address before is no pointer to the list, but to an object that is gone.
+    `before` and `after` are copies of NEURON's variables. With a list, even empty, NEURON refuses
+    steps with several threads. A word with the list's address in `before` points to another object.
     """
     at = _lists["scatter"].value
     variables = [

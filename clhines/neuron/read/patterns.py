@@ -81,9 +81,9 @@ def read_patterns(
 
 
 def _some_late(t: np.ndarray, due: float) -> bool:
-    """Whether NEURON would send some of the unsorted spikes at times `t` after their time.
+    """Whether NEURON would send some of the unsorted spikes later than at their times `t`.
 
-    It sends them in groups in this order, the first group at time `due` (ms).
+    PatternStim sends spikes in groups, in the order of `t`; the first group at time `due` (ms).
     """
     at = 0
     while at < len(t):

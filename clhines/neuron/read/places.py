@@ -47,7 +47,7 @@ class MemoryPlaces:
         self._membrane = (current and current.column) or -1  # without `CVode.use_fast_imem`
 
     def node_at(self, row: int) -> int:
-        """Return the node whose row number is at address `row`; -1 if there is none."""
+        """Return the node whose row number NEURON stores at address `row`; -1 if none."""
         at = int(self._row.searchsorted(self._row.dtype.type(row)))
         is_node = at < len(self._row) and int(self._row[at]) == row
         return int(self._tree.numbers[self._order[at]]) if is_node else -1
@@ -94,7 +94,7 @@ class MemoryPlaces:
 
     @cached_property
     def _columns(self) -> dict[int, tuple[str, str, int]]:
-        """Owner, name and length of each variable by its column, found in the first instances."""
+        """The variable of each column, as (owner, name, length), by the column's address."""
         variables = list[tuple[Instances, str, str, int]]()
         for owner, instances in self._every.items():
             variables += [(instances, owner, n, k) for n, k in instances.entry.ranges.items()]

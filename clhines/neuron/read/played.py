@@ -96,8 +96,8 @@ class Player:
     def to_come(self, due: float) -> Player | None:
         """Return the player with the values that NEURON will play; None if none is left.
 
-        NEURON reads a time when the time before has come; `due` (ms) is the time that it read last,
-        infinite after the last one. Between times, continuous values are read in each step.
+        NEURON reads each time when it reaches the previous one. `due` (ms) is the time that NEURON
+        has read last, or infinite after the last time. Continuous values are read in each step.
         """
         first = ctypes.c_int.from_address(self.how_far).value
         if self.continuous:

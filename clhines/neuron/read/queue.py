@@ -57,14 +57,14 @@ class EventQueue:
         return [QueueEvent(*event) for event in zip(*(a.tolist() for a in queued), strict=True)]
 
     def others(self) -> list[np.ndarray]:
-        """Return the columns of pending events, except statements and exchanges of spikes."""
+        """Return an array per field of all pending events but statements and spike exchanges."""
         queued = self.columns()
         kept = np.flatnonzero(~np.isin(queued.what, ("HocEvent", "NetParEvent")))
         kept = kept[np.argsort(queued.item[kept])]  # the queue's order within a time is arbitrary
         return [column[kept] for column in queued[:-1]]
 
     def statements(self) -> tuple[list[float], list[float]]:
-        """Return the times (ms) of `CVode.event` code: between steps, and in point processes."""
+        """Return two lists of `CVode.event` times (ms): between steps, and in point processes."""
         return _statements(self.events("HocEvent", "other"))
 
     def remove(self, *items: int) -> None:
@@ -120,7 +120,7 @@ class EventQueue:
     def play(self, last: float, t: float) -> None:
         """Deliver events up to time `last`, then let Vectors play for time `t` (ms).
 
-        NEURON does so at the end `t` of a step. Its next step then finds the same values.
+        NEURON itself does both at the end `t` of a step, so its next step finds the same values.
         """
         self.deliver_until(last)
         self._call_at(t, "_Z21fixed_play_continuousP9NrnThread")
@@ -190,7 +190,7 @@ def _statements(events: Iterable[QueueEvent]) -> tuple[list[float], list[float]]
 
 
 def _listeners(wires: NeuronWires, events: list[QueueEvent]) -> dict[int, list[int]]:
-    """Return the NetCons that receive the events of each NetCon or source (by its address)."""
+    """Return, by the address of a NetCon or source, the NetCons that receive its events."""
     netcons = [event.address for event in events if event.what == "NetCon"]
     listeners = {
         a: [k] for a, k in zip(netcons, _places(wires.read.address, netcons), strict=True) if k >= 0
@@ -211,7 +211,7 @@ class Bins:
     """NEURON's bins, each of which holds the events of one step.
 
     The bins are `late` if the first one does not begin with NEURON's next step, because t or dt was
-    set, or steps without bins were taken, since ``finitialize()``. NEURON's next step corrects it.
+    set or steps without bins were taken since ``finitialize()``. NEURON's next step corrects them.
     """
 
     def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
@@ -259,7 +259,7 @@ class Bins:
 def check_bins(
     wires: NeuronWires, pending: PendingEvents, mechanisms: dict[str, Mechanism], dt: float
 ) -> list[Rejected]:
-    """Reject events that are in no bin; warn if events in bins may come in another order."""
+    """Reject events that are in no bin; warn if the order of events may differ from NEURON's."""
     _warn_of_order(wires, mechanisms)
     _warn_of_time(wires, mechanisms, dt)
     return in_no_bin(wires, pending)
@@ -280,7 +280,7 @@ def in_no_bin(wires: NeuronWires, pending: PendingEvents) -> list[Rejected]:
 
 
 def _warn_of_time(wires: NeuronWires, mechanisms: dict[str, Mechanism], dt: float) -> None:
-    """Warn of delays below half a step, with which NEURON shows NET_RECEIVE another t."""
+    """Warn if a delay is below dt/2, because t in NET_RECEIVE may then differ from NEURON's."""
     has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
     soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
     names = [

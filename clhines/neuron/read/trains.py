@@ -59,7 +59,7 @@ class Trains:
     rejected: list[Rejected] = field(default_factory=list)
 
     def follow(self, earlier: Trains) -> bool:
-        """Whether these times are the end of the `earlier` times: no Vector has changed."""
+        """Whether the unsent times are the last of the `earlier` times: no Vector has changed."""
         for stim, now in self.vector_times.items():
             before = earlier.vector_times.get(stim, now[:0])
             if len(now) > len(before) or not np.array_equal(now, before[len(before) - len(now) :]):
@@ -142,7 +142,7 @@ def _add_patterns(
 def _coming(
     times: np.ndarray, fields: list[int], due: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a VecStim's unsent times (ms), as NEURON rounds them and as its Vector holds them.
+    """Return a VecStim's unsent times (ms) twice: as NEURON rounds them, and as in its Vector.
 
     `times` is the Vector, `due` the time of the next event. OSError if the VecStim's variables (at
     `fields`) do not match the Vector.

@@ -235,7 +235,7 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
 
 
 def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return the segments that have the variable at address `at`, and its values in them."""
+    """Return all segments with a variable, and its values; `at` is its address in one segment."""
     of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
     rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
     return of_mechanism.node, column_at(at.column, rows)[rows]
@@ -244,10 +244,10 @@ def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
 def _bare(
     h: Hoc, fields: Fields, column: int, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray
 ) -> np.ndarray:
-    """Return which section ends need no node here, because they would change nothing, (s,) bool.
+    """Return which section ends need no node, because a node would change nothing, (s,) bool.
 
     Nothing is attached to such an end, and its voltage is its neighbour's. `ends`: NEURON's nodes
-    at ends and beside them; `joined`: nodes at which sections start; `column`: of voltages.
+    at ends, and beside them; `joined`: nodes at which sections start; `column`: NEURON's voltages.
     """
     if h.secondorder or h.CVode().use_fast_imem():  # needs the difference, or the end's current
         return np.zeros(len(ends[0]), bool)

@@ -75,9 +75,9 @@ def read_steered(
     every: Mapping[str, Instances],
     mechanisms: Mapping[str, Mechanism],
 ) -> tuple[dict[tuple[str, str], np.ndarray], list[Rejected]]:
-    """Find the weights that NET_RECEIVE sets by POINTERs, and rejections.
+    """Return the weights that NET_RECEIVE sets by POINTERs, and rejections.
 
-    By mechanism and POINTER: each instance's NetCon and the index of its weight, (k, 2) int64.
+    The weights: by mechanism and POINTER, each instance's NetCon and weight index, (k, 2) int64.
     """
     steered, rejected = dict[tuple[str, str], np.ndarray](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.steered):
@@ -175,10 +175,7 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """Return the address ranges of hoc variables and of Vectors, (k, 2) int64.
-
-    Vectors at the addresses `used` are left out.
-    """
+    """Return address ranges of hoc variables and of Vectors not in `used`, (k, 2) int64."""
     busy = {*used}
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)

@@ -161,7 +161,7 @@ class AccessHooks:
         return use
 
     def _check(self, *things: object) -> None:
-        """Note as a problem each Vector among `things` that records, plays or has a mechanism."""
+        """Note as a problem each Vector among `things` that the model itself uses."""
         with self._off():
             names = [str(x) for x in things if isinstance(x, self._vector)]
         for name in names:

@@ -38,7 +38,7 @@ _WORDS = {  # instructions of calls with numbers and texts: number of words afte
 
 
 def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Rejected]]:
-    """Return the model's Python code of each step, whether Graphs are left out, and rejections."""
+    """Return the model's Python step code, whether it draws Graphs, and rejections."""
     h, memory = model.h, model.memory
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
     replaced = [name for name in names if not is_standard(h, memory.symbols, name)]

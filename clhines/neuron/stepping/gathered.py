@@ -117,7 +117,7 @@ class Gathering:
         return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
 
     def _guarded(self, function_and_arguments: Any) -> Callable[[], None]:
-        """Return a function that calls one entry of NEURON's list while the hooks check it."""
+        """Return a function that calls a function of NEURON's list while the hooks check it."""
         function, arguments = function_and_arguments, ()
         if isinstance(function, tuple):
             function, arguments = function

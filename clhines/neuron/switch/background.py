@@ -70,7 +70,7 @@ class BackgroundWork:
         request: RunOptions,
         finish: Callable[[], object],
     ) -> None:
-        """Compile a network's kernels in a child process; call `finish` if the child succeeds."""
+        """Compile in a child the network that `save` writes; then call `finish` on success."""
         if not isinstance(request.device, str | None):
             return
         path = files.cache_folder() / f"network-{os.getpid()}.npz"

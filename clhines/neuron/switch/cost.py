@@ -80,7 +80,7 @@ class Counts:
         return (self.segments * _SEGMENT + mechanisms) * machine_factor()
 
     def begin(self, is_compiled: bool) -> float:
-        """Return the estimated seconds to read and plan the model, and to compile its kernels."""
+        """Return estimated seconds to read, plan and, unless `is_compiled`, compile the model."""
         parts = _MODEL + self.segments * _PER_SEGMENT + len(self.texts) * _PER_MECHANISM
         if not is_compiled:
             parts += _COMPILE + len(self.texts) * _COMPILE_MECHANISM
@@ -232,7 +232,7 @@ class Ledger:
     def pauses_per_step(self) -> float:
         """NEURON's steps for `CVode.event` divided by all steps of the device.
 
-        Before the device begins, it is the number of the script's last run.
+        Before the device begins, the ratio is taken from the script's last run.
         """
         if self.has_begun:
             return self.pauses / max(self.steps - self.neuron_steps, 1)
@@ -247,9 +247,9 @@ class Ledger:
     def device_is_sooner(self, steps: int) -> bool:
         """Return whether the device ends a call of `steps` steps sooner than NEURON.
 
-        If the script's first call has as many steps as in the last run of the script, the whole
-        script is expected to have as many steps as in that run. In addition, the device begins when
-        NEURON's steps have taken as long as the device takes to begin.
+        If the script's first call has as many steps as in the script's last run, the whole script
+        is expected to have as many as then. If NEURON's steps so far took longer than the device
+        takes to begin, the device need only be faster per call.
         """
         self.first = self.first or steps
         is_again = self.record.first == self.first
@@ -279,9 +279,9 @@ class Ledger:
     def may_compile_ahead(self, steps: int, is_due: bool) -> bool:
         """Return whether to compile kernels for later calls while NEURON takes this call.
 
-        The kernels are compiled if calls repeat, if the device would save time in this call, but
-        less than its begin takes, and if the device is due to begin (`is_due`) or reading the model
-        is cheap compared with NEURON's time.
+        Three conditions must hold: NEURON has taken an earlier call; the device would save time
+        in this call, but less than it takes to begin; and the device would take this call
+        (`is_due`), or reading the model is cheap compared with NEURON's time.
         """
         is_settled = self.is_compiled or self.has_begun or self.is_refused
         if is_settled or not self.neuron_steps or not 0 < self._gain(steps) <= self.device_begin:
@@ -358,8 +358,8 @@ class Accounts:
     def ledger_to_compile(self, steps: int, is_due: bool) -> Ledger | None:
         """Return the present call's ledger if a child process should now compile its kernels.
 
-        MPI ranks that exchange events start no child process. Of independent ranks, only rank 0
-        does.
+        `is_due`: the device would take this call. MPI ranks that exchange events start no child
+        process. Of independent ranks, only rank 0 does.
         """
         ledger = self._ledger
         if ledger is None or not ledger.may_compile_ahead(steps, is_due):
@@ -367,7 +367,7 @@ class Accounts:
         return None if self._ranks() or self._h.ParallelContext().id() else ledger
 
     def _ranks(self) -> Hoc | None:
-        """Return NEURON's ParallelContext if several MPI ranks exchange events."""
+        """Return NEURON's ParallelContext if several MPI ranks exchange events, else None."""
         context = self._h.ParallelContext()
         if int(context.nhost()) < 2:
             return None
@@ -379,7 +379,7 @@ class Accounts:
         self._ledger = None
 
     def _current(self, steps: int, context: Hoc | None) -> Ledger:
-        """Return the present model's ledger; with `context`, for the sum of all ranks' models."""
+        """Return the present model's ledger; with a ParallelContext, one for all ranks' models."""
         change = float(self._h.CVode().structure_change_count())
         if self._counts is None or change != self._change or self._count_due <= 0:
             begin = time.perf_counter()

@@ -60,7 +60,7 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
         return self._since()[0]
 
     def _since(self) -> tuple[int, int]:
-        """Return how many steps the device ran, and NEURON took as faster, since `enable`."""
+        """Return the steps since `enable`: on the device, and in NEURON because it was faster."""
         device, neuron = self._last or self._state.counts
         return device - self._first[0], neuron - self._first[1]
 
@@ -149,7 +149,7 @@ def _made(test: str = "hooks") -> Switch:
 
 
 def _report(is_quiet: bool) -> None:
-    """Store this process's measured times; on rank 0, print how many steps ran where."""
+    """Unless `is_quiet`, store measured times, and print on rank 0 how many steps ran where."""
     if is_quiet or os.getpid() != _process:
         return
     accounts = _switch[0].state.accounts

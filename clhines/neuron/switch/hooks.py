@@ -63,7 +63,7 @@ class Switch:
         return self._errors.message
 
     def set(self, options: SwitchOptions | None, reasons: list[str]) -> None:
-        """Turn the switch on or off, or change its options."""
+        """Set the options (None: off), and the list that collects why NEURON takes calls."""
         if (options is None) != (self.state.options is None):
             self._turn_off() if options is None else self._turn_on()
         self.state.options, self.state.reasons = options, reasons
@@ -176,19 +176,19 @@ class Switch:
     def _leave_to_neuron(
         self, reason: str, neuron_call: Callable[[], object], left_out: bool | None
     ) -> None:
-        """Let NEURON take a call and print `reason`, unless `_left_out` (`left_out`) skipped it."""
+        """If a call was not skipped (`left_out` None), print `reason` and let NEURON take it."""
         if left_out is None:
             self._runner.say(reason)
             left_out = self._runner.in_neuron(neuron_call)
         self._stop_unless(left_out)
 
     def _stop_unless(self, done: bool) -> None:
-        """Stop hoc unless `done` is true: a call has ended without an exception."""
+        """Stop hoc if `done` is false, because a call has ended with an exception."""
         if not done:
             self._errors.stop_hoc()
 
     def _left_out(self, stop: object, reason: str = "") -> bool | None:
-        """If the options skip runs, skip a run until time `stop` (ms); return None if they do not.
+        """Skip a run until time `stop` (ms) if the options say so; otherwise return None.
 
         A skipped run only sets NEURON's clock, and the result is True. If the script must end at
         its first run, the result is False, and ScriptEnd is stored with `reason`: why NEURON would

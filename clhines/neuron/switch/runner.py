@@ -51,7 +51,7 @@ class SwitchOptions:
         as_switch("progress", self.progress)
 
     def within(self, before: SwitchOptions | None) -> SwitchOptions:
-        """Return these options with `skips` and `ends` of the previous options, if any."""
+        """Return these options with `skips` and `ends` of the options `before`, unless None."""
         if before is None:
             return self
         return replace(self, skips=before.skips, ends=before.ends)
@@ -199,5 +199,5 @@ class CallRunner:
 
 
 def _without_numbers(reason: str) -> str:
-    """Return a reason without numbers: reasons that differ by a time are printed once."""
+    """Return a reason without numbers, so that reasons with different times are printed once."""
     return re.sub(r"[-+.\d]+", "", reason)
