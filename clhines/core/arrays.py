@@ -11,29 +11,29 @@ _CHUNK = 1 << 18  # entries that `ascending` compares at once: they stay in the 
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return starts of m consecutive ranges of `counts` entries, and their end, (m + 1,) int64."""
+    """Return where m consecutive ranges of ``counts[k]`` entries start and end, (m + 1,) int64."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
 def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
-    """Concatenate `copies` copies of `numbers`; copy k is larger by ``k * step``; int64."""
+    """Return `copies` copies of `numbers` as one int64 array; copy k is larger by ``k * step``."""
     return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return the starts of m consecutive ranges with `counts` entries, (m,) int64."""
+    """Return where consecutive ranges of ``counts[k]`` entries start, (m,) int64."""
     return np.cumsum(counts) - counts
 
 
 def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
-    """Return the index of each number in `order`, or -1, (size,) int64; all numbers differ."""
+    """Return an array of `size` entries, a, with ``a[order[k]] = k``, and -1 elsewhere; int64."""
     place = np.full(len(order) if size is None else size, -1)
     place[order] = np.arange(len(order))
     return place
 
 
 def children_of(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nodes with a parent, (c,) int64, sorted by parent, and each parent's `offsets`."""
+    """Return all children, (c,) int64, sorted by parent, and `offsets` of each node's children."""
     inner = np.flatnonzero(parent >= 0)
     child = inner[np.argsort(parent[inner], kind="stable")]
     return child, offsets(np.bincount(parent[inner], minlength=len(parent)))
@@ -60,7 +60,7 @@ def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = No
 
 
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Add ``by[k]`` to the k-th range of ``counts[k]`` parents, but keep -1 at roots."""
+    """Return `parent` plus ``by[k]`` in its k-th range of ``counts[k]`` entries; -1 stays -1."""
     return np.where(parent < 0, -1, parent + np.repeat(by, counts))
 
 
@@ -72,20 +72,20 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def by_level(level: np.ndarray) -> list[np.ndarray]:
-    """Return one array per level that occurs, lowest level first: the ascending indices on it."""
+    """Return for each level that occurs, lowest first, the array of the indices on this level."""
     order = np.argsort(level, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
 
 
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Concatenate the cells' arrays, (n_c, ...) each, again and again, for `num_cells` cells."""
+    """Concatenate `num_cells` arrays, (n_c, ...); cell c has ``per_cell[c % len(per_cell)]``."""
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)
     return repeat_moved(once, count)
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Repeat an array to `count` entries; repetition k is larger by ``k * step``."""
+    """Repeat an array up to a length of `count`; repetition k is larger by ``k * step``."""
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short arrays: several repetitions at once
@@ -106,7 +106,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
 
 
 def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
-    """Return the parents of `count` nodes: the cells in `once`, again and again; roots are -1."""
+    """Return the parents of `count` nodes, by repeating the cells whose parents are `once`."""
     parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
     rounds, rest = divmod(count, len(once))
     some = rounds * len(roots) + int(np.searchsorted(roots, rest))
@@ -115,7 +115,7 @@ def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
 
 
 def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return parents of selected cells, (sum(sizes),) integer, renumbered from 0 without gaps."""
+    """Return the parents in cells of ``sizes[k]`` nodes from ``first[k]`` on, renumbered from 0."""
     if (first[1:] == first[:-1] + sizes[:-1]).all():  # consecutive cells: a slice keeps the dtype
         some = parent[first[0] : first[-1] + sizes[-1]]
         return np.where(some < 0, -1, some - int(first[0]))

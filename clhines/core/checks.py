@@ -48,7 +48,7 @@ def host_array(name: str, a: Any) -> Any:
 def _array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values as an array in `unit`; refuse masked entries, which NumPy would read."""
+    """Return values as an array in `unit`; refuse masked entries, as NumPy would use their data."""
     values = host_array(name, as_numbers(name, values, unit))
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
@@ -197,7 +197,7 @@ def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
 
 
 def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert an array to `dtype`; refuse longdouble, and a right-hand side that overflows."""
+    """Convert `a` to `dtype`; refuse longdouble and, if `name` is "b", values that overflow."""
     if a.dtype.kind == "f" and a.dtype.itemsize > 8:
         raise InputError(
             f"{name} has dtype {a.dtype}; expected float64 or float32, as devices have no more "

@@ -117,7 +117,7 @@ class SpikeOverflowError(ClhinesError, OverflowError):
     Attributes
     ----------
     step : int
-        The step by which, or soon after which, the list was full.
+        The list became full before the end of this step, or shortly after it.
     """
 
     def __init__(self, message: str, step: int) -> None:
@@ -131,7 +131,7 @@ class DeviceError(ClhinesError, RuntimeError):
     Attributes
     ----------
     is_refusal : bool
-        See the function `is_refusal`. False if the user named a device that does not exist.
+        True if clhines cannot do the run; False if the user named a device that does not exist.
     """
 
     is_refusal = True
@@ -167,7 +167,7 @@ class RankError(ClhinesError, RuntimeError):
     ----------
     rank : int
     is_refusal : bool
-        Whether all failed ranks refused the run; see the function `is_refusal`.
+        Whether all failed ranks refused the run, see the function `is_refusal`.
     """
 
     def __init__(self, message: str, rank: int, is_refusal: bool = False) -> None:
@@ -176,7 +176,7 @@ class RankError(ClhinesError, RuntimeError):
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an error means that clhines cannot do a run: refused, not built, or out of memory."""
+    """Whether an error means that clhines cannot do a run: a refusal, failed build or no memory."""
     if hasattr(error, "is_refusal"):
         return bool(error.is_refusal)
     opencl = getattr(sys.modules.get("pyopencl"), "Error", InputError)
@@ -305,7 +305,7 @@ def _caller() -> tuple[FrameType, int]:
 
 
 def suggest_keywords(home: ModuleType, name: str) -> object:
-    """Make `home.name` suggest the right name for a misspelt keyword, and return it."""
+    """Make the function or class `home.name` suggest keywords for misspelt ones; return it."""
     public = getattr(home, name)
     if isinstance(public, FunctionType) and not hasattr(public, "__suggests__"):
         original, public = public, _suggesting(public)

@@ -201,7 +201,7 @@ def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> Non
 
 
 def entry_path(name: str, key: Mapping[str, object]) -> Path:
-    """Return the file ``NAME-DIGEST.json`` in `cache_folder`, whose digest is that of `key`."""
+    """Return the path ``NAME-DIGEST.json`` in `cache_folder`; DIGEST is a hash of `key`."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
     return cache_folder() / f"{name}-{digest[:32]}.json"
 
@@ -218,7 +218,7 @@ def write_entry(name: str, schema: int, key: Mapping[str, object], **more: objec
 
 
 def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> None:
-    """Write an entry of the cache; a system error is only logged, as runs work without."""
+    """Cache the values `more` for `key` in a file; only log system errors, as runs work without."""
     try:
         write_entry(name, schema, key, **more)
     except OSError as error:
@@ -226,7 +226,7 @@ def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object
 
 
 def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, Any]:
-    """Return the cached entry of a key; empty if it is missing, unreadable or for another key."""
+    """Return the entry that `keep_entry` wrote for `key` and `schema`, or an empty dict."""
     try:
         entry = read_json(entry_path(name, key))
     except InputError:
@@ -238,7 +238,7 @@ def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, A
 
 @contextmanager
 def one_process(name: str) -> Iterator[None]:
-    """Execute the block in one process of this machine at a time; other processes wait."""
+    """Let only one process of this machine execute blocks of this name at a time; others wait."""
     try:
         import fcntl
 

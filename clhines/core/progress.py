@@ -46,7 +46,7 @@ def showing(show: bool, after: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def long_bars(wait: float) -> Iterator[None]:
-    """In the block show a progress bar only once it has run for `wait` seconds."""
+    """In the block show a progress bar only if its work lasts for more than `wait` seconds."""
     token = _wait.set(wait)
     try:
         yield
@@ -55,7 +55,7 @@ def long_bars(wait: float) -> Iterator[None]:
 
 
 def phase(what: str) -> None:
-    """Print `what`, the work that begins now, if `showing` is on; a progress bar stays below it."""
+    """In a `showing` block, print `what`, the work that begins now, above any progress bar."""
     if time.monotonic() < _since.get() or what == _last.get():
         return
     _last.set(what)
@@ -78,9 +78,10 @@ def each(items: Sequence[_Item], what: str) -> Iterator[_Item]:
 
 
 def bar(total: int, unit: str, show: bool, scale: float = 1.0, text: str = "") -> tqdm | None:
-    """Return a progress bar for `total` items of `scale` units, or None if `show` is False.
+    """Return a progress bar for `total` items, or None if `show` is False.
 
-    If stderr is a file or a pipe, each state of the bar is a line of its own.
+    It counts `scale` units for each item, and ends with `text`. If stderr is a file or a pipe, each
+    state of the bar is a line of its own.
     """
     if not show:
         return None

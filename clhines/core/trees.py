@@ -17,7 +17,8 @@ MAX_NODES = 2**31 - 1  # parent arrays are int32
 def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int) -> np.ndarray:
     """Return the parents of a tree's nodes, (n,) int32; the soma first, then branch by branch.
 
-    `lengths` are branches' nodes; `branch_parent` is -1 at branches that leave the soma.
+    Branch k has ``lengths[k]`` nodes and starts at the end of branch ``branch_parent[k]``, or of
+    the soma if this is -1.
     """
     end = soma_nodes + np.cumsum(lengths)
     if end[-1] > MAX_NODES:

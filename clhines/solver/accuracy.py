@@ -40,9 +40,9 @@ def is_spoilt(arrays: dict[str, Array], target: Array) -> bool:
 
 
 def report_growth(arguments: Arguments, pivots: BadPivots, check: bool | str) -> None:
-    """Warn or raise, as `check` says, if a cell's elimination lost digits; name the first one.
+    """Warn if the elimination of a cell lost digits; `check` "raise" raises this warning.
 
-    The error of its solution is not computed.
+    The warning names the first such cell. It does not give the error of the solution.
     """
     lost = pivots.first(bad=False)
     if lost is None:

@@ -41,7 +41,7 @@ class Arguments:
     chains: bool = False
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
-        """Return an array of rows of `size` values that a solve can use; refuse any other."""
+        """Check and return `a`, (size,) or (k, size); `on_device`: it must be in device order."""
         a = self.of_buffer(name, a, size)
         if isinstance(a, cla.Array):
             a = self.of_device(name, a, on_device)
@@ -61,7 +61,7 @@ class Arguments:
         return a
 
     def of_buffer(self, name: str, a: Given | None, size: int) -> Given | None:
-        """Return a `pyopencl.Buffer` as an array, (size,) or (k, size); keep other objects."""
+        """Return a `pyopencl.Buffer` as an array, (size,) or (k, size), other objects unchanged."""
         if not isinstance(a, cl.Buffer):
             return a
         row = size * self.dtype.itemsize
@@ -80,7 +80,7 @@ class Arguments:
         return tuple(self.of_buffer(n, a, size) for n, a in zip(names.split(), arrays))
 
     def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
-        """Return a contiguous pyopencl array of the right dtype and order; refuse any other."""
+        """Check and return a pyopencl array; with `on_device` it may be in device order."""
         if a.dtype != self.dtype:
             raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
         if a.context != self.queue.context:
@@ -138,7 +138,7 @@ class Arguments:
             raise InputError("out is a strided or offset view; expected a whole array")
 
     def in_order(self, name: str, a: cla.Array, order: Order, packed: bool) -> cla.Array:
-        """Return a checked array in device order; `packed`: the caller vouches for the order."""
+        """Check that `a` is in device order, but trust a caller who sets `packed`; return `a`."""
         a = self.checked(name, a, len(order.gather), on_device=True)
         if not packed:
             order.check(name, a)
@@ -147,7 +147,7 @@ class Arguments:
     def packed(
         self, system: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
     ) -> list[cla.Array]:
-        """Return d, u, (l), b, checked and in device order, and check `out`; see `in_order`."""
+        """Check `out` and d, u, (l), b as `in_order` does; return d, u, (l), b."""
         system = {name: a for name, a in system.items() if name != "l" or a is not None}
         size, operands = len(order.gather), list[cla.Array]()
         operands = [self.in_order(name, a, order, packed) for name, a in system.items()]
@@ -159,7 +159,7 @@ class Arguments:
         return operands
 
     def check_unpacked(self, out: cla.Array, a: cla.Array, shape: tuple[int, ...]) -> None:
-        """Refuse an `out` in natural order that cannot hold the values of `a`, in device order."""
+        """Refuse an `out` in natural order if it cannot hold `a`, which is in device order."""
         self.checked("out", out, shape[-1], on_device=True)
         if out.base_data == a.base_data:
             raise InputError("out is a; expected another array")
@@ -181,7 +181,7 @@ class Arguments:
         return f"system {cell}, row {row} (row {node} of all)"
 
     def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
-        """Whether to check b only if the solve meets values that are not finite."""
+        """Whether the solve reports a b that is not finite, so that b needs no check before it."""
         if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)

@@ -46,7 +46,7 @@ class Gradients(NamedTuple):
 def host_rows(
     x: ArrayLike, g: ArrayLike, num_nodes: int, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return x and g, finite and (n,) or (k, n) of the dtype; raise InputError for other arrays."""
+    """Return x and g as finite (n,) or (k, n) arrays of `dtype`; raise InputError for others."""
     rows = []
     for name, a in (("x", x), ("g", g)):
         if hasattr(a, "base_data"):
@@ -156,7 +156,7 @@ class Factors:
 
     @property
     def memory(self) -> Memory:
-        """See `Solver.memory`."""
+        """Most memory that a solve uses; the solver keeps it between solves."""
         return self._engine.memory
 
     def transposed(self) -> Factors:
@@ -248,9 +248,9 @@ class Factors:
         return target
 
     def _system_before(self, rows: Array) -> dict[str, np.ndarray]:
-        """Return copies of d, u, (l) and b on the host if the solution may lose digits.
+        """Return copies of d, u, (l) and b on the host if the solution may lose digits, else {}.
 
-        Otherwise the result is empty. A solve may overwrite b.
+        The copies are needed because a solve may overwrite b.
         """
         if self.doubtful:
             return {**self.doubtful, **on_host(self.queue, {"b": rows})}
@@ -327,5 +327,5 @@ class Factors:
 
     @exclusive
     def bad_pivots(self) -> BadPivots:
-        """Return the cells in which the elimination met bad pivots or lost digits; waits."""
+        """Wait; return the cells in which the elimination met bad pivots or lost digits."""
         return self.eliminated.bad_pivots()

@@ -52,7 +52,7 @@ class Trees:
         return len(self.offsets) - 1
 
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
-        """Return the shape number of each cell, and the trees, without trees that no cell has."""
+        """Drop trees that no cell has; return each cell's new shape number, and the other trees."""
         shapes, first = np.unique(shape_of_cell, return_index=True)
         shapes = shapes[np.argsort(first)]
         if np.array_equal(shapes, np.arange(self.num_trees)):
@@ -181,7 +181,7 @@ class Trees:
         return before[self.branch_of_node] + self.position
 
     def by_level(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first branch on each level, tree by tree, and where each tree begins in it."""
+        """Return the first branch of each level, tree by tree, and where each tree starts."""
         first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
         first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level follows another
         return first, np.searchsorted(first, self.branch_offsets[:-1])
@@ -241,7 +241,7 @@ class Forest:
         self._take_over(parents, integers(bounds, "cell_offsets").astype(np.int64))
 
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
-        """Check, analyse and freeze arrays that no caller can change."""
+        """Check, analyse and freeze the arrays, to which no caller has a reference."""
         self.parent, self.cell_offsets = parent, cell_offsets
         self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
@@ -266,13 +266,7 @@ class Forest:
 
     @classmethod
     def from_parents(cls, parents: Iterable[np.ndarray]) -> Forest:
-        """Make a forest of several cells, each with its own array of parents.
-
-        Parameters
-        ----------
-        parents : iterable of (n_c,) integer arrays
-            Parent of each node within its cell, counted from 0; -1 at the root.
-        """
+        """Make a forest from each cell's parents, (n_c,), counted from 0 in the cell; root: -1."""
         cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(_as_list(parents))]
         sizes = np.array([len(p) for p in cells], np.int64)
         bounds = arrays.offsets(sizes)
@@ -291,11 +285,7 @@ class Forest:
     def repeat(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
         """Make a forest of `num_cells` cells whose trees are `parents`, again and again.
 
-        Parameters
-        ----------
-        parents : sequence of (n_c,) integer arrays
-            Parent of each node within its cell, -1 at the root.
-        num_cells : int
+        `parents` are (n_c,) integer arrays: each node's parent in its cell, -1 at the root.
         """
         parents = _as_list(parents)
         whole = isinstance(num_cells, (int, np.integer)) and not isinstance(num_cells, bool)
@@ -318,7 +308,7 @@ class Forest:
         )
 
     def copied(self, count: int) -> Forest:
-        """Return a forest with all cells of this one `count` times, without another analysis."""
+        """Return a forest with this one's cells `count` times, without analysing them again."""
         nodes, cells = self.num_nodes * count, self.num_cells * count
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * cells, f"{cells} cells")
         parents = partial(arrays.repeated_parents, self.parent, nodes)
@@ -326,13 +316,7 @@ class Forest:
 
     @classmethod
     def from_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
-        """Make a forest of cells whose trees are valid and distinct already.
-
-        Parameters
-        ----------
-        shape_of_cell : (num_cells,) integer
-            Number of each cell's tree in `trees`.
-        """
+        """Make a forest from valid, distinct trees; cell c has tree ``shape_of_cell[c]``."""
         first, sizes = trees.offsets[shape_of_cell], trees.sizes[shape_of_cell]
 
         def parents() -> np.ndarray:
@@ -342,7 +326,7 @@ class Forest:
 
     @classmethod
     def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
-        """Make a forest from valid trees; `parents` computes its `parent` when first needed."""
+        """Make a forest of valid trees; ``parents()`` returns its `parent`, when first needed."""
         forest = cls.__new__(cls)
         forest._put(trees, shapes, parents)
         return forest
@@ -387,12 +371,7 @@ class Forest:
         return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
 
     def subset(self, cells: np.ndarray) -> Forest:
-        """Return the forest of selected cells.
-
-        Parameters
-        ----------
-        cells : (m,) integer, or (num_cells,) bool
-        """
+        """Return the forest of the selected `cells`, (m,) integer or (num_cells,) bool."""
         cells = np.atleast_1d(as_array("cells", cells))
         cells = as_places("cells", cells, self.num_cells, "cell")
         first, sizes = self.cell_offsets[cells], self.sizes[cells]
@@ -429,7 +408,7 @@ class Forest:
             )
 
     def _rows(self, cells: np.ndarray, size: int) -> np.ndarray:
-        """Return parents within cells of one size, (len(cells), size), counted from 0; roots -1."""
+        """Return parents in cells of one size, (len(cells), size), counted from 0 in each cell."""
         starts = self.cell_offsets[cells]
         if starts[-1] - starts[0] == (len(cells) - 1) * size:  # consecutive cells: no copy needed
             rows = self.parent[starts[0] : starts[-1] + size].reshape(-1, size)
@@ -458,7 +437,7 @@ class Forest:
         )
 
     def _equal_sized(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield cells of one size, about `_CHUNK_NODES` nodes at most, and their size."""
+        """Yield (cells of one size, this size), about `_CHUNK_NODES` nodes at a time at most."""
         by_size = np.argsort(self.sizes, kind="stable")
         cuts = np.flatnonzero(np.diff(self.sizes[by_size])) + 1
         for cells in np.split(by_size, cuts):

@@ -391,7 +391,7 @@ class Solver(Holder):
             report_error(self.arguments, self.engine.method, before, host["x"], check)
 
     def _check_solved(self, b: Array | None, x: Array) -> BadPivots:
-        """Raise an error for a bad pivot or a value that is not finite; `b` is None if checked."""
+        """Raise for a bad pivot, or if x or b (None: checked) is not finite; return the pivots."""
         known_finite = b is not None and self.engine.found_finite
         if b is not None and not known_finite:
             self.arguments.check_finite("b", b)
@@ -453,7 +453,7 @@ class Solver(Holder):
 
     @exclusive
     def bad_pivots(self) -> BadPivots:
-        """Return the cells of the last solve with bad pivots or lost digits; waits."""
+        """Wait; return the cells of the last solve with bad pivots or lost digits."""
         return self.engine.bad_pivots()
 
 

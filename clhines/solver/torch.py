@@ -51,7 +51,7 @@ class _FactorSolve(_Plain):
 
 
 class _Solve(torch.autograd.Function):
-    """The solve as a node of autograd's graph; `way` selects A or its transpose."""
+    """The solve as a node of autograd's graph; `way` solves with the matrix or its transpose."""
 
     @staticmethod
     def forward(

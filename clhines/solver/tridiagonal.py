@@ -234,7 +234,7 @@ class Tridiagonal(Holder):
         return TridiagonalFactors(self, factors, rows, corners, as_check(check))
 
     def close(self) -> None:
-        """See `Solver.close`."""
+        """Wait for the device, and release the buffers; later calls are refused."""
         self.solver.close()
         self._device = None
 
@@ -243,7 +243,7 @@ class Tridiagonal(Holder):
         return self.solver.status()
 
     def device_side(self) -> DeviceChains:
-        """Return what converts arrays of the device, made at the first use."""
+        """Return the object that converts pyopencl arrays; the first call makes it."""
         if self._device is None:
             self._device = DeviceChains(self.chains, self.solver.queue)
         return self._device
@@ -290,7 +290,7 @@ class Rows:
         columns: bool,
         transpose: bool = False,
     ) -> Array:
-        """Convert `b` to rows, call ``solve(rows, out)``, and return x in the shape of `b`."""
+        """Convert `b` to rows, call ``solve(rows, out)``, and return x in the user's shape."""
         if self._side is None:
             return self._on_host(solve, b, out, columns, transpose)
         rows = self._owner.device_array("b", b)

@@ -55,7 +55,7 @@ def measure(
     """Time the candidates, and return their seconds and the fastest one.
 
     The cost model's choice comes first. Plans that do not fit into memory or do not build are left
-    out. `prepare` makes a run of a plan; without `keep`, it is made again for each round.
+    out. ``prepare(plan)`` returns the run to time; without `keep`, again in each round.
     """
     ready: list[Callable[[], TimedRun]] = []
     able: list[Candidate] = []
@@ -128,7 +128,7 @@ class Pick:
         return measure(self.queue, plans, lambda plan: self.ready_to_time(plan, systems), keep)
 
     def ready_to_time(self, plan: Plan, systems: list[list[np.ndarray]]) -> TimedRun:
-        """Return a function that solves system k, with a new engine for the plan."""
+        """Return a function of k that solves system k, by a new engine for the plan."""
         self.room.check(plan)
         engine = Whole(plan, self.queue, self.dtype, self.room).build()
         try:

@@ -71,7 +71,10 @@ class DeviceChains:
     def rows(
         self, b: cla.Array, sign: cla.Array, shape: Shape, columns: bool, out: cla.Array | None
     ) -> cla.Array:
-        """Enqueue ``sign * b`` as rows, (n,) or (k, n), into `out`; `columns`: b has k last."""
+        """Enqueue ``sign * b`` as rows of `shape`, (n,) or (k, n), and return these.
+
+        With `columns` the last axis of b counts right-hand sides. `out`, if set, gets the rows.
+        """
         target = cla.empty(self._queue, shape, self._chains.dtype)
         if out is not None:
             target = cla.Array(self._queue, shape, out.dtype, data=out.base_data)

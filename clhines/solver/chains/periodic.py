@@ -55,7 +55,7 @@ class Corners:
     def correction(self, solve: _ChainSolve, check: bool | str) -> Callable[[np.ndarray], None]:
         """Return a function that turns y into x in place, where T y = b and A x = b.
 
-        y is (n,) or (k, n). ``solve(p)`` returns z, with T z = p.
+        y is (n,) or (k, n). ``solve(p)`` returns z, with T z = p. `check` refuses a singular A.
         """
         z, q, sizes = solve(self.p), self.q, self.sizes
         first, last = offsets(sizes)[:-1], offsets(sizes)[1:] - 1
@@ -77,7 +77,7 @@ class Corners:
         return correct
 
     def refine(self, solve: _ChainSolve, b: np.ndarray, x: np.ndarray, check: bool | str) -> None:
-        """Improve x in place until its backward error is small; report a remaining error."""
+        """Add ``solve(b - A x)`` to x until its backward error is small; report a large one."""
         eps = float(np.finfo(x.dtype).eps)
         for k in range(_REFINEMENTS + 1):
             gap, scale = self._residual(b, x)

@@ -22,7 +22,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 class Matrix(NamedTuple):
-    """A Hines matrix of tridiagonal systems; `sign` (-1 or 1) has multiplied each row, if set."""
+    """A Hines matrix of tridiagonal systems; its row i was multiplied by ``sign[i]``, if set."""
 
     l: Array
     d: Array
@@ -101,7 +101,7 @@ class Chains:
         return False
 
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the solution's shape for the user and, (n,) or (k, n), for the solver."""
+        """Return x's shape for the user and for the solver; `columns`: the last axis of b is k."""
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)
@@ -115,7 +115,7 @@ class Chains:
         return ((*shape[1:], *shape[:1]) if columns else shape), rows
 
     def _solution_shape(self, b_shape: Shape) -> Shape:
-        """Return the shape of the solution, with k first; () if `b_shape` is not accepted."""
+        """Return the shape of x for a shape of b, both with k first; () if b may not have it."""
         if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
             return b_shape
         if self.grid is None:
@@ -163,7 +163,10 @@ class Chains:
 
     @staticmethod
     def _spread_grid(name: str, rows: np.ndarray, between: bool, table: np.ndarray) -> None:
-        """Write a diagonal to `table`, (m, n), in which row i has the `du` of row i - 1."""
+        """Write the diagonal `name` to `table`, (m, n); row i gets the `du` of row i - 1.
+
+        `between`: `rows` has one value less per system.
+        """
         if name == "d" or (name == "dl" and not between):
             table[...] = rows
             return
@@ -186,7 +189,7 @@ class Chains:
         return np.broadcast_to(values, self.grid).reshape(-1)
 
     def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
-        """Return `b` as rows for the solver, (n,) or (k, n), and the shape of the solution."""
+        """Return `b` (k last if `columns`) as (n,) or (k, n) for the solver, and the shape of x."""
         a = self.values("b", b)
         shape, rows = self.shapes(a.shape, columns)
         if columns:

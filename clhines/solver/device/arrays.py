@@ -23,7 +23,7 @@ Given: TypeAlias = "ArrayLike | cla.Array"  # what callers may pass
 
 
 class Order:
-    """The device order of one plan, which marks arrays in this order; `gather` is `Plan.gather`."""
+    """The device order of a plan; `mark` labels arrays in this order. `gather` is `Plan.gather`."""
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
         self.gather, self.num_nodes = gather, num_nodes
@@ -89,8 +89,8 @@ def within_reach(
 ) -> cla.Array:
     """Return a new device array, in memory that the host can access without commands if possible.
 
-    Such memory is fine-grained SVM, see `host_of`; it saves commands, which take longer than short
-    kernels. Without `zeros` the values are undefined.
+    Such memory is fine-grained SVM, and `host_of` returns the host's view. It saves commands, which
+    take longer than short kernels. Without `zeros` the values are undefined.
     """
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)
@@ -129,7 +129,7 @@ def set_soon(
 ) -> cl.Event | None:
     """Write values to an array from index `first` on.
 
-    If the result is an event, the copy is only enqueued: `values` must not change until it ends.
+    If the result is an event, `values` must not change until this event has ended.
     """
     host = getattr(a, HOST, None)
     if host is not None:
@@ -212,7 +212,7 @@ def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) 
 def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
     """Return `a`, or a copy if writes to `target` would overwrite values of `a` that are in use.
 
-    `target` may be a right-hand side itself, but not part of the `matrix`.
+    A right-hand side may itself be the `target`. With `matrix`, `a` is d, u or l, and may not.
     """
     overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
     return a.copy() if overlaps else a

@@ -92,7 +92,7 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove incomplete files written since the last call from PoCL's cache; return how many."""
+    """Remove incomplete files, written since the last call, from PoCL's cache; return how many."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0
@@ -123,7 +123,7 @@ def _entries(folder: Path) -> Iterator[str]:
 
 
 def _files(entry: str) -> Iterator[str]:
-    """Yield the files of a cached program that may be incomplete after an interrupted write."""
+    """Yield those files of the cached program `entry` that an interrupted write may have cut."""
     yield entry + "/program.bc"
     for kernel in _names(entry):
         for sizes in _names(kernel):
@@ -209,7 +209,7 @@ def _pyopencl_problem() -> str:
 
 
 def _unusable(folder: Path) -> str:
-    """Return why `_ROOM` bytes cannot be written to a folder, perhaps a new one; empty if ok."""
+    """Return why `folder`, which may not exist yet, cannot take `_ROOM` bytes; empty if it can."""
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     try:

@@ -60,7 +60,7 @@ def _is_pocl(device: cl.Device) -> bool:
 
 
 def fine_grained(device: cl.Device) -> bool:
-    """Whether host and kernels may both use arrays of `shared` without commands in between."""
+    """Whether the host and kernels may share arrays without commands between their accesses."""
     fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
     return lends_all(device) and bool(device.svm_capabilities & fine)
 
@@ -89,7 +89,7 @@ def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
 
 
 class Pins:
-    """Arrays in pinned host memory by name; only one copy at a time may use an array."""
+    """Named arrays in pinned host memory for copies; one copy at a time may use an array."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -103,7 +103,7 @@ class Pins:
 
 
 class _Piece:
-    """Pinned memory of an array; it is added to `free` when the array and its views are deleted."""
+    """Memory of a pinned array; `free` gets it back when the array and its views are deleted."""
 
     __slots__ = ("__array_interface__", "_free", "_memory")
 
@@ -201,7 +201,7 @@ def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Bu
 
 
 def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
-    """Return a buffer of pinned memory and its bytes, which are mapped while the buffer lives."""
+    """Return a pinned buffer, and its bytes as an array, which is valid while the buffer lives."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     buffer = cl.Buffer(queue.context, flags, size)
     both = cl.map_flags.READ | cl.map_flags.WRITE
@@ -230,7 +230,7 @@ class PinnedCopies:
         return piece
 
     def send(self, arrays: Sequence[Target]) -> cl.Event:
-        """Copy rows to buffers; return the copies' event. The rows may change after the call."""
+        """Copy rows to their buffers; return the event. Rows may change after the call."""
 
         def copy(t: int, chunks: Sequence[RowPart]) -> None:
             busy = self._busy[t]
@@ -271,7 +271,7 @@ class PinnedCopies:
     def _share(
         self, arrays: Sequence[Target], copy: Callable[[int, Sequence[RowPart]], None]
     ) -> None:
-        """Divide all rows into chunks, let the threads `copy` them, and wait for the threads."""
+        """Divide the rows into chunks, call ``copy(thread, chunks)`` in each thread, and wait."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
         size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))

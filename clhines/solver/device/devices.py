@@ -38,13 +38,7 @@ def _hint() -> str:
 
 
 def all_devices() -> list[tuple[str, cl.Device]]:
-    """Return every OpenCL device with its index pair ``platform:device``.
-
-    Raises
-    ------
-    DeviceError
-        There is no OpenCL platform; the message says what to install.
-    """
+    """Return each OpenCL device with its index pair ``platform:device``; DeviceError if none."""
     check_process()
     try:
         platforms = cl.get_platforms()

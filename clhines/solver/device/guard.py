@@ -53,8 +53,7 @@ def lock_of(user: object) -> threading.RLock:
 def exclusive(method: _Method, meets: bool = False) -> _Method:
     """Let only one thread at a time execute this method; refuse calls in a forked process.
 
-    If the object belongs to one of several MPI ranks and `meets` is set, the object's `_meet` is
-    called first, with the method's name.
+    With `meets`, it is an error if the ranks of an MPI simulation call different methods.
     """
 
     @functools.wraps(method)

@@ -104,7 +104,7 @@ def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
 
 
 class NamedKernel:
-    """A kernel whose arguments are set by name; launches share the arguments `usual`."""
+    """A kernel whose arguments are set by name; `usual` has those that all launches share."""
 
     def __init__(
         self, context: cl.Context, spec: TemplateSpec, name: str, usual: Mapping[str, object]

@@ -120,12 +120,11 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Return the time, s, of each of several functions, which are timed alternately.
+    """Return the time, s, of each run; ``ready[k]()`` returns run k, and the runs take turns.
 
-    Alternation lets other load on the machine slow all functions alike. Functions that are far too
-    slow are dropped early. A time is the mean of the faster half of the measurements, because
-    disturbances only add to a time, and a median jumps if times have two peaks. Timing a function
-    takes `budget` seconds.
+    So other load on the machine slows all runs alike. Runs that are far too slow are dropped early.
+    A time is the mean of the faster half of the measurements, because disturbances only add to a
+    time, and a median jumps if times have two peaks. The fastest run gets about `budget` seconds.
     """
     times: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

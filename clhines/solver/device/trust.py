@@ -254,7 +254,7 @@ def _problem(test: str) -> Problem:
 
 
 def compared(what: str, result: np.ndarray, expected: np.ndarray, roundings: float) -> str:
-    """Return "" if `result` is accurate to `roundings`, else a text about `what` with the error."""
+    """Return "" if `result` is accurate to `roundings` eps, else a text about `what`."""
     largest = float(np.abs(expected).max())
     difference = float(np.abs(result - expected).max()) / largest
     limit = roundings * float(np.finfo(result.dtype).eps)
@@ -336,7 +336,7 @@ def command(index: str, family: str, dtype: str, width: int) -> list[str]:
 
 
 def _answer(arguments: Sequence[str]) -> str:
-    """Run a self-test in another process.
+    """Run a self-test in another process; `arguments` are those of `main`.
 
     Return "right", or a description of the fault. If the test could not be run, return `_UNCHECKED`
     and the reason.
@@ -389,7 +389,7 @@ def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, in
 
 
 def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
-    """Return all that the outcome of a family's self-test depends on; its file has this key."""
+    """Return all that a family's self-test depends on: the key of the file with its outcome."""
     return {
         "platform": device.platform.name.strip(),
         "platform_version": device.platform.version.strip(),

@@ -103,7 +103,7 @@ _ADVICE = (
 
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
-    """Report on stderr if the block takes over `SECONDS`, and that ``switch=1`` would skip it."""
+    """Report `what` on stderr if the block runs for `SECONDS`; ``switch=1`` would skip it."""
     item = _WatchedBuild(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:

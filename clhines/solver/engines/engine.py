@@ -34,7 +34,7 @@ class DeviceOrder(Protocol):
         """Convert values from natural to device order."""
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
-        """Convert values from device to natural order."""
+        """Convert values from device to natural order, in `target`, and return it."""
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
         """Return the launches that solve d, u, (l), b; they can be enqueued again and again.
@@ -43,23 +43,23 @@ class DeviceOrder(Protocol):
         """
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue the launches that `prepare` returned for this `out`."""
+        """Enqueue launches that `prepare` returned for this `out`; return the last event."""
 
 
 class EliminatedMatrix(Protocol):
     """A matrix that an engine has eliminated, to be solved for right-hand sides."""
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve for right-hand sides in NumPy arrays, and wait."""
+        """Solve for right-hand sides `b`, write the solutions to `target`, and wait."""
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
-        """Enqueue a solve for right-hand sides on the device."""
+        """Enqueue a solve for right-hand sides `b`, which writes the solutions to `target`."""
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
         """Return the launches of a solve in device order; they can be enqueued again and again."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue the launches that `prepare` returned for this `out`."""
+        """Enqueue launches that `prepare` returned for this `out`; return the last event."""
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the matrix."""
@@ -68,7 +68,7 @@ class EliminatedMatrix(Protocol):
         """Return the original d, u, (l)."""
 
     def quick(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Solve for a small NumPy `b` of this `shape`; None if other methods must do it."""
+        """Return the solution for a small NumPy `b`, or None if this fast path cannot solve it."""
 
     def transposed(self) -> EliminatedMatrix:
         """Return the transposed matrix, which has the same pivots: no elimination is needed."""
@@ -127,7 +127,7 @@ class SolveEngine:
         raise NotImplementedError
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> EliminatedMatrix:
-        """Eliminate a copy of d, u, (l)."""
+        """Eliminate a copy of d, u, (l), and return it for solves."""
         raise NotImplementedError
 
     def bad_pivots(self) -> BadPivots:

@@ -57,7 +57,7 @@ class Transfer:
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
-        """Pinned memory that one call after another uses."""
+        """Named arrays in pinned memory, which one copy after another uses."""
         return copies.Pins(self.queue)
 
     @functools.cached_property
@@ -99,7 +99,7 @@ def prefers_shared(resident: Resident, rows: int) -> bool:
 
 
 def solves_by_values(resident: Resident) -> bool:
-    """Whether factors are best stored as NumPy arrays: solves eliminate again, but copy nothing."""
+    """Whether to store factors as NumPy arrays: a solve eliminates them again, without copies."""
     if any(launch.part.keeps_factors for launch in resident.launches):
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
@@ -109,7 +109,7 @@ def solves_by_values(resident: Resident) -> bool:
 def pin_buffers(
     plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
 ) -> list[Buffer]:
-    """List the pinned memory for arrays that are not `staged`, and for the status.
+    """List the pinned arrays through which the status, and arrays not `staged`, are copied.
 
     `names` are the arrays' letters; b and x have `rows` rows. ``staged(size)`` says whether threads
     copy an array of this size, in bytes, through pinned memory of their own.
@@ -126,7 +126,7 @@ def pin_buffers(
 
 
 class Carrier:
-    """Copy the arrays `names` and the `status` between the host and device buffers.
+    """Copy the arrays `names` and the status of all cells between host arrays and device buffers.
 
     b and x have `rows` rows. Pinned memory is used if that is faster.
     """
@@ -153,7 +153,7 @@ class Carrier:
             self.status = self._pins.get("status", self.status)
 
     def bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
-        """Copy arrays, (name, array, buffer) each, to buffers; pinned ones are copied at once."""
+        """Copy each array to its buffer, through pinned memory if there is some for the name."""
         size = sum(a.nbytes for _, a, _ in values)
         if self._transfer.staged(size):
             parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
@@ -167,7 +167,7 @@ class Carrier:
                 self._under_way += copies.write(self.queue, to, pin, a)
 
     def read_status(self, source: cl.Buffer | None = None, wait: bool = False) -> None:
-        """Enqueue a copy of the status from `source` or the usual buffer; wait for it if `wait`."""
+        """Enqueue a copy of the status to the host, from `source` if set; wait for it if `wait`."""
         source = source or self._source
         if source is not None:
             wait |= self._waits
@@ -215,7 +215,7 @@ class SharedMemorySolve:
         self._places[plan.gather[places]] = places
 
     def solve(self, system: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """Solve d, u, (l), b, and wait; return the status, (num_cells,), which each call reuses."""
+        """Solve d, u, (l), b; return the status, (num_cells,), valid until the next call."""
         self._run(system)
         x = self._values["x"]
         if target.flags.c_contiguous:
@@ -245,8 +245,8 @@ class BufferedSolve:
 
     `names` are the arrays that each call brings. A matrix that is on the device already is either
     `packed` (factors, by `Resident.make_factors`) or `natural` (entries in the order of nodes);
-    `factored` has the status of its factorization. If `finds_infinite`, the status of a cell is
-    `NOT_FINITE` if x, and so if b, has a value that is not finite.
+    `factored` has the status of its factorization. If `finds_infinite`, a value of b or x that is
+    not finite gives its cell the status `NOT_FINITE`.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ class BufferedSolve:
     def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
         """Eliminate d, u, (l) in the NumPy arrays themselves, which the kernels must use in place.
 
-        Return the status, (num_cells,), which each call reuses.
+        Return the status, (num_cells,), which is valid until the next call.
         """
         self._launch(system, self._lent(system), None)
         self._carrier.read_status(wait=True)
@@ -336,7 +336,8 @@ class BufferedSolve:
     ) -> cl.Buffer:
         """Copy the values that are not lent, enqueue the launches, and return the buffer of x.
 
-        `sources` has the buffers of lent arrays, `lent` the solution's if it is lent.
+        `sources` has buffers in the memory of lent arrays, and `lent` is such a buffer for x, or
+        None.
         """
         queue, buffers, bring = self.queue, self.buffers, self._carrier.bring
         if self.natural:
@@ -371,7 +372,7 @@ class BufferedSolve:
 
 
 class Elimination:
-    """Eliminate matrices for later solves; results are device arrays in natural order."""
+    """Copy matrices to the device in natural order, and eliminate them to find bad pivots."""
 
     def __init__(
         self, resident: Resident, transfer: Transfer, buffers: Buffers, names: Sequence[str]
@@ -385,7 +386,7 @@ class Elimination:
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
     def run(self, matrix: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
-        """Copy a matrix to `targets` and eliminate it; return the status, which calls reuse."""
+        """Copy a matrix to `targets`, eliminate it; return its status, until the next call."""
         self._carrier.bring([(name, a, targets[name]) for name, a in matrix.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)

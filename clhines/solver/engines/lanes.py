@@ -366,7 +366,7 @@ class _SmallSolve:
         self._kernel = kernel.built
 
     def solve(self, b: object, out: object, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Solve for `b` of this shape; None if a type differs or a value is not finite."""
+        """Return x for `b`; None if a type, shape or layout does not fit, or x is not finite."""
         if type(b) is not np.ndarray or b.dtype is not self._dtype or b.shape != shape:
             return None
         if out is None:

@@ -46,9 +46,9 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel with its index tables, which several launches use, each with other arguments.
+    """A kernel with its index tables; several launches use it, each with other arguments.
 
-    `arguments_of` is the key of the `Step` whose arguments are set now.
+    `arguments_of` is the key of the `Step` whose arguments the kernel has now.
     """
 
     kernel: program.Kernel
@@ -105,7 +105,7 @@ class Step(NamedTuple):
 
 
 class Launch:
-    """Part `number` of a plan on a queue: its index tables, and kernels, built when first used."""
+    """Part `number` of a plan, on a queue: its index tables, and kernels, built at first use."""
 
     def __init__(self, part: Part, plan: Plan, number: int, buffers: Buffers) -> None:
         self.part, self.plan, self._number, self._buffers = part, plan, number, buffers
@@ -154,7 +154,8 @@ class Launch:
     ) -> list[Step]:
         """Prepare launches for the right-hand sides `rows`; `arrays` has the arguments by name.
 
-        `factor` is that of `Part.solve_spec`. With `natural` arrays are in natural order.
+        `factor` is "make" to store inverse pivots, "use" to read them, or "". `natural`: arrays are
+        in natural order.
         """
         natural = natural and not self.part.source  # reduced systems are always in device order
         bound = self._bound(symmetric, len(rows), factor, natural)
@@ -173,7 +174,7 @@ class Launch:
 
 
 class Resident:
-    """A plan on a queue: its launches, and its buffers for tables, scratch and status."""
+    """A plan on a queue's device: its launches, and its buffers for tables, scratch and status."""
 
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
@@ -261,9 +262,9 @@ class Resident:
     def make_factors(
         self, matrix: Sequence[cla.Array], buffers: Buffers
     ) -> tuple[cla.Array, cla.Array]:
-        """Enqueue the elimination of `matrix`: d, u, (l); return the factors, and the status.
+        """Enqueue the elimination of `matrix`, d, u, (l); return the factors, and the status.
 
-        `buffers` are those of `factor_buffers`.
+        Both are among the `buffers`, which `factor_buffers` lists.
         """
         able = [launch for launch in self.launches if launch.part.keeps_factors]
         factors = matrix[0]
@@ -309,7 +310,7 @@ class Resident:
         return target
 
     def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
-        """Convert three arrays of one row to device order; this reads the gather table once."""
+        """Convert three arrays of one row to device order, reading the gather table only once."""
         arrays = *sources, *targets
         events = [e for a in arrays for e in a.events]
         event = self._permute(self._pack_three, [a.base_data for a in arrays], None, events)
@@ -339,18 +340,18 @@ class Resident:
         rows: int | None,
         wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue a kernel of ``permute.mako`` for `rows` arrays, or the one for three arrays."""
+        """Enqueue a kernel of ``permute.mako`` for arrays of `rows` rows, or for three if None."""
         plan, (items, group) = self.plan, self._groups
         size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
         kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
         return cl.enqueue_nd_range_kernel(self.queue, kernel, size, local, wait_for=wait_for)
 
     def first_bad(self, status: cla.Array | None = None) -> BadPivots:
-        """Wait, and return the bad pivots and lost digits of a status on the device."""
+        """Wait; return the cells with bad pivots or lost digits in a status on the device."""
         return self.bad_of((self.status if status is None else status).get(self.queue))
 
     def bad_of(self, status: np.ndarray) -> BadPivots:
-        """Return the bad pivots and lost digits of a status on the host."""
+        """Return the cells with bad pivots or lost digits in a status on the host."""
         cells = np.flatnonzero(status & ~NOT_FINITE)
         if not len(cells):
             return NO_PIVOTS
@@ -369,10 +370,7 @@ def _names(symmetric: bool) -> list[str]:
 def _reduced(
     names: Sequence[str], rest: Sequence[cla.Array | Slot], x: cla.Array | Slot
 ) -> dict[str, cla.Array | Slot]:
-    """Return the arrays of a reduced system, by the names that its kernels use.
-
-    `names` are those of the operands `rest`; `x` is the solution.
-    """
+    """Return operands `rest` and solution `x` of a reduced system, by their names in kernels."""
     system = {f"rest_{name}": a for name, a in zip(names, rest)}
     return {**system, **dict(zip(_FAR, [*rest[:3], x])), "rest_x": x}
 

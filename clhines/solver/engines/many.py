@@ -131,7 +131,7 @@ class ManySolve:
         return self._new()
 
     def status(self, matrix: EliminatedCells) -> tuple[BadPivots, bool]:
-        """Wait; return the bad pivots, and whether the last solutions are finite."""
+        """Wait; return the matrix's bad pivots, and whether the last solutions are finite."""
         status = self._status
         if status is None:
             status = values_of(matrix.status, self.queue)
@@ -151,7 +151,7 @@ class ManySolve:
         return event
 
     def solve_host(self, matrix: EliminatedCells, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve for rows in NumPy arrays, (k, n), and wait; `target` may be `b`."""
+        """Solve for the rows of `b`, (k, n), into `target`, and wait; `target` may be `b`."""
         n, step = b.shape[1], len(b)
         if not copies.lends_all(self.queue.device):
             step = max(1, _VALUE_BYTES // (n * self.dtype.itemsize))

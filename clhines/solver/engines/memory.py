@@ -91,7 +91,7 @@ def total(listed: Iterable[Buffer]) -> int:
 
 
 def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
-    """List a plan's tables and status; `natural` adds the tables for natural order."""
+    """List the buffers of a plan's tables and status; `natural` adds tables for natural order."""
     listed = [
         Buffer("gather", plan.packed_size, _INT),
         Buffer("status", plan.forest.num_cells, _INT),
@@ -114,7 +114,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 
 
 def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """List 3 or 4 `operands`, d, u, (l), b, and x; b and x have `rows` rows."""
+    """List the buffers of d, u, (l), b, 3 or 4 `operands`, and of x; b and x have `rows` rows."""
     each = {name: size * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     return [Buffer(name, count, dtype) for name, count in each.items()]
 
@@ -122,14 +122,14 @@ def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> lis
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """List the operands (3 or 4) and x of a solve from NumPy to NumPy, with `rows` rows."""
+    """List the buffers of a solve from NumPy to NumPy: 3 or 4 operands, and x, of `rows` rows."""
     n = plan.forest.num_nodes
     listed = operand_buffers(n if natural else plan.packed_size, dtype, operands, rows)
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
 
 
 def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """List the values of a matrix that is eliminated once, and of solves with it."""
+    """List the buffers of a matrix that is eliminated once, and of later solves with it."""
     listed = value_buffers(plan, dtype, operands, rows, False)
     listed.append(Buffer("factored", plan.forest.num_cells, _INT))
     able = any(part.keeps_factors for part in plan.parts)
@@ -137,7 +137,7 @@ def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> lis
 
 
 def natural_factor_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
-    """List a matrix of `Whole.factor` that stays on the device in natural order, and its status."""
+    """List the buffers of a matrix that stays on the device in natural order, and of its status."""
     names = [name for name in OPERANDS[operands] if name != "b"]
     status = Buffer("status", plan.forest.num_cells, _INT)
     return [*(Buffer(name, plan.forest.num_nodes, dtype) for name in names), status]

@@ -12,8 +12,8 @@ from clhines.solver.forest import Forest
 class BadPivots(NamedTuple):
     """The cells whose elimination failed or lost digits, as kernels find them.
 
-    `nodes` has a node of each cell; `bad` says whether its pivot is bad. Otherwise digits were lost
-    there.
+    For each of the cells, `nodes` has a node, and `bad` says whether its pivot is bad (True) or
+    digits were lost there (False).
     """
 
     cells: np.ndarray
@@ -21,7 +21,7 @@ class BadPivots(NamedTuple):
     bad: np.ndarray
 
     def first(self, bad: bool) -> tuple[int, int] | None:
-        """Return cell and node of the first bad pivot or, if not `bad`, of lost digits."""
+        """Return the first cell with a bad pivot (`bad`) or lost digits, and its node; or None."""
         places = np.flatnonzero(self.bad == bad)
         return (int(self.cells[places[0]]), int(self.nodes[places[0]])) if len(places) else None
 

@@ -84,7 +84,7 @@ class Calls:
         return len(self._calls)
 
     def find(self, arrays: Sequence[LowerArray], more: bool = False) -> Call | None:
-        """Return the earlier call with these arrays and the same switch `more`, or None."""
+        """Return the earlier call with these arrays and this `more` (as `overwrite`), or None."""
         call = self._calls.get((more is True, *map(id, arrays)))
         return call if call is not None and call.matches(arrays) else None
 
@@ -115,5 +115,5 @@ class Calls:
 
 
 def _state(a: LowerArray) -> tuple[object, ...] | None:
-    """Return an array's memory and layout: if it changes, prepared arguments are wrong."""
+    """Return an array's memory and layout; prepared arguments are wrong if any of these changes."""
     return None if a is None else (a.base_data, a.shape, a.dtype, a.offset, a.strides)

@@ -85,7 +85,7 @@ class HostSolves:
     # -- solves ----------------------------------------------------------------------------------
 
     def solve(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> tuple[BadPivots, bool]:
-        """Solve; return the bad pivots, and whether all values were found to be finite."""
+        """Solve into `target`; return the bad pivots, and whether all values were found finite."""
         names = tuple(arrays)
         pivots: BadPivots = NO_PIVOTS
         finite = True
@@ -102,7 +102,7 @@ class HostSolves:
         return pivots, finite
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> bool:
-        """Solve with factors; return whether all values were found to be finite."""
+        """Solve with factors into `target`; return whether all values were found to be finite."""
         natural, finite = bool(factors.values), True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
@@ -125,7 +125,7 @@ class HostSolves:
         b: np.ndarray,
         target: np.ndarray,
     ) -> None:
-        """Call ``solve(rows, target, most)`` for up to `most` rows of `b`, as memory allows."""
+        """Call ``solve(rows, target, most)`` for chunks of `b` of `most` rows, as memory allows."""
         most = self._at_once
         with hosted.FinishOnError(self.loaded.queue):  # kernels may use the host's arrays
             if b.ndim == 1 or len(b) <= most:
@@ -145,8 +145,8 @@ class HostSolves:
     ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
         """Return an object that solves NumPy arrays for `rows` right-hand sides; make it once.
 
-        `names` are the arrays of the system, such as d, u and b. Its buffers have space for `most`
-        right-hand sides.
+        `names` are the arrays of the system, such as d, u and b. The object's buffers have space
+        for `most` right-hand sides.
         """
         way = self.ways.get((names, rows))
         if way is None:
@@ -177,7 +177,7 @@ class HostSolves:
         return total(both) <= self._room.memory
 
     def factor_natural(self, arrays: dict[str, np.ndarray]) -> tuple[dict[str, Slot], BadPivots]:
-        """Eliminate d, u, (l); return copies of these and the status on the device; bad pivots."""
+        """Eliminate d, u, (l); return device copies of these and the status, and the bad pivots."""
         names, spare, plan = tuple(arrays), len(arrays) + 1, self.loaded.plan
         buffers = self.take([Buffer("x", plan.forest.num_nodes, self._room.dtype)])
         if self._elimination is None or self._elimination.names != names:
@@ -317,7 +317,7 @@ class Whole(SolveEngine):
         self._bad, self._solved = self.solve_values(arrays, target), True
 
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
-        """Solve from NumPy to NumPy; return the bad pivots."""
+        """Solve NumPy arrays d, u, (l), b into `target`; return the bad pivots."""
         self.found_finite, many = False, self.many_for(arrays["b"])
         if many is None:
             pivots, self.found_finite = self.on_host.solve(arrays, target)
@@ -393,7 +393,7 @@ class WholeFactors:
         self.way: hosted.BufferedSolve | None = None  # the last prepared solve
 
     def by_step(self, many: ManySolve) -> EliminatedCells:
-        """Return the matrix in the form for `ManySolve`; the first call eliminates it."""
+        """Return the matrix as eliminated by `many`; only the first call eliminates it."""
         if self._by_step is None:
             self._by_step = many.eliminate(self.natural_matrix(), keep=True)
         return self._by_step
@@ -455,7 +455,7 @@ class WholeFactors:
 
 
 class NaturalFactors(WholeFactors):
-    """A matrix in natural order, which each solve eliminates; device order is made if needed.
+    """A matrix that is stored in natural order, and that each solve eliminates again.
 
     `values` are NumPy arrays that the device uses in place, or `Slot`s of device memory; with slots
     each solve writes `status`, (num_cells,).

@@ -78,7 +78,7 @@ _KNOWN: WeakKeyDictionary[Forest, Statistics] = WeakKeyDictionary()
 
 
 def statistics(forest: Forest) -> Statistics:
-    """Return the numbers of a forest that the cost model uses, kept for the next call."""
+    """Return the numbers of a forest that the cost model uses, cached for the next call."""
     if forest not in _KNOWN:
         trees = forest.trees
         count = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
@@ -144,7 +144,7 @@ def _native_width(stats: Statistics, limits: Limits, itemsize: int) -> int:
 
 @cache
 def costs() -> dict[str, dict[str, dict[str, float]]]:
-    """Return the fitted seconds: ``costs()[kind + " " + dtype][candidate][term]``."""
+    """Return the fitted seconds, such as ``costs()["cpu float32"]["fine"]["rounds"]``."""
     text = resources("clhines.solver.plan").joinpath(COSTS_FILE).read_bytes()
     table: Any = json.loads(text)
     return cast("dict[str, dict[str, dict[str, float]]]", table["costs"])
@@ -159,7 +159,7 @@ def predict(candidate: Candidate, stats: Statistics, limits: Limits, dtype: DTyp
 
 
 def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
-    """Return the candidates with predicted seconds, fastest first, those without one last."""
+    """Return the candidates and their seconds, predicted or infinite; the fastest one is first."""
     stats = statistics(forest)
     rows = [(c, predict(c, stats, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
     return sorted(rows, key=lambda row: row[1])

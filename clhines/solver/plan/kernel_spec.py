@@ -205,7 +205,7 @@ class KernelSpec(TemplateSpec):
         return [*numbers, *self._tables(), *self._active_parameters(self.takes)]
 
     def roles(self) -> dict[str, str]:
-        """Return the role of each table, or "", in the order of the arguments."""
+        """Return, by table, the role that says how `Part.moved` shifts its entries; "" for none."""
         return {table.name: table.role for table in self._tables()}
 
     def arrays(self) -> list[str]:

@@ -165,7 +165,7 @@ def block_gather(
 
 
 def index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np.int64]:
-    """Return the smallest integer type for nodes of cells with these first nodes and sizes."""
+    """Return the smallest integer type for node indices; cell k has ``sizes[k]`` nodes."""
     room = np.iinfo(np.int32).max - int(sizes.max())
     return np.int32 if int(first.max()) <= room else np.int64
 

@@ -179,7 +179,7 @@ OPTION_TEXTS = {
 
 
 def check_width(width: Option, name: str, real: str, limits: Limits) -> None:
-    """Refuse vectors that are wider than the device's compiler gets right."""
+    """Refuse a vector width that the device's compiler does not compile correctly."""
     most = limits.trusted_bytes // (8 if real == "double" else 4)
     if width is not None and int(width) > most:
         raise InputError(

@@ -71,7 +71,7 @@ def pack_cells(
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
     """Return the lanes that each shape takes by level, with at most `_MOST_SENSES` columns.
 
-    If shapes have more levels, each column has the largest width of several levels.
+    If shapes have more levels, a column has the largest width of several successive levels.
     """
     counts = np.array([len(w) for w in widths])
     step = -(-int(counts.max()) // _MOST_SENSES)
@@ -92,10 +92,10 @@ def next_fit(
 ) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
-    A cell fits if no level of the block gets more than `lanes` lanes; a single cell may be wider:
-    it takes several passes. `order` sorts the shapes; cells of one shape are side by side.
-    `max_cells` bounds a block, so that small batches still occupy the device. The other arguments
-    are those of `pack_cells`.
+    A shape takes `widths` lanes, by level. A cell fits if no level of the block gets more than
+    `lanes` lanes; a single cell may be wider: it takes several passes. With `shift` branches may
+    move to deeper levels. `order` sorts the shapes; cells of one shape are side by side.
+    `max_cells` bounds a block, so that small batches still occupy the device.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
     cells = np.argsort(inverse(order)[forest.shape_of_cell], kind="stable")
@@ -145,7 +145,7 @@ class _Fill:
         return min(self.max_cells - self.held, int((free // width).min()))
 
     def close(self, repeats: int = 1) -> None:
-        """Close the open block. The cells that were placed last fill `repeats` such blocks."""
+        """Close the open block; the cells that were placed last fill `repeats` equal blocks."""
         if self.open:
             times, runs = self.full.get(tuple(self.open), (0, []))
             runs.append(self.cells[self.begin : self.at])
@@ -242,7 +242,7 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
 def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
     """Return, for each shape, the number of branches at or below each level.
 
-    Level 0 has only the root's branch, as no other can move there.
+    Level 0 has only the root's branch, as branches may move only to deeper levels.
     """
     below = [np.cumsum(w[::-1])[::-1] for w in widths]
     return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]

@@ -64,9 +64,9 @@ class Options(TypedDict, total=False):
 class Part:
     """One kernel of a plan, for some or all cells, and its launches, usually one.
 
-    The launches read the arrays `source` and write the arrays `target`: 0 is the batch, k is set k
-    of `Plan.scratch`. `launches` has, for each launch, the kernel's first argument and the number
-    of work-groups.
+    `source` and `target` number the arrays that the launches read and write: 0 for the batch, k for
+    the k-th set of `Plan.scratch`. `launches` has, for each launch, the kernel's first argument and
+    the number of work-groups.
     """
 
     spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are for a plain solve
@@ -93,7 +93,7 @@ class Part:
         return bool(self.source or self.spec.takes_natural)
 
     def finds_infinite(self, rows: int) -> bool:
-        """Whether a launch in natural order finds values of x that are not finite, for `rows`."""
+        """Whether a launch in natural order for `rows` right-hand sides finds infinite or NaN x."""
         return bool(self.spec.finds_infinite) and not self.source and rows <= self.max_rhs
 
     @property
@@ -182,7 +182,7 @@ class Part:
         return replace(self, tables=tables, source=source, target=target)
 
     def deeper(self) -> Part:
-        """Return the part for a larger batch, whose reduced system is this part's batch.
+        """Return this part for a plan in which its batch is the reduced system of a larger one.
 
         It then reads and writes the next set of scratch arrays.
         """
@@ -316,9 +316,9 @@ def work_group_size(options: Options, limits: Limits, default: int) -> int:
 
 
 def coarse(needed: int, room: int, least: int = 1) -> int:
-    """Return the size of an array in local memory for `needed` values, at most `room`.
+    """Return a local array's size for `needed` values: a power of 2, so that few kernels are built.
 
-    It is rounded up, to `least` or more, so that few kernels have to be built.
+    It is `least` or more, but at most `room`.
     """
     return max(needed, min(max(least, 1 << (needed - 1).bit_length()), room))
 

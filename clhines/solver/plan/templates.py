@@ -17,7 +17,7 @@ FOLDER = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1] / "kernels
 
 @cache
 def compiled(name: str) -> Any:
-    """Return the template of a file, compiled."""
+    """Return the compiled Mako template from the file `name`."""
     from mako.template import Template  # plans are made without it
 
     text = (FOLDER / f"{name}.mako").read_text("utf-8")
@@ -37,8 +37,8 @@ def digest() -> str:
 def render(spec: TemplateSpec) -> str:
     """Return the OpenCL source of a spec.
 
-    In a template ``${part("NAME", SPACES, size=3)}`` includes another one, indented by some spaces.
-    It has `spec` and, as an example, the argument `size`.
+    In a template ``${part("NAME", SPACES, size=3)}`` includes template NAME, indented by SPACES
+    spaces. NAME can use `spec` and the keyword arguments, here `size`.
     """
 
     def part(name: str, spaces: int = 0, **values: object) -> str:

@@ -171,8 +171,8 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
 class SplitForest:
     """A forest whose long branches are cut, and the forest `old` before the cuts.
 
-    `tree` maps the trees of `forest` to trees of `old`, by whose elimination order kernels name bad
-    pivots.
+    `tree` has the tree of `old` for each tree of `forest`. Kernels name a bad pivot by its number
+    in the elimination order of the old tree.
     """
 
     forest: Forest
@@ -189,7 +189,7 @@ class SplitForest:
 
 
 def split_branches(forest: Forest, blocks: Blocks | None = None) -> SplitForest:
-    """Return the batch with long branches cut (2018 report, section 6).
+    """Cut long branches of a batch; return the new and the old forest (2018 report, section 6).
 
     A branch keeps at most as many nodes as the mean of its level. Its other nodes become a branch
     of the next level, which may be cut again. The mean is taken over all cells, or with `blocks`

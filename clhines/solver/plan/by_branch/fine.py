@@ -91,7 +91,7 @@ def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: 
 
 
 def _values_alone(trees: Trees) -> np.ndarray:
-    """Return how many values a block of only one tree has, (num_trees,) int64, with padding."""
+    """Return how many values, with padding, a block of each tree alone has, (num_trees,) int64."""
     first_branch, first_level = trees.by_level()
     width = np.diff(np.append(first_branch, len(trees.branch_level)))
     values = width * np.maximum.reduceat(trees.branch_length, first_branch)
@@ -101,7 +101,7 @@ def _values_alone(trees: Trees) -> np.ndarray:
 def _plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
 ) -> Plan:
-    """Plan a work-item per branch; a block has `room` values in local memory, or 0: none."""
+    """Plan a work-item per branch; blocks have `room` values in local memory, none if it is 0."""
     enough_blocks = 4 * limits.compute_units
     most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
     work_group = work_group_size(options, limits, _usual_group(forest, limits, most))
@@ -140,7 +140,7 @@ def _plan_levels(
 
 
 def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
-    """Return the work-items of a group: many if blocks of `max_cells` fill a large group twice."""
+    """Return the size of a work-group: large if a block of `max_cells` fills a large one twice."""
     if limits.is_cpu:
         return 16
     widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
@@ -150,7 +150,7 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
-    """Return the properties of each level that all blocks share, to be constants of the kernel.
+    """Return for each level what all blocks have in common, to be constants of the kernel.
 
     The tuple is empty if a block has more than `MOST_LEVELS` levels.
     """

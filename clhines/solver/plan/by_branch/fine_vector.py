@@ -115,7 +115,7 @@ class FineVectorSpec(KernelSpec):
 
     @property
     def reads_cells(self) -> bool:
-        """Whether a cell's values are read in natural order, all at once, before it is solved."""
+        """Whether a kernel reads a cell completely from natural order before it solves the cell."""
         return self.natural and self.short
 
 
@@ -140,7 +140,7 @@ def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options
 def _plan_blocks(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, budget: int
 ) -> Plan:
-    """Plan blocks with `budget` values in local memory, or factors in global memory if it is 0."""
+    """Plan blocks with up to `budget` values in local memory; 0: factors are in global memory."""
     itemsize = 8 if real == "double" else 4
     how = options["packing"] or PACKINGS[0]
     weight = 2 * (forest.trees.sizes + np.diff(forest.trees.branch_offsets) + 1)
@@ -190,9 +190,9 @@ def _fit_vectors(
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Group cells into blocks, and halve the blocks until each fits into `room` values.
 
-    `how` is the packing, `weight` the values that each tree needs, `budget` the values of a block
-    in local memory, `width` the branches of a vector. Return whether all blocks fit, the blocks,
-    their vectors, and the layout of their values.
+    `how` is the packing, `weight` the values that each tree needs, `room` the size of local memory,
+    `budget` the part of it that a block should use, `width` the branches of a vector. Return
+    whether all blocks fit, the blocks, their vectors, and the layout of their values.
     """
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
@@ -209,7 +209,7 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the size of the exchange memory: the lanes of a block and a vector of zeros."""
+    """Return the size of the exchange memory: a value per lane of a block and a zero vector."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
@@ -265,10 +265,7 @@ def _vector_tables(
 
 
 def _whole_vectors(slots: np.ndarray) -> np.ndarray:
-    """Return, for each row of `slots`, the number of the vector that it equals, or -1.
-
-    A row equals a vector if it has all lanes of that vector in order.
-    """
+    """Return for each row of lane numbers the vector whose lanes these are, all in order, or -1."""
     width = slots.shape[1]
     whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
     return np.where(whole, slots[:, 0] // width, -1)

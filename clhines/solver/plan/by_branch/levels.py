@@ -117,7 +117,7 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
 
 
 def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:
-    """Cut levels that would be mostly padding; return the new levels, and the depth of each."""
+    """Cut levels that would be mostly padding; return the new levels, and each one's old level."""
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])
     padding = levels.width * levels.longest - nodes
     too_many = (padding > (MOST_PADDED - 1) * nodes) & (padding > LEAST_CUT)

@@ -45,8 +45,8 @@ def branch_levels(
 ) -> BranchLevels:
     """Order the branches of each template by level, longest first (2018 report, section 4).
 
-    `slot_template` and `slot_tree` are those of `Blocks`; `level` is the level of each branch, by
-    default that in its tree.
+    Slot k, a cell of template ``slot_template[k]``, has tree ``slot_tree[k]``. `level` is the level
+    of each branch, by default its level in the tree.
     """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template = slot_template[slot]
@@ -91,8 +91,8 @@ def shifted_levels(
     """Return levels with subtrees moved to deeper ones if a level has more branches than `lanes`.
 
     This is the last proposal of the 2018 report (section 8). From the roots on, each level gets up
-    to `lanes` branches, those with most levels below them first: that needs the fewest levels (Hu
-    1961). If it still needs more levels than before, each level gets more branches.
+    to `lanes` branches. Branches with the most levels below them come first, as this needs the
+    fewest levels (Hu 1961). If more levels are needed than before, each level gets more branches.
     """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
@@ -168,7 +168,7 @@ class BranchVectors:
         return out
 
     def exchange(self) -> np.ndarray:
-        """Index of each branch in the exchange memory, (num_branches,) int64; first are zeros."""
+        """Index of each branch in the exchange memory, which begins with zeros; int64."""
         first = self.template_start[self.template[self.vector]]
         return self.place - (first - 1) * self.width
 
@@ -193,10 +193,7 @@ class BranchVectors:
 
 
 def branch_ranks(trees: Trees) -> np.ndarray:
-    """Return the rank of each branch, (num_branches,) int64.
-
-    A branch without children has rank 0; others have 1 + the highest rank of their children.
-    """
+    """Return the rank of each branch: 0 without children, else 1 + the highest of its children."""
     rank = np.zeros(len(trees.branch_parent), np.int64)
     order = np.argsort(-trees.branch_level, kind="stable")
     edges = np.flatnonzero(np.diff(trees.branch_level[order])) + 1
@@ -210,7 +207,7 @@ def branch_vectors(
 ) -> BranchVectors:
     """Group the branches of each template into vectors of `width` lanes.
 
-    `slot_template`, which must not decrease, and `slot_tree` are those of `Blocks`.
+    Slot k, a cell of template ``slot_template[k]`` (not decreasing), has tree ``slot_tree[k]``.
     """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template, length = slot_template[slot], trees.branch_length[tree_branch]

@@ -90,12 +90,12 @@ class CellSpec(KernelSpec):
 
     @property
     def vector(self) -> int:
-        """Number of cells that are side by side in a vector."""
+        """Number of cells in a vector variable; 1 if the cells' shapes differ."""
         return self.vector_width if self.same_shape else 1
 
     @property
     def lanes(self) -> int:
-        """Number of cells that a work-item solves side by side, each value in a scalar variable."""
+        """Number of cells that a work-item solves side by side in scalar variables."""
         return 1 if self.vector > 1 else self.vector_width
 
     @property
@@ -261,7 +261,7 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Return fields of a `CellSpec` that depend on all cells; `lanes`: each lane's cell, or -1."""
+    """Return fields of a `CellSpec` that depend on all cells; `lanes`: each lane's cell or -1."""
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # idle lanes have no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())

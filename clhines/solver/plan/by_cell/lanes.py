@@ -63,7 +63,7 @@ class LanesSpec(TemplateSpec):
 
 
 def lanes_spec(real: str, limits: Limits, blocks: ChainBlocks, symmetric: bool) -> LanesSpec:
-    """Return the spec for a device, with vectors that its compiler gets right."""
+    """Return the spec for a device, with vectors that its compiler compiles correctly."""
     itemsize = 8 if real == "double" else 4
     width = min(limits.vector_bytes, limits.trusted_bytes) // itemsize
     width = max(1, min(blocks.lanes, width))

@@ -82,7 +82,7 @@ def size_classes(sizes: np.ndarray) -> np.ndarray:
 
 
 def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarray:
-    """Return lanes in which the cells of each shape are padded with -1 to a multiple of `width`."""
+    """Return each lane's cell: the cells of each shape, padded with -1 to a multiple of `width`."""
     edges = np.r_[0, np.flatnonzero(np.diff(shape)) + 1, len(shape)]
     counts = np.diff(edges)
     padded = -(-counts // width) * width

@@ -25,8 +25,8 @@ _GPU_LANES, _GPU_PLAN = (30e-6, 0.3e-6, 4e-11), (15e-6, 4e-11)
 class ManySpec(TemplateSpec):
     """Spec of ``many.mako``, which solves cells for many right-hand sides.
 
-    A work-item has `vectors` vectors of `width` right-hand sides each, or with `apart` only one. In
-    `chains` each node is the only child of the one before.
+    A work-item has `vectors` vectors of `width` right-hand sides each; with `apart` it has one
+    right-hand side. In `chains` each node is the only child of the node before.
     """
 
     template: ClassVar[str] = "solver/by_cell/many"
@@ -72,7 +72,7 @@ class ManySpec(TemplateSpec):
 
 
 def many_spec(real: str, limits: Limits, chains: bool) -> ManySpec:
-    """Return the spec for a device, with vectors that its compiler gets right."""
+    """Return the spec for a device, with vectors that its compiler compiles correctly."""
     if not limits.is_cpu:
         return ManySpec(real, apart=True, chains=chains)
     itemsize = 8 if real == "double" else 4
@@ -81,9 +81,9 @@ def many_spec(real: str, limits: Limits, chains: bool) -> ManySpec:
 
 
 def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """Return the natural node of each step, and the step of its parent or -1; (n,) int64.
+    """Return the nodes in elimination order, parents first, and each one's parent; (n,) int64.
 
-    A step is a node; parents come first, and cells one after another.
+    The first array has natural indices, the second the parent's position in the first, or -1.
     """
     trees, shape = forest.trees, forest.shape_of_cell
     start, sizes = trees.offsets[:-1][shape], forest.sizes
@@ -95,7 +95,7 @@ def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_faster(plan: Plan, limits: Limits, dtype: np.dtype, rows: int) -> bool:
-    """Whether a lane per right-hand side should be faster than `plan`, for `rows` of them."""
+    """Whether a lane per right-hand side is probably faster than `plan` for `rows` of these."""
     forest, most = plan.forest, max(part.max_rhs for part in plan.parts)
     n, cells, largest = forest.num_nodes, forest.num_cells, int(forest.sizes.max())
     blocks, launches, units = -(-rows // _LANES), -(-rows // most), limits.compute_units

@@ -119,7 +119,7 @@ def _skewed(size: int) -> int:
 
 
 def _unskewed(places: int) -> int:
-    """Return how many unknowns fit into `places` numbers of local memory, padded by `_skewed`."""
+    """Return how many unknowns, padded as by `_skewed`, fit into `places` local values."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
@@ -211,7 +211,7 @@ def _statistics(sizes: np.ndarray, spec: ReductionSpec) -> dict[str, int | float
     rounds, steps, busy = (np.zeros(len(sizes), np.int64) for _ in range(3))
 
     def add(active: np.ndarray) -> None:
-        """Count one round, in which each chain computes `active` unknowns, or is done if 0."""
+        """Count a round in which chain k computes ``active[k]`` unknowns; 0: chain k is done."""
         nonlocal rounds, steps, busy
         rounds = rounds + (active > 0)
         steps = steps - -active // group

@@ -31,7 +31,7 @@ from clhines.solver.plan.plan import (
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Cells cut into connected parts that fit into local memory, each a tree of `forest`."""
+    """Cells cut into connected parts that fit into local memory; each is a tree of `forest`."""
 
     forest: Forest  # the pieces, cell after cell
     natural: np.ndarray  # (n,) index of each node in the old forest
@@ -88,7 +88,8 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
 def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
     """Return the reduced system's forest, and the index of each of its nodes in `pieces.forest`.
 
-    `cut` has the segments of the pieces (parts of cells), some of whose last nodes are kept.
+    Pieces are parts of cells. The reduced system has the nodes that their elimination leaves: some
+    last nodes of the segments in `cut`.
     """
     trees, segment = pieces.forest.trees, cut.segments
     kept = np.flatnonzero(cut.kept >= 0)
@@ -193,7 +194,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def finds_infinite(self) -> bool:  # type: ignore[override]
-        """Whether the kernel writes a cell's status after all x of the cell are computed."""
+        """Whether a kernel writes a cell's status after all its x, and can report infinite x."""
         return self.phase == "solve" and not self.shared
 
     @property
@@ -241,7 +242,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def local_arrays(self) -> str:
-        """Names of the arrays in local memory; `u` is the last one, see `tree_places`."""
+        """Names of the arrays in local memory; the last one, `u`, may be longer than the others."""
         return "dbu" if self.solves else "du"
 
     @property
@@ -254,7 +255,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def steps_of_one(self) -> int:
-        """Number of steps in which a work-group copies one array of a block, a value per lane."""
+        """Number of steps in which a work-group copies a block's array, a value per lane each."""
         return -(-self.capacity // self.work_group)
 
     @property
@@ -263,7 +264,7 @@ class ContractionSpec(KernelSpec):
         return 12 if self.ptx else 4
 
     def at(self, place: str) -> str:
-        """Return the OpenCL expression for the index in global memory of value `place`."""
+        """Return OpenCL code for the index of the block's value `place` in global memory."""
         return f"gather[block.s0 + {place}]" if self.natural else f"block.s0 + {place}"
 
     def index(self, k: int) -> str:
@@ -327,7 +328,7 @@ def plan_contraction(
 
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """Class each cell: `USUAL`, `LARGER`, or `ABOVE` for cells that exceed local memory."""
+    """Return each cell's class: `USUAL` or `LARGER` if it fits into local memory, else `ABOVE`."""
     fits = room.fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
@@ -398,7 +399,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, places.gather(forest), (part,))
 
     def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
-        """Plan cells above local memory: reduce parts of them, solve the reduced system, expand."""
+        """Plan cells above local memory: reduce each part, solve the rest, compute other values."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(room.local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
@@ -482,7 +483,7 @@ class _ContractionPlanner:
     def _many(self, forest: Forest) -> int:
         """Return the maximum number of cells per work-group.
 
-        It is so small in small batches that all compute units work: their time depends on latency.
+        In small batches it is small, so that all compute units work, as latency decides the time.
         """
         if room.is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))

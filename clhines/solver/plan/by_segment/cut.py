@@ -16,7 +16,7 @@ USUAL_PLACES = 1056  # values per array in the local memory of usual work-groups
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Let the launch that expands parts of cells also solve whole cells, which saves launches.
+    """Join launches that solve whole cells with the one that ends the solve of cells in parts.
 
     Return the parts of a plan with fewer launches.
     """
@@ -101,7 +101,7 @@ def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None, late: boo
     """Cut trees into segments of at most `most` nodes, and plan the rounds that eliminate them.
 
     `ends`, (num_nodes,) bool, marks nodes that end a segment and stay in the reduced system. With
-    `late`, only roots stay, and other nodes in `ends` are eliminated in rounds.
+    `late`, only roots stay, and the rounds after the leaves eliminate the other nodes in `ends`.
     """
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)

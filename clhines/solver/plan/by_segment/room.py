@@ -29,7 +29,7 @@ FEW_NODES = 20_000  # nodes per compute unit up to which chains are in registers
 
 
 def is_small(forest: Forest, limits: Limits) -> bool:
-    """Whether two usual work-groups per compute unit hold the batch, so that latency counts."""
+    """Whether all cells fit into two usual work-groups per compute unit, so that latency counts."""
     return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
@@ -58,7 +58,7 @@ def fits_local(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndar
 
 
 def local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> np.ndarray:
-    """Return how many nodes fit into local memory, with three values per node and per lane."""
+    """Return how many nodes of three values fit into local memory beside three values per lane."""
     values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
     lanes = np.asarray(work_group)
     return np.maximum(0, values - 3 * lanes) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
@@ -106,7 +106,7 @@ def fits_registers(
 
 
 def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
-    """Whether cells are nearly chains, so that local memory limits the number of work-groups."""
+    """Whether, as cells are nearly chains, local memory limits the number of work-groups."""
     many = forest.num_nodes > FEW_NODES * limits.compute_units
     if real != "double" or many or is_small(forest, limits) or options["segment"]:
         return False
@@ -145,8 +145,8 @@ _OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)  # if no number leaves all values in r
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
     """Return the maximum length of a segment, in nodes, for cells that are solved in registers.
 
-    It is a length with which registers have room for all values of each cell or, if there is none,
-    a length with which each cell has enough lanes.
+    With this length, all values of each cell fit into registers. If no length does, a work-group
+    has at least enough lanes for the segments of each cell.
     """
     if options["segment"]:
         return int(options["segment"])

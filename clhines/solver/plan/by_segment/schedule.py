@@ -121,10 +121,10 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
 class Contraction:
     """Rounds in which the nodes of a forest are eliminated; nodes of one round are independent.
 
-    All leaves come first, except `late` ones. Each later round has leaves and nodes with one child
-    (rake and compress, Miller and Reif 1985): n nodes need O(log n) rounds if nodes have few
-    children. A round never has a node together with its parent, its child or another child of its
-    parent. So every remaining node gets at most one update from below and one from above in a
+    First all leaves but the `late` ones are eliminated. Each later round has leaves and nodes with
+    one child (rake and compress, Miller and Reif 1985): n nodes need O(log n) rounds if nodes have
+    few children. A round never has a node together with its parent, its child or another child of
+    its parent. So every remaining node gets at most one update from below and one from above in a
     round. Pinned nodes and roots are not eliminated.
     """
 
