@@ -106,7 +106,10 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
 def steer(
     model: NeuronModel, network: Network, groups: dict[str, Group], connections: np.ndarray
 ) -> None:
-    """Tell the network which weights POINTERs set; `connections`: NetCon of each connection."""
+    """Tell the network which connections have weights that POINTERs write.
+
+    `connections` has the NetCon of each connection; `groups` are by name of their mechanism.
+    """
     for (name, pointer), targets in model.steered.items():
         at = place_of(connections, targets[:, 0])
         inside(network).added.steered.append((groups[name].number, pointer, at, targets[:, 1]))

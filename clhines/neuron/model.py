@@ -104,9 +104,10 @@ class NeuronModel:
         return any(changed)
 
     def waits_for_tables(self, begun: bool = False) -> bool:
-        """Whether the next step fills a TABLE again, and so sets variables that other blocks use.
+        """Whether NEURON must take the next step, because it fills a TABLE.
 
-        With `begun`, a TABLE that INITIAL fills counts as filled.
+        NEURON then sets variables that other blocks read. With `begun`, a TABLE that INITIAL fills
+        counts as filled.
         """
         for name, block in self.aside:
             entry = self.every[name].entry

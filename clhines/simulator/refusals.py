@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 
 class Refusal(NamedTuple):
-    """A sentence with fields in braces, and a way out for the user, empty if there is none."""
+    """The message for something that is not supported: a sentence with fields in braces.
+
+    `way_out` says what a user can do in its place; it may be empty.
+    """
 
     sentence: str
     way_out: str = ""

@@ -47,7 +47,10 @@ def run_with(
 
 
 def as_slopes(slopes: Sequence[Any], values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return derivatives in the shapes of the values; sum the derivatives of a shared number."""
+    """Return derivatives in the shapes of the values.
+
+    Where a value is one number for all instances, its derivatives by instance are summed.
+    """
     return [
         np.asarray(slope).sum() if np.ndim(value) == 0 else np.asarray(slope).reshape(value.shape)
         for slope, value in zip(slopes, values, strict=True)

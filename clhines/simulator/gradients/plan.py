@@ -165,7 +165,7 @@ class CopyLayout:
 
 
 class CopyColumns:
-    """Collect constants for the device, and separate the ones that all copies share."""
+    """Collect constants for the device: once if all copies of the network share them."""
 
     def __init__(self, layout: CopyLayout) -> None:
         self._layout = layout

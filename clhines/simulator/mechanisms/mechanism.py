@@ -225,7 +225,7 @@ class Mechanism:
 
     @property
     def settable(self) -> dict[str, float]:
-        """Defaults of all variables that users may set: `defaults` and `begins`."""
+        """Defaults of parameters and, for states that users may set, initial values, by name."""
         return dict(self.program.settable)
 
     @property
@@ -409,8 +409,8 @@ class Mechanism:
         Raises
         ------
         InputError
-            The block has other arguments, tables or random numbers for instance: call its `twin`.
-            `current`, `advance` and `event` raise it, too.
+            The block has further arguments, such as tables or random numbers. Call the NumPy
+            function of the block, see `twin`. `current`, `advance` and `event` raise it, too.
         """
         start = {q.name: q.default for q in self.program.states}
         return self._states_after("initial", {"v": _numbers("v", v, "mV"), "t": 0.0}, params, start)

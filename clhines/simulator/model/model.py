@@ -291,7 +291,10 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return GLOBAL variables that all read from the last instance of `k`; none for k = -1."""
+        """Return the GLOBAL variables of mechanism `k` that its last instance sets for all.
+
+        There are none for k = -1.
+        """
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()
 

@@ -66,7 +66,10 @@ _QUEUE = (
 
 
 def plastic_fields(rule: Rule) -> Iterator[Field]:
-    """Yield the fields of a rule: weights, traces (``pre``, ``pre1`` ...), steps of traces."""
+    """Yield the arrays of a plasticity rule in a saved state.
+
+    These are the weights, the traces (``pre``, ``pre1`` ...), and the steps of their last updates.
+    """
     yield Field("weight", "plastic", "float64", family="plastic")
     for side, names in rule.kept.items():
         for k in range(len(names)):

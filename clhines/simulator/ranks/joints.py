@@ -138,7 +138,7 @@ class Outbox:
         self._events.append((self._number[source], time))
 
     def put_detected(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that the run has detected; events of threshold detectors are slightly late."""
+        """Add events that the run has detected; threshold detectors' are SPIKE_LATE later."""
         self.put(source, np.where(self._is_late[source], time + SPIKE_LATE, time))
 
     def take(self, now: float) -> tuple[np.ndarray, np.ndarray]:

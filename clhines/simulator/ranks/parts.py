@@ -95,7 +95,7 @@ class RankPart:
         self._number[self.sources[local]] = local
 
     def _place(self, field: Field) -> tuple[str, slice | np.ndarray]:
-        """Return the joined state's array for a field of the rank, and the rank's entries in it."""
+        """Return an array's name in the whole network's state, and this rank's indices in it."""
         if field.kind is None:
             return field.key, self._places[field.per]
         there, places = self._kinds[field.kind]

@@ -115,7 +115,10 @@ class SharedRun(RankedRun):
         super().begin(rows, self._records.localise(records))
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Gather a chunk from all ranks: the first failure of each rank, and recorded values."""
+        """Return a chunk's first failures on all ranks, by cell, and its recorded values.
+
+        `chunk` has those of this rank; None if this rank has no chunk.
+        """
         here, numbers = np.zeros(0, int) if chunk is None else chunk.failed, []
         for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):
             cell = self._first_cell + int(np.argmax(here == first)) if first else 0

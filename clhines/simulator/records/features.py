@@ -103,7 +103,7 @@ class HostFeatures:
 
 
 class DeviceFeatures:
-    """Compute features on a device, chunk after chunk."""
+    """Compute features of recorded voltages on a device, from one chunk of rows after another."""
 
     def __init__(self, windows: FeatureWindows, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self._windows, self._queue, self._dtype = windows, queue, np.dtype(dtype)

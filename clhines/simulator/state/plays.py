@@ -80,10 +80,12 @@ class PlayedValues:
     def before(
         self, k: int, here: np.ndarray, until: float, due: np.ndarray, sent: np.ndarray
     ) -> None:
-        """Set the values of mechanism `k` that are played before the next event of each instance.
+        """Set the values that are played into mechanism `k` until `until`, ms.
 
-        These entries are due by `until`, ms. `here`, (count,) bool, selects instances. `due` and
-        `sent`, (count,), ms, are the times at which each instance's next event is due and was sent.
+        Of each instance only the values before its next event are set. `due` and `sent`, (count,),
+        ms, are the times at which this event is due and was sent; if a value is due at the same
+        time, the one that was sent first comes first. Instances not in `here`, (count,) bool, get
+        no values.
         """
         for number in self._of_kind.get(k, ()):
             played = self._played[number]

@@ -212,7 +212,10 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _incoming(model: Model) -> Bounds:
-    """Return the bounds of the sum of pending events at each target: the sum of all weights."""
+    """Return the least and largest sum of pending weights that each target can have.
+
+    These are minus and plus the sum of the weights of all its connections and external events.
+    """
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)

@@ -35,8 +35,8 @@ _ChainSolve = Callable[[np.ndarray], np.ndarray]  # b, (n,) or (k, n), to the so
 class Corners:
     """Periodic matrices A = T + p q', one for each system, with tridiagonal T.
 
-    `p` is (n,). A vector q has the entries 1, 0, ..., 0 and a last one, which is in `q`, (m,). The
-    diagonals of A are `low`, `main` and `up`, (n,) each.
+    The m systems have n rows in all. `p` is (n,). The vector q of a system is 1, 0, ..., 0, c; `q`,
+    (m,), has each c. `low`, `main` and `up`, (n,) each, are the three diagonals of A, not of T.
     """
 
     sizes: np.ndarray

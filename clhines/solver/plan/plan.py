@@ -125,7 +125,10 @@ class Part:
         return not self.source and "cell_start" in self.solve_spec(True, 1, natural=True).roles()
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the additional tables for natural order, int32; `gather` is the plan's."""
+        """Return the tables, int32, that kernels for arrays in natural order read besides others.
+
+        `gather` has the node at each device index, as in the plan.
+        """
         if self._reads_cells:
             return as_int32({"cell_start": forest.cell_offsets}, len(gather))
         if not self._reorders:

@@ -1,7 +1,8 @@
 <%page args="spec"/>\
 ## Part of epoch_by_node.mako: point processes with several instances at a node, a lane per instance. It advances states
-## to the end of the step before (with records, num_mem, arena_points_end.mako has done this), then stores current and
-## conductance in its slot, a number each; finally the lane of a node adds up the node's slots (arena_slots.mako). On
+## to the end of the step before (with records, num_mem, arena_points_end.mako has done this), then stores its current
+## in mem[slot_i + j], its conductance in mem[slot_g + j]; finally the lane of a node adds up the node's slots
+## (arena_slots.mako). An instance that is alone at its node (`sole`) writes the node's right-hand side itself. On
 ## NVIDIA's GPUs instances with events first enter a list of their mechanism, which neighbouring lanes process:
 ## otherwise a warp would wait for the reads of one mechanism's events after the other's.
 <%

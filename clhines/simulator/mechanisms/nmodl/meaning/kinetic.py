@@ -351,10 +351,10 @@ def _positive(graph: Graph, x: Node) -> Node:
 def _steady(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
-    """Find the steady state of states `rows` by steps of 1e9 ms.
+    """Return expressions for the steady states of `rows`, by a loop over steps of 1e9 ms.
 
-    A loop begins with the values `old`. The first result of `change` is the change of each state;
-    `linear`: the equations of a step are linear. In the first steps, negative states restart at 0.
+    The loop begins with the values `old`. The first result of `change` is the change of each state
+    in a step. `linear`: the equations of a step are linear. At first, negative states restart at 0.
     """
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]

@@ -320,7 +320,8 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
     """Match each unknown with a row in which its entry is not always 0; return the rows.
 
     Augmenting paths find the matching. An unknown prefers the row in which its entry is the sum
-    with the most terms: in a balance of flows this is its own row, with its column's largest entry.
+    with the most terms. In equations of a reaction scheme this is the diagonal entry, the largest
+    one of its column.
     """
     terms = {
         name: {

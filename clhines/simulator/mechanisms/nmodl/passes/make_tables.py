@@ -18,7 +18,10 @@ def make_tables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Return a `Table` with rows that a block computes from parameters, Refused if from more."""
+    """Return the `Table` `name`, whose rows a block computes from parameters.
+
+    Raise Refused if the block reads other variables.
+    """
     free = blocks.bodies[f"table_{name}"].free(()) | blocks.bodies[f"grid_{name}"].free(())
     wrong = sorted(free - set(blocks.parameters) - {"_x", "dt"})
     wrong = [key for key in wrong if not key.endswith("__table")]
