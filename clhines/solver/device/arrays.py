@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
@@ -115,13 +115,27 @@ def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
         queue.finish()
         host[...] = 0
         return
-    waits = list(a.events)
-    for begin in range(0, a.nbytes, _MOST_FILLED):
-        size = min(_MOST_FILLED, a.nbytes - begin)
-        data, (before, at) = a.base_data, divmod(a.offset + begin, _FAR)
+    for event in _filled(a, 0, a.nbytes, np.int8(0), queue, list(a.events)):
+        a.add_event(event)
+
+
+def _filled(
+    a: cla.Array,
+    begin: int,
+    end: int,
+    value: np.generic,
+    queue: cl.CommandQueue,
+    waits: Sequence[cl.Event] = (),
+) -> list[cl.Event]:
+    """Enqueue fills of the bytes `begin` to `end` of an array with a value; return their events."""
+    events = []
+    for first in range(begin, end, _MOST_FILLED):
+        size = min(_MOST_FILLED, end - first)
+        data, (before, at) = a.base_data, divmod(a.offset + first, _FAR)
         if before:
             data = data.get_sub_region(before * _FAR, at + size)
-        a.add_event(cl.enqueue_fill(queue, data, np.int8(0), size, offset=at, wait_for=waits))
+        events.append(cl.enqueue_fill(queue, data, value, size, offset=at, wait_for=waits))
+    return events
 
 
 def set_soon(
@@ -150,10 +164,7 @@ def fill_soon(
         host[first : first + count] = value
         return
     size = a.dtype.itemsize
-    most, end = _MOST_FILLED // size, first + count
-    for begin in range(first, end, most):
-        place = {"offset": a.offset + begin * size}
-        cl.enqueue_fill(queue, a.base_data, value, min(most, end - begin) * size, **place)
+    _filled(a, first * size, (first + count) * size, value, queue)
 
 
 def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:

@@ -42,6 +42,11 @@ def test_a_part_is_filled(fast_queue, monkeypatch, shared):
     arrays.fill_soon(kept[1:], 0, 3, np.float64(2.5), fast_queue)
     arrays.fill_soon(kept, 5, 1, np.float64(1.0), fast_queue)
     assert arrays.values_of(kept, fast_queue).tolist() == [0.0, 2.5, 2.5, 2.5, 0.0, 1.0]
+    monkeypatch.setattr(arrays, "_FAR", 4096)  # by a part of the buffer
+    kept = arrays.within_reach(fast_queue, (1500,), np.dtype(np.float64))
+    arrays.fill_soon(kept, 1021, 5, np.float64(2.5), fast_queue)
+    filled = np.flatnonzero(arrays.values_of(kept, fast_queue) == 2.5)
+    assert filled.tolist() == [*range(1021, 1026)]
 
 
 def test_events_are_of_the_context(fast_queue):
