@@ -395,18 +395,18 @@ class DeviceReducer(Reducer):
         membrane, matrix = self.membrane, self.record.matrix
         if membrane is None and matrix is None:
             return view, False
-        some = slice(begin, begin + (kept - 1) * every + 1, every)
         each = view.interval
         rows_of = begin // each, every // each, view.stride, view.column
-        tables, clamps = self._tables_of(view), np.zeros((kept, 0))
+        tables, num_clamps = self._tables_of(view), 0
         if membrane is not None:
+            some = slice(begin, begin + (kept - 1) * every + 1, every)
             steps = np.arange(first, first + rows)[some]
             clamps = membrane.currents(steps, [one[some] for one in outputs])
-        num_clamps = clamps.shape[1]
-        clamps = np.pad(clamps, ((0, 0), (0, num_clamps % 2))).astype(self._dtype)
-        currents = cla.empty(self._queue, max(1, clamps.size), self._dtype)
-        if clamps.size:  # kept until the copy has ended
-            self._copied = clamps, set_soon(currents, 0, clamps.reshape(-1), self._queue)
+            num_clamps = clamps.shape[1]
+            clamps = np.pad(clamps, ((0, 0), (0, num_clamps % 2))).astype(self._dtype)
+            currents = cla.empty(self._queue, max(1, clamps.size), self._dtype)
+            if clamps.size:  # kept until the copy has ended
+                self._copied = clamps, set_soon(currents, 0, clamps.reshape(-1), self._queue)
         if matrix is not None:
             terms = view.stride if view.places is not None else len(self.sources[0].index)
             factors = [(view.array, tables[0], terms, rows_of)]
