@@ -1,4 +1,4 @@
-"""`FileBlocks`: the executed blocks and the variables of a file, which passes rewrite."""
+"""`FileBlocks`: a file's executed blocks and its variables, which passes rewrite."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from clhines.simulator.mechanisms.nmodl.values import MechanismContext
 
 @dataclass(frozen=True)
 class FileBlocks:
-    """The body of each block of a file, and the file's variables by their names in source.
+    """The executed body of each block in a .mod file, and the file's variables by source name.
 
-    Passes fill the fields with a default. `states` keep a value between blocks; blocks do not read
-    `outputs` and do not set `parameters`. `alone`, `last` and `begun` are states that all instances
-    share: instances set `alone` one after another, blocks read the last instance's value of `last`,
-    and only INITIAL sets `begun`. `unless` has the messages of refusals that blocks check.
+    Passes fill the fields that have a default. `states` keep a value between blocks; no block reads
+    `outputs`, and no block sets `parameters`. `alone`, `last` and `begun` are states that all
+    instances share: instances set `alone` one after another, blocks read the last instance's value
+    of `last`, and only INITIAL sets `begun`. `unless` has the messages for runs that
+    a block refuses when it finds unsupported parameter values.
     """
 
     executed: Bodies
@@ -42,10 +43,10 @@ class FileBlocks:
 
     @classmethod
     def of(cls, bodies: Bodies, kept: Iterable[str] = ()) -> FileBlocks:
-        """Return the blocks of a file as they are before the first pass.
+        """Return the blocks before the first pass.
 
-        `bodies` are the results of the file's execution. `kept` are variables to which POINTERs of
-        other files point.
+        `bodies` are the execution's results. `kept` names variables to which POINTERs in other
+        files point.
         """
         written = {key for body in bodies.blocks.values() for key in body.writes}
         for name in kept:  # parameters, too, are states then
@@ -73,7 +74,6 @@ class FileBlocks:
         return replace(self, bodies=bodies, needed=self._needed(bodies.values()))
 
     def _needed(self, bodies: Collection[Body]) -> frozenset[str]:
-        """Return the variables whose values other blocks, results or users need."""
         elements, variables = self.names.elements, self.file.variables
         needed = {
             key
@@ -90,14 +90,14 @@ class FileBlocks:
             needed = more
 
     def set_by_pointer(self, role: str) -> set[str]:
-        """Return the POINTERs by which any block sets variables, by results of this role.
+        """Return the POINTERs by which any block sets variables.
 
-        The role is ``steer`` (a weight of another connection) or ``assign`` (set at once).
+        `role` is ``steer`` (the POINTER holds another connection's weight) or ``assign`` (any other
+        variable, set at once).
         """
         return {n for body in self.bodies.values() for r, n, _ in body.results if r == role}
 
     def ordered(self, keys: Iterable[str]) -> tuple[str, ...]:
-        """Sort variables, given by their names in source, in the order of the file."""
         order = {name: k for k, name in enumerate(self.file.variables)}
         elements = self.names.elements
         return tuple(sorted(keys, key=lambda k: (order[elements[k]], len(k), k)))

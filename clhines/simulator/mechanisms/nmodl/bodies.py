@@ -1,4 +1,4 @@
-"""Execute all blocks of a file, with NEURON's meaning, into a `Body` of expressions for each."""
+"""Execute all blocks of a file symbolically, with NEURON's meaning; each becomes a `Body`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SO
 
 @dataclass
 class Bodies:
-    """The bodies of a file's blocks, and what their execution has found out about the file."""
+    """The bodies of a file's blocks, and facts about the file that their execution shows."""
 
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class Bodies:
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Execute a part of the file, by calling `work`, and collect the refusals that it raises.
+        """Execute one part of a file by calling `work`; collect the refusals that it raises.
 
-        If the part has VERBATIM that is not supported, collect only the refusals of VERBATIM: the
-        others may be consequences of the skipped C.
+        If the part has unsupported VERBATIM, collect only the refusals about VERBATIM: the others
+        may be consequences of the C code that was skipped.
         """
         refusals = list[Refused]()
         try:
@@ -81,7 +81,7 @@ def executed(
     function_tables: Mapping[str, FunctionTable] | None = None,
     draws: bool = False,
 ) -> Bodies:
-    """Execute all blocks of a file; the options are those of `Nmodl`."""
+    """Execute all blocks of a file; the options are fields of `Nmodl`."""
     shared = MechanismContext(
         file, Names(file), Graph(), use_tables, secondorder, function_tables or {}, draws=draws
     )
@@ -111,7 +111,6 @@ class _Work:
     def _keep(
         self, block: str, run: Execution, results: Sequence[tuple[str, str, Node]] = ()
     ) -> None:
-        """Add a block's body: `results`, and the variables and random streams that `run` set."""
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
             name = self.names.elements[key]
@@ -126,7 +125,6 @@ class _Work:
         self.bodies.blocks[block] = body
 
     def _pointed(self, block: str, key: str, value: Node) -> tuple[str, str, Node]:
-        """Return the result by which a block sets, to `value`, the variable of POINTER `key`."""
         name = self.names.elements[key]
         if block == STEERING:
             return "steer", name, value
@@ -196,9 +194,9 @@ class _Work:
     def _keep_currents(
         self, run: Execution, total: Node, slope: Callable[[str, Node], Node]
     ) -> None:
-        """Add the body of ``current``: the total current, and the currents of ions.
+        """Add the block ``current``: the total current and the ion currents.
 
-        ``slope(name, value)`` returns di/dv of a current; the name of the total is empty.
+        ``slope(name, value)`` returns a current's di/dv; the total current has the name "".
         """
         results = [("i", "i", total), ("g", "g", slope("", total))]
         for name in self.currents:
@@ -208,10 +206,6 @@ class _Work:
         self._keep("current", run, results)
 
     def _hinted(self, run: Execution) -> None:
-        """Add the body of ``current`` with the slopes that CONDUCTANCE statements declare.
-
-        NEURON does not check these slopes either.
-        """
         graph = self.graph
         conductance = self._outward([value for _, value in run.conductances])
 
@@ -225,14 +219,14 @@ class _Work:
         return self._outward([run.read(name) for name in self.currents])
 
     def _outward(self, values: Sequence[Node]) -> Node:
-        """Return the sum of a file's currents `values` as an outward current.
+        """Add up a file's currents as one outward current.
 
-        If the file has an ELECTRODE_CURRENT, NEURON treats all its currents as inward.
+        NEURON treats all currents of a file with ELECTRODE_CURRENT as inward.
         """
         return self.graph.add(-x if self.file.electrode else x for x in values)
 
     def _slope(self, current: Node) -> Node:
-        """Return di/dv of a current: exact if it is linear in v, else NEURON's difference."""
+        """Return di/dv: exact if the current is linear in v, else NEURON's difference."""
         graph = self.graph
         if not current.uses("v"):
             return graph.zero
@@ -243,7 +237,7 @@ class _Work:
         return (ahead - current) / step
 
     def _twice(self, statements: Sequence[Statement]) -> None:
-        """Execute BREAKPOINT for currents whose slope NEURON computes by a difference.
+        """Execute BREAKPOINT twice, as NEURON does to find a current's slope by a difference.
 
         NEURON executes it at v + 0.001 mV and then at v; variables keep the values of the first
         execution until the second one sets them.
@@ -303,7 +297,7 @@ class _Work:
     # ---------------------------------------------------------------------------------- events
 
     def _with_arguments(self, run: Execution, arguments: Sequence[str]) -> list[str]:
-        """Declare NET_RECEIVE's arguments; return their keys, but "" for ``flag``."""
+        """Declare NET_RECEIVE's arguments; return their keys, with "" for the argument ``flag``."""
         keys = []
         for name in arguments:
             if name == "flag":  # in NEURON then the event's flag, and not a weight
@@ -355,10 +349,10 @@ class _Work:
             self._keep("net_initial", first, self._changed(first, block.arguments, keys))
 
     def _set_late(self, key: str, value: Node, received: Sequence[Sent]) -> bool:
-        """Return whether an event may set a variable at the end of a step, before the thresholds.
+        """Return whether an event may set a variable at the end of a step, before thresholds.
 
-        Events are delivered there, except events of a WATCH and events that INITIAL sends without a
-        delay. `value` is the variable's value after the event, `received` are the events that
+        Events are delivered there, except events from a WATCH and events that INITIAL sends without
+        a delay. `value` is the variable's value after the event, `received` are the events that
         NET_RECEIVE sends.
         """
         graph = self.graph
@@ -385,7 +379,7 @@ class _Work:
         return changes
 
     def _netcons(self, run: Execution, block: Block) -> None:
-        """Add a block for each FOR_NETCONS that NET_RECEIVE, `block`, has executed."""
+        """Add a block for each FOR_NETCONS in NET_RECEIVE, `block`."""
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if "flag" in (*names, *block.arguments):
@@ -420,7 +414,6 @@ class _Work:
         self._keep("watch", inner, results)
 
     def copies(self) -> None:
-        """Refuse WATCH conditions on ions' variables, of which NEURON compares outdated copies."""
         watch, receive = self.bodies.blocks.get("watch"), self.file.main.get("NET_RECEIVE")
         if watch is None or receive is None:
             return
@@ -479,11 +472,6 @@ class _Work:
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
 
     def _values_before_table(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
-        """Return the values of the variables `keys` that INITIAL sets before it makes a table.
-
-        They are by symbol. Leave out values that depend on more than constant globals, and
-        variables that another block sets.
-        """
         writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
         later = {key for keys in writes for key in keys}
         initial = self.bodies.blocks.get("initial", Body())
@@ -501,7 +489,7 @@ class _Work:
 def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
     """Split statements into SOLVE statements and all others; return both lists.
 
-    A SOLVE in an IF is in the first list, as NEURON executes it whatever the condition.
+    A SOLVE in an IF is in the first list: NEURON executes it whatever the condition.
     """
     solves, others = list[Statement](), list[Statement]()
     for s in body:
@@ -517,7 +505,6 @@ def split_solves(body: Sequence[Statement]) -> tuple[list[Statement], list[State
 
 
 def _nested(run: Execution, s: Statement) -> None:
-    """Execute a SOLVE that stands in another block or in a loop; Refused unless it is LINEAR."""
     block = run.file.blocks.get(str(s.names[0]))
     if run.is_in_call and block is not None and block.sort == "LINEAR":
         solve(run, s)

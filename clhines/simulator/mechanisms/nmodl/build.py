@@ -58,11 +58,11 @@ def build(
     draws: bool = False,
     changes: FileChanges | None = None,
 ) -> Compiled:
-    """Compile an NMODL text; an NmodlError lists what is not supported.
+    """Compile an NMODL text; an NmodlError lists constructs that are not supported.
 
-    `includes` finds included files; the other arguments are fields of `Nmodl`. If parameters do not
-    rule out that the mechanism draws from NEURON's one generator, or with `draws`, the model may
-    only have one instance, which owns the generator.
+    `includes` finds included files; the other arguments are fields of `Nmodl`. A model with
+    `draws`, or whose parameters do not rule out draws from NEURON's global generator, may have only
+    one instance, which owns the generator.
     """
     shown = path or "NMODL text"
 
@@ -98,7 +98,6 @@ def build(
 
 
 def _model(blocks: FileBlocks, path: str) -> Compiled:
-    """Return the compiled mechanism of a file whose `blocks` are the result of all passes."""
     program = _program(blocks)
     bodies = {name: _ordered(body, blocks.states) for name, body in _used(blocks).items()}
     pointers = {p: blocks.names.printed[p] for p in _pointers(blocks)}
@@ -112,7 +111,6 @@ def _model(blocks: FileBlocks, path: str) -> Compiled:
 
 
 def _program(blocks: FileBlocks) -> Program:
-    """Return the `Program` of a mechanism; its field `blocks` is still empty."""
     file, elements, parameters = blocks.file, blocks.names.elements, blocks.parameters
     notes = (Quantity(name, "ms" if name == SET_AT else "") for name in blocks.notes)
     steered, assigned = blocks.set_by_pointer("steer"), blocks.set_by_pointer("assign")
@@ -144,7 +142,6 @@ def _program(blocks: FileBlocks) -> Program:
 
 
 def _check_currents(bodies: Bodies) -> None:
-    """Refuse a file without a name, and currents that are not declared."""
     file, names = bodies.shared.file, bodies.shared.names
     if not file.suffix:
         raise refuse("mod.no-suffix")
@@ -171,7 +168,6 @@ def _pointers(blocks: FileBlocks) -> list[str]:
 
 
 def _used(blocks: FileBlocks) -> dict[str, Body]:
-    """Return the blocks that an engine must call: those with results, states or outputs."""
     always, families = ("initial", "current", "receive"), ("table_", "grid_", "unless")
     values = {*blocks.states, *blocks.outputs}
     return {
@@ -185,7 +181,6 @@ def _used(blocks: FileBlocks) -> dict[str, Body]:
 
 
 def _ordered(body: Body, states: Sequence[str]) -> Body:
-    """Return a body that writes `states` first, in their order, then other variables."""
     order = [*states, *sorted(body.writes.keys() - {*states})]
     return replace(body, writes={k: body.writes[k] for k in order if k in body.writes})
 
@@ -195,7 +190,6 @@ def _lasting(blocks: FileBlocks, name: str) -> list[str]:
 
 
 def _beside(blocks: FileBlocks) -> tuple[str, ...]:
-    """Return the parameters that a block with a TABLE assigns beside the TABLE's columns."""
     tables = blocks.shared.tables.values()
     names = {name for use in tables for name in set_by(use.block.body, blocks.file.blocks)}
     return tuple(k for k in blocks.parameters if blocks.names.elements[k] in names)
@@ -217,7 +211,7 @@ def _net(blocks: FileBlocks) -> Net | None:
 
 
 def _is_summed(blocks: FileBlocks) -> bool:
-    """Return whether events only add multiples of their weights to states."""
+    """Return whether events do nothing but add multiples of their weights to states."""
     body, weights = blocks.bodies.get("receive"), blocks.executed.weights
     if body is None or weights is None or len(weights) != 1:
         return False
@@ -242,7 +236,7 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Nmodl:
-    """NMODL as the language of a `Mechanism`, with the options of a file."""
+    """NMODL as a `Mechanism`'s language, with the options for one file."""
 
     path: str = ""  # name of the file in messages
     includes: tuple[tuple[str, str], ...] = ()  # names and texts of included files
@@ -256,11 +250,9 @@ class Nmodl:
     changes: FileChanges = field(default_factory=FileChanges)
 
     def cleaned(self, text: str) -> str:
-        """Return the text that a `Mechanism` keeps: the user's text, unchanged."""
         return text
 
     def compiled(self, text: str) -> Compiled:
-        """Compile a text; an NmodlError lists what is not supported."""
         includes = Includes(None, dict(self.includes))
         options = dict(self.function_tables), self.constructed, self.kept, self.draws, self.changes
         built = build(text, self.path, includes, self.use_tables, self.secondorder, *options)
@@ -274,7 +266,7 @@ FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]
 
 
 def tables_of(tables: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
-    """Check and convert a user's values of FUNCTION_TABLEs."""
+    """Check and convert a user's FUNCTION_TABLE values."""
     if tables is not None and not (
         isinstance(tables, Mapping) and all(isinstance(k, str) for k in tables)
     ):

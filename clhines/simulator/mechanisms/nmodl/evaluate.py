@@ -1,8 +1,8 @@
-"""Evaluate expressions of NMODL: make them nodes of a mechanism's `Graph`.
+"""Evaluate NMODL expressions: turn them into nodes of a mechanism's `Graph`.
 
-A draw from a RANDOM variable, as by random_uniform, is a function of a random stream and a place in
-it. While a block is executed, two values have the place in each stream: ``keep`` and ``at``, see
-`random123`.
+A draw from a RANDOM variable, as by random_uniform, is a function of a random stream and a position
+in it. While a block is executed, two values hold the position in each stream: ``keep`` and ``at``,
+see `random123`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _DRAWING_BLOCKS = (
 
 
 class Evaluation(BlockValues):
-    """Evaluate the expressions of a block; the subclass `Execution` executes its statements."""
+    """Evaluate a block's expressions; the subclass `Execution` executes its statements."""
 
     body: Callable[[Sequence[Statement]], None]
     inlined: Callable[[Block, Sequence[Node], int], Node]
@@ -87,10 +87,6 @@ class Evaluation(BlockValues):
         return self._operators(e)
 
     def _operators(self, e: Expression) -> Node:
-        """Return the value of several operands and binary operators, such as ``a + b - c``.
-
-        There may be many, so this is a loop and no recursion.
-        """
         chain: list[tuple[str, Expression]] = []
         while e[0] in _OPERATORS:
             chain.append((str(e[0]), e[2]))
@@ -117,7 +113,7 @@ class Evaluation(BlockValues):
     def _right_side(self, sign: str, left: Node, e: Expression) -> Node:
         """Return the value of `e`, the right side of && or ||.
 
-        As in C, it sets or draws nothing if the left side decides the result.
+        As in C, the right side sets and draws nothing if the left side decides the result.
         """
         condition = self.truth(left)
         condition = condition if sign == "&&" else self.graph.negated(condition)
@@ -130,7 +126,6 @@ class Evaluation(BlockValues):
         return value
 
     def _changed(self, before: Mapping[str, Node]) -> dict[str, Node]:
-        """Return old values, by key, of variables and stream positions changed since `before`."""
         old = {k: before.get(k) or ("\0" not in k and self.graph.symbol(k)) for k in self.values}
         return {k: x for k, x in old.items() if isinstance(x, Node) and x is not self.values[k]}
 
@@ -153,7 +148,7 @@ class Evaluation(BlockValues):
         return graph.negated(neither)
 
     def truth(self, e: Node) -> Node:
-        """Return a number as a condition that is true if the number is not 0."""
+        """Return a number as a condition that is true unless the number is 0."""
         plain = e.definition
         if plain.is_number:
             return self.graph.number(int(plain.value != 0))
@@ -168,7 +163,7 @@ class Evaluation(BlockValues):
         return int(plain.value) if plain.is_number else node
 
     def integer(self, e: Expression) -> Node:
-        """Evaluate an integer expression: the value of each name loses its fraction."""
+        """Evaluate an integer expression, in which each name's value loses its fraction."""
         if e[0] not in ("+", "-", "*", "/"):
             return whole(self.expression(e))
         a, b = (self.integer(part) for part in e[1:])
@@ -182,7 +177,6 @@ class Evaluation(BlockValues):
         return whole((a + self.graph.where(self.graph.less(a, self.graph.zero), -half, half)) / b)
 
     def call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Call a FUNCTION, a PROCEDURE, a FUNCTION_TABLE or a built-in function."""
         block = self.file.blocks.get(name)
         if block is None:
             return self._other_call(name, arguments, line)
@@ -196,7 +190,6 @@ class Evaluation(BlockValues):
         return self.inlined(block, values, line)
 
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Call a function that no block of the file defines."""
         if name in ("net_send", "net_event", "net_move"):
             return self.send(name, arguments, line)
         begins_with_name = bool(arguments) and arguments[0][0] == "name"
@@ -219,7 +212,7 @@ class Evaluation(BlockValues):
         return built_in(self.graph, name, self.in_any_order(arguments, line))
 
     def in_any_order(self, arguments: Sequence[Expression], line: int = 0) -> list[Node]:
-        """Return the values of arguments; Refused if they depend on the order of evaluation.
+        """Return the arguments' values; Refused if they depend on the order of evaluation.
 
         C leaves the order open. One argument may draw or set variables if the others have the same
         values before and after it.
@@ -245,7 +238,7 @@ class Evaluation(BlockValues):
 
 
 def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], line: int) -> Node:
-    """Call a function of `DRAWS` or hoc_execerror.
+    """Call hoc_execerror, or a function in `DRAWS`.
 
     A call that clhines does not support must be in an IF whose condition is false in every run.
     """
@@ -281,7 +274,6 @@ def _unread(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 
 
 def _of_ion(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Return the concentration of an ion as the block began (``_ion_NAME`` in C)."""
     name, ions = str(arguments[0][1]), run.file.ions
     if name not in run.file.ion_variables or name in {f"i{ion.name}" for ion in ions}:
         raise refuse("mod.verbatim", line)
@@ -291,7 +283,6 @@ def _of_ion(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 
 
 def _picked(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Draw a number from hoc's Random to which a POINTER points: uniform, or exponential."""
     name = str(arguments[0][1])
     number = drawn(run, "random_uniform", name, (), line)
     low, width, mean = (run.read(f"{name}_{end}", None, line) for end in PICKED)
@@ -299,7 +290,6 @@ def _picked(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node
 
 
 def _goldman(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Call nrn_ghk(v, ci, co, z): the Goldman-Hodgkin-Katz current per permeability."""
     v, inside, outside, z = run.in_any_order(arguments, line)
     graph, (faraday, gas) = run.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
     kelvin = run.value(run.names.element("celsius", None)) + graph.number(Fraction("273.15"))
@@ -316,7 +306,6 @@ def _goldman(run: Evaluation, arguments: Sequence[Expression], line: int) -> Nod
 
 
 def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int) -> Node:
-    """Draw from NEURON's one generator, or seed it."""
     if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
         raise refuse("mod.called-arguments", line, name=name, count=len(values))
     if name == "set_seed":
@@ -403,7 +392,6 @@ def drawn(
 def _check_draw(
     run: BlockValues, function: str, name: str, count: int, line: int, shown: str
 ) -> None:
-    """Refuse a draw with a wrong variable or number of values, or in a block that cannot draw."""
     if name not in run.file.random:
         raise refuse("mod.not-random", line, function=function, name=name)
     if function not in _NUMBERS_OF_VALUES:
@@ -427,7 +415,7 @@ def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
 
 
 def counts(run: BlockValues) -> list[tuple[str, str, Node]]:
-    """Return, as results of a block, how many words each random stream has drawn in all."""
+    """Return each random stream's total of drawn words, as results of a block."""
     word_counts = []
     for name in run.drew:
         symbol = run.graph.symbol(f"{plain(name)}__drawn")

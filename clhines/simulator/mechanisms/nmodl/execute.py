@@ -1,8 +1,8 @@
 """Symbolic execution of NMODL statements.
 
 A block is executed once. Variables that it reads before it sets them are symbols; at its end the
-values of variables are expressions on the mechanism's `Graph`. Both branches of an IF are executed,
-and their values joined by ``where``; a PROCEDURE or FUNCTION is executed at each call.
+variables' values are expressions on the mechanism's `Graph`. Both branches of an IF are executed,
+and ``where`` joins their values; a PROCEDURE or FUNCTION is executed at each call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from clhines.simulator.refusals import Sentence, refusal
 
 
 def _literal_turns(s: Statement) -> int:
-    """Return the number of iterations of a FROM with numbers as bounds; 1 for other statements."""
     bounds = [e[1] for e in s.values if e[0] == "number"] if s.kind == "from" else []
     if len(bounds) < 3 or bounds[2] <= 0:
         return 1
@@ -47,15 +46,14 @@ _RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KIN
 
 
 class Execution(Evaluation):
-    """Execute the statements of one block once; `BlockValues` has the variables."""
+    """Execute one block's statements once; `BlockValues` has the variables."""
 
     @property
     def is_in_call(self) -> bool:
-        """Whether a PROCEDURE or FUNCTION is being executed."""
         return bool(self._calls)
 
     def body(self, statements: Sequence[Statement]) -> None:
-        """Execute statements in a new scope of locals."""
+        """Execute statements in a new scope for locals."""
         with self.scope():
             for s in statements:
                 self._executed += 1
@@ -139,7 +137,6 @@ class Execution(Evaluation):
             self.overrides[key] = self.graph.where(condition, a, b)
 
     def _cost(self, block: Block) -> int:
-        """Return how many statements a call executes; loops of unknown length count once."""
         costs = self.shared.costs
         if block.name not in costs:
             costs[block.name] = total = 1  # ends a recursion, which `executed` refuses
@@ -162,7 +159,7 @@ class Execution(Evaluation):
     def refuse_verbatim(self, construct: Sentence, line: int) -> None:
         """Refuse C that is not supported.
 
-        In an IF that parameters decide, refuse only the runs that execute the C.
+        If the C is in an IF that parameters decide, refuse only runs that execute it.
         """
         refused = Refused(construct, line)
         if self.guard is self.graph.one:
@@ -206,7 +203,6 @@ class Execution(Evaluation):
             raise refuse("mod.statement-in-block", s.line, kind=s.kind.upper(), where=self.block)
 
     def _for_netcons(self, s: Statement) -> None:
-        """Execute a FOR_NETCONS once, for a connection whose weights are new symbols."""
         inner = Execution(self.shared, "for_netcons")
         inner.values, inner.overrides = dict(self.values), dict(self.overrides)
         inner.reads = self.reads
@@ -232,7 +228,7 @@ class Execution(Evaluation):
         self.netcons.append((names, s, inner, self.guard))
 
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute the body of a PROCEDURE or FUNCTION; return a FUNCTION's value, else 0."""
+        """Execute a PROCEDURE's or FUNCTION's body; return a FUNCTION's value, else 0."""
         if block.name in self._calls:
             raise refuse("mod.calls-itself", line, name=block.name)
         if len(self._calls) > MAX_CALLS:
@@ -251,7 +247,7 @@ class Execution(Evaluation):
     def _looked_up(self, block: Block, s: Statement, values: Sequence[Node]) -> Node:
         """Look up a block's results in its TABLE: return a FUNCTION's value, set other variables.
 
-        A PROCEDURE's result is 0.
+        A PROCEDURE returns 0.
         """
         if len(values) != 1:
             raise refuse("mod.table-arguments", s.line, count=len(values))
@@ -303,7 +299,6 @@ class Execution(Evaluation):
         return use
 
     def _is_held(self, block: Block, key: str) -> bool:
-        """Return whether a column of a block's TABLE is a parameter that the block does not set."""
         if any(uses(block.body, name) for name in self.file.blocks):
             return False
         name = self.names.elements[key]

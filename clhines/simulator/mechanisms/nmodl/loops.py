@@ -29,8 +29,8 @@ def breaks(statements: Sequence[Statement]) -> bool:
 def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
     """Unroll a FROM loop with ``break``; `turns` are the values of its variable `name`.
 
-    Statements after an IF that may leave the loop, and later iterations, move into the branches of
-    the IF that stay in the loop.
+    Statements after an IF that may leave the loop, and later iterations, move into those branches
+    of the IF that stay in the loop.
     """
     statements: list[Statement] = []
     for k in reversed(list(turns)):
@@ -40,7 +40,6 @@ def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[S
 
 
 def _then(statements: Sequence[Statement], rest: list[Statement]) -> list[Statement]:
-    """Append `rest` to statements, also inside an IF, except after a ``break``."""
     for k, s in enumerate(statements):
         if _is_break(s):
             return list(statements[:k])
@@ -57,7 +56,6 @@ def _is_break(s: Statement) -> bool:
 
 
 def check_executed(more: int, line: int) -> None:
-    """Refuse a loop or a call that executes `more` statements if this number is too large."""
     if more > MAX_EXECUTED:
         raise refuse("mod.too-many-statements", line, max_executed=MAX_EXECUTED)
 
@@ -99,7 +97,6 @@ def _turns(run: Evaluation, s: Statement) -> None:
 
 
 def _open_from(run: Evaluation, s: Statement, first: Node, last: Node) -> None:
-    """Execute a FROM whose bounds are not constant as a WHILE."""
     name = str(s.names[0])
     index: Expression = ("name", name, None)
     more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
@@ -123,7 +120,6 @@ def execute_while(run: Evaluation, s: Statement) -> None:
 
 
 def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
-    """Execute a WHILE whose end is not constant: one iteration, with symbols, becomes a `Loop`."""
     before = dict(run.values)
     sent = len(run.sent), len(run.armed), len(run.netcons)
     changed = _changed_in_turns(run, s, before)
@@ -146,7 +142,7 @@ def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
 def _changed_in_turns(run: Evaluation, s: Statement, before: dict[str, Node]) -> list[str]:
     """Return the keys of variables that an iteration of a WHILE, or its condition, may change.
 
-    The next iteration does not know the values of these variables, and may take other branches. So
+    The next iteration does not know these variables' values, and may take other branches. So
     execute iterations until no further variable changes.
     """
     changed = list[str]()

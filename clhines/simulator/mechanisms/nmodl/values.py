@@ -1,4 +1,4 @@
-"""Values of variables while a block is executed; data that all blocks of a mechanism share."""
+"""Variable values during a block's execution; data that all blocks in a mechanism share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def weight(name: str) -> str:
 
 
 def stream_keys(name: str) -> tuple[str, str]:
-    """Return the keys of two values that a block holds of a RANDOM variable: ``keep`` and ``at``.
+    """Return the keys of a RANDOM variable's two values in a block: ``keep`` and ``at``.
 
     ``at`` counts the words drawn since the block began. After ``random_setseq`` ``keep`` is 0, and
     ``at`` is the number of the stream's next word.
@@ -76,7 +76,7 @@ class TableUse:
 
 @dataclass
 class MechanismContext:
-    """Data that all blocks of a mechanism share."""
+    """Data that all blocks in a mechanism share."""
 
     file: File
     names: Names
@@ -97,12 +97,12 @@ class MechanismContext:
 
 
 class BlockValues:
-    """The variables of one execution of a block.
+    """The variables in one execution of a block.
 
-    `where` is the block's name in a `Program`. `values` has the value of each variable that was
-    read or set so far, by its key: the key of a LOCAL, or the name in source of another variable.
-    `reads` and `writes` are the keys of variables of the instance that were read before they were
-    set, and that were set.
+    `where` is the block's name in a `Program`. `values` maps a variable's key (a LOCAL's key, or
+    another variable's name in source) to its value, if it was read or set so far. `reads` and
+    `writes` are the keys of the instance's variables that were read before they were set, and that
+    were set.
     """
 
     def __init__(self, shared: MechanismContext, where: str) -> None:
@@ -164,14 +164,12 @@ class BlockValues:
         return self.names.element(name, index, line)
 
     def _elements(self, name: str) -> str | list[str] | None:
-        """Return the keys of an array's elements, or the key of a local; None for other names."""
         keys, variable = self._find(name), self.names.variable(name)
         if keys is None and variable is not None and variable.length:
             return self.names.all_elements(name)
         return keys
 
     def _outside(self, line: int) -> Node:
-        """Return NaN, the value of an element outside its array, and note the line."""
         self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
         return self.shared.outside[0]
 
@@ -243,9 +241,9 @@ class BlockValues:
         return self.value(self.key(name, index, line))
 
     def _special(self, name: str, line: int) -> Node:
-        """Return the value of v, t or dt.
+        """Return v, t or dt.
 
-        Refused for v in an artificial cell, and where an event would see an old v.
+        Refused for v in an artificial cell, and in blocks where an event would see an old v.
         """
         if name == "v" and self.file.kind == "artificial":
             raise refuse("mod.v-artificial-cell", line)
@@ -254,7 +252,7 @@ class BlockValues:
         return self.value(name)
 
     def value(self, key: str) -> Node:
-        """Return the value of a variable by its key: a symbol, if it has not been set."""
+        """Return a variable's value by its key: a symbol, if it has not been set."""
         value = self.values.get(key)
         if value is None:
             if "\0" in key:  # a local that was never set
@@ -326,10 +324,7 @@ class BlockValues:
 
     @contextmanager
     def scope(self, rules: Rules | None = None) -> Iterator[None]:
-        """Open a scope of locals; with `rules`, a called block's scope without its caller's locals.
-
-        In the scope, statements of the kinds in `rules` are executed by the functions in `rules`.
-        """
+        """Open a scope for locals; with `rules`, the scope in which a called block is executed."""
         kept = self.rules
         self.scopes.append({} if rules is None else {"": ""})
         self.rules = kept if rules is None else rules
@@ -361,14 +356,13 @@ class BlockValues:
         return Loop(names, ends, starts, most=most)
 
     def close_loop(self, loop: Loop) -> list[Node]:
-        """Add a complete loop to the block; return the values of its variables after it."""
         self.inside_loop = False
         self.loops.append(loop)
         return [self.graph.symbol(end) for end in loop.ends]
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Execute the statements of a ``with`` block, and then undo their effects.
+        """Execute a ``with`` block's statements, and then undo their effects.
 
         Only their entries in `reads`, the variables that they have read, remain.
         """

@@ -14,7 +14,7 @@ from clhines.simulator.mechanisms.nmodl.values import BlockValues, TableUse
 
 
 def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) -> Node:
-    """Return the value of a FUNCTION_TABLE at its arguments; Refused if the user gave no table."""
+    """Return a FUNCTION_TABLE's value at its arguments; Refused if the user gave no table."""
     table, graph = run.shared.function_tables.get(block.name), run.graph
     if table is None:
         way_out = f"give Mechanism.from_nmodl function_tables={{'{block.name}': (x, y)}}"
@@ -34,27 +34,24 @@ def value(run: BlockValues, block: Block, arguments: Sequence[Node], line: int) 
 
 
 class _RowTables:
-    """The look-up tables that replace a FUNCTION_TABLE; each has one column."""
-
     def __init__(self, run: BlockValues, block: Block, table: FunctionTable) -> None:
         self._run, self._block, self._table, self._graph = run, block, table, run.graph
 
     def of(self, row: Node) -> Node:
         """Return the FUNCTION_TABLE's value at knot number `row`.
 
-        Knots of two arguments are numbered row by row: the second argument varies fastest.
+        Knots with two arguments are numbered row by row: the second argument varies fastest.
         """
         beyond = len(self._table.axes[-1]) + 1  # rows that are read with the weight 0
         values = self._table.values
         return self._read("", values + values[-1:] * beyond, row)
 
     def between(self, share: Node, low: Node, high: Node) -> Node:
-        """Interpolate between two values: `share` is 0 at `low` and 1 at `high`."""
         mixed = (self._graph.one - share) * low + share * high
         return self._graph.where(self._graph.less(self._graph.zero, share), mixed, low)
 
     def place(self, k: int, x: Node) -> tuple[Node, Node]:
-        """Return the knot below argument number k, and how far x is to the next knot, 0 to 1."""
+        """Return the knot below argument number k, and x's position from it to the next, 0 to 1."""
         graph, knots = self._graph, self._table.axes[k]
         if len(knots) == 1:
             return graph.zero, graph.zero
@@ -73,7 +70,6 @@ class _RowTables:
         return graph.local(f"_row{k}", at), graph.local(f"_share{k}", share)
 
     def _read(self, end: str, rows: tuple[float, ...], row: Node) -> Node:
-        """Read a row of a look-up table, whose name ends in `end`; add the table if it is new."""
         graph, name, n = self._graph, self._block.name + end, len(rows) - 1
         limits = graph.zero, graph.number(n)
         self._run.shared.tables.setdefault(

@@ -16,7 +16,7 @@ FUNCTIONS = {  # number of arguments by name
 
 
 def built_in(graph: Graph, name: str, values: Sequence[Node]) -> Node:
-    """Call a function of `FUNCTIONS`."""
+    """Call a function in `FUNCTIONS`."""
     x = values[0]
     if name == "sqrt":
         return graph.sqrt(x)
@@ -46,7 +46,7 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
 
 
 def whole(x: Node) -> Node:
-    """Cut off the fraction of a number, as C's cast to int."""
+    """Cut off a number's fraction, as C's cast to int does."""
     graph, plain = x.graph, x.definition
     if plain.is_number:
         return graph.number(int(plain.value))

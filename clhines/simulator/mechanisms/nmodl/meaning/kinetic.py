@@ -1,6 +1,6 @@
-"""KINETIC blocks by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
+"""KINETIC blocks by ``METHOD sparse``: implicit Euler for reactions, as nocmodl writes it.
 
-The matrix has the derivatives of fluxes with respect to states; rates count as constant. A CONSERVE
+The matrix has the fluxes' derivatives with respect to states; rates count as constant. A CONSERVE
 replaces the row of its last state that no later CONSERVE has replaced. Linear reactions need one
 solve; other reactions iterate until the changes add up to 1e-6, and states below 0 are set to 0.
 LONGITUDINAL_DIFFUSION is separate: NEURON solves it after all mechanisms have advanced, with the
@@ -34,9 +34,9 @@ Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], boo
 
 
 class _Reactions:
-    """The linear equations of an implicit step of a KINETIC block; the states are `rows`.
+    """The linear equations for an implicit step of a KINETIC block; the states are `rows`.
 
-    `matrix` has the row of each state, `right` the right side of each row.
+    `matrix` has each state's row, `right` each row's right side.
     """
 
     def __init__(self, run: Execution, block: Block, rows: Sequence[str]) -> None:
@@ -48,9 +48,9 @@ class _Reactions:
         self.block, self.guard = block, run.guard
 
     def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
-        """Gather the equations for the changes of the states, starting from their values `now`.
+        """Gather the equations for the states' changes, starting from their values `now`.
 
-        `old` are the states before the step of length `dt`.
+        `old` has the states before the step, whose length is `dt`.
         """
         run, graph = self.run, self.graph
         for key, value in now.items():
@@ -80,7 +80,6 @@ class _Reactions:
                     self.volumes[key] = self.graph.local(f"{key}_volume", volume)
 
     def _state(self, e: Expression, line: int) -> tuple[str, bool]:
-        """Return the key of a reactant, and whether it is a state with an equation."""
         key = self.run.key(str(e[1]), self.run.index(e[2]), line)
         return key, key in self.rows
 
@@ -118,7 +117,6 @@ class _Reactions:
                         self._entry(key, other, graph.number(-count * sign_of) * by)
 
     def _check_always(self, s: Statement) -> None:
-        """Refuse a reaction or a CONSERVE in an IF: NEURON fixes its matrix in the first step."""
         if self.run.guard is not self.guard:
             what = "CONSERVE" if s.kind == "conserve" else "a reaction with '<->' or '->'"
             raise refuse("mod.reaction-in-if", s.line, what=what)
@@ -128,7 +126,7 @@ class _Reactions:
             self.run.values[self.run.key(name, None, 0)] = value
 
     def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
-        """Return the flux from a side of a reaction, and its derivative in each state there."""
+        """Return the flux from one side of a reaction, and its derivative in each state there."""
         graph = self.graph
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:
@@ -172,7 +170,6 @@ class _Reactions:
 
 
 def _of_element(run: Execution, s: Statement, k: int) -> Node:
-    """Evaluate a COMPARTMENT or LONGITUDINAL_DIFFUSION for element k of a state."""
     with run.scope():
         if s.names[0]:
             run.values[run.new_local(str(s.names[0]))] = run.graph.number(k)
@@ -227,7 +224,6 @@ def _check_diffusing(run: Execution, keys: list[str], nodes: list[Node]) -> None
 
 
 def _elements(run: Execution, e: Expression, line: int) -> list[str]:
-    """Return the keys of a variable: of all elements for an array without an index."""
     variable = run.names.variable(str(e[1]))
     if variable is not None and variable.length and e[2] is None:
         return run.names.all_elements(variable.name)
@@ -235,9 +231,9 @@ def _elements(run: Execution, e: Expression, line: int) -> list[str]:
 
 
 def _conserved(run: Execution, block: Block) -> list[str]:
-    """Return the states whose equations are replaced by CONSERVE statements.
+    """Return the states whose equations CONSERVE statements replace.
 
-    Each statement replaces one equation; the state of the last statement is first.
+    Each statement replaces one equation; the last statement's state is first.
     """
     replaced: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
@@ -254,7 +250,6 @@ def _conserved(run: Execution, block: Block) -> list[str]:
 
 
 def _rows(run: Execution, block: Block) -> list[str]:
-    """Return the states in reactions and CONSERVE statements, in the order of appearance."""
     keys: dict[str, None] = {}
     named: list[str] = []
     for s in all_of(block.body, "reaction"):
@@ -272,7 +267,7 @@ def _rows(run: Execution, block: Block) -> list[str]:
 
 
 def sparse(run: Execution, block: Block, steady: bool) -> None:
-    """Advance the states of a KINETIC block by one step, or to the steady state."""
+    """Advance a KINETIC block's states by one step, or to the steady state."""
     rows, graph = _rows(run, block), run.graph
     dt = graph.number(STEADY) if steady else run.read("dt")
     if steady:
@@ -316,7 +311,7 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
-    """With `secondorder`, which takes half a step, add the states' changes `steps` once more."""
+    """Add the states' changes `steps` a second time with `secondorder`, which halves the step."""
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)
@@ -325,10 +320,10 @@ def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
 def _iterated(
     run: Execution, rows: Sequence[str], old: dict[str, Node], change: Change, late: dict[str, Node]
 ) -> dict[str, Node]:
-    """Solve the equations of a step by iteration from `old`; return the values by variable.
+    """Solve a step's equations by iteration from `old`; return the values by variable.
 
-    The first result of ``change(now, old)`` is the change of each state in an iteration that begins
-    at `now`. `late` has variables of which an iteration uses the values of the iteration before.
+    The first result of ``change(now, old)`` is each state's change in an iteration that begins at
+    `now`. `late` has variables of which an iteration uses the preceding iteration's values.
     """
     graph, keys = run.graph, [*rows, *late]
     starts = [*(old[key] for key in rows), *(run.value(key) for key in late)]
@@ -353,8 +348,8 @@ def _steady(
 ) -> dict[str, Node]:
     """Return expressions for the steady states of `rows`, by a loop over steps of 1e9 ms.
 
-    The loop begins with the values `old`. The first result of `change` is the change of each state
-    in a step. `linear`: the equations of a step are linear. At first, negative states restart at 0.
+    The loop begins with the values `old`. The first result of `change` is each state's change in a
+    step. `linear`: a step's equations are linear. At first, negative states restart at 0.
     """
     graph = run.graph
     keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]

@@ -1,6 +1,6 @@
-"""FOR_NETCONS changes the weights of all connections of an instance, also of the event's own.
+"""FOR_NETCONS changes the weights of all connections to an instance, also of the event's own.
 
-The generated functions of FOR_NETCONS run before the event's function, which sees the changed
+The functions generated for FOR_NETCONS run before the event's function, which sees the changed
 weights. So an event may use such a weight after FOR_NETCONS, but not before it.
 """
 
@@ -14,7 +14,7 @@ from clhines.simulator.mechanisms.nmodl.values import weight
 
 
 def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
-    """Return the values that conditions and symbols have if the condition `guard` holds."""
+    """Return the values that conditions and symbols must have if the condition `guard` holds."""
     values: dict[Node, Node] = {}
     pending = [guard]
     while pending:
@@ -44,7 +44,7 @@ def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
 
 
 def where_true(graph: Graph, guard: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Simplify expressions for the case that the condition `guard` holds."""
+    """Simplify expressions, assuming that the condition `guard` holds."""
     return graph.replaced(nodes, assumed(graph, guard))
 
 

@@ -1,7 +1,7 @@
-"""The methods of SOLVE as NEURON computes them, with NEURON's errors.
+"""SOLVE's methods as NEURON computes them, with NEURON's errors.
 
 - ``cnexp``: exponential Euler, state by state in the order of the rates. If nocmodl has no closed
-  form of a rate, ``derivimplicit`` solves the whole block. A rate that is a polynomial of degree 2
+  form for a rate, ``derivimplicit`` solves the whole block. A rate that is a polynomial of degree 2
   or more in its own state loses its terms without the state, as in nocmodl's formula.
 - ``derivimplicit``: Newton's iteration with central differences of 2 %, which are computed again
   while the solution changes by more than 5 %. If all rates are linear in the states, a linear
@@ -70,7 +70,7 @@ def solve(run: Execution, s: Statement) -> None:
 def _is_once(block: Block, method: str) -> bool:
     """Return whether NEURON executes a DERIVATIVE block exactly once in a step.
 
-    This holds for cnexp with rates of degree 0 or 1 in their own states.
+    This holds for cnexp with rates whose degree in their own states is 0 or 1.
     """
     return method == "cnexp" and all(_order(rate) in (0, 1) for rate in all_of(block.body, "prime"))
 
@@ -177,8 +177,6 @@ def _cnexp(run: Execution, block: Block) -> None:
 
 
 def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], None]) -> None:
-    """Execute a DERIVATIVE block; execute each rate by ``prime(statement, key of the state)``."""
-
     def rule(s: Statement) -> None:
         prime(s, run.key(str(s.names[0]), run.index(s.names[1]), s.line))
 
@@ -190,7 +188,6 @@ def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], No
 
 
 def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
-    """Execute a DERIVATIVE block; return the rates by state, in the order of the text."""
     rates: dict[str, Node] = {}
     guard = run.guard
 
@@ -285,8 +282,7 @@ def newton(
 ) -> list[Node]:
     """Return the states at which all `deviations` are 0, by NEURON's iteration from `old`.
 
-    `keys` are the names of the states. ``deviations(states)`` returns one expression for each
-    state.
+    `keys` are the states' names. ``deviations(states)`` returns one expression for each state.
     """
     graph = run.graph
     symbols = [graph.symbol(f"_{key}__try") for key in keys]
@@ -320,8 +316,8 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
     """Match each unknown with a row in which its entry is not always 0; return the rows.
 
     Augmenting paths find the matching. An unknown prefers the row in which its entry is the sum
-    with the most terms. In equations of a reaction scheme this is the diagonal entry, the largest
-    one of its column.
+    with the most terms. In a reaction scheme's equations this is the diagonal entry, the column's
+    largest one.
     """
     terms = {
         name: {
@@ -354,7 +350,7 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
 
 
 def _terms(e: Node) -> int:
-    """Return the number of terms of a sum, or of the longest sum among factors."""
+    """Return the number of terms in a sum, or in the longest sum among a product's factors."""
     e = e.definition
     if e.op == "mul":
         return max(_terms(a) for a in e.args)
@@ -422,7 +418,7 @@ def _jacobian(
 ) -> dict[tuple[int, int], Node]:
     """Return derivatives of the deviations ``where(x)`` by NEURON's central differences.
 
-    `entries` lists the nonzero ones: row i, column j is the derivative of deviation i by ``x[j]``.
+    `entries` lists the nonzero ones: row i, column j is deviation i's derivative by ``x[j]``.
     """
     slopes: dict[tuple[int, int], Node] = {}
     for j in range(len(x)):
@@ -443,7 +439,6 @@ def _maximum(graph: Graph, a: Node, b: Node) -> Node:
 
 
 def _equations(run: Execution, block: Block) -> None:
-    """Solve a LINEAR block, which must have as many equations as states."""
     residuals: list[Node] = []
     used, guard = _states_in(run, block), run.guard
 
@@ -471,7 +466,6 @@ def _equations(run: Execution, block: Block) -> None:
 
 
 def _states_in(run: Execution, block: Block) -> list[str]:
-    """Return the states in the equations of a LINEAR block, in the order of the STATE block."""
     named: set[str] = set()
     stack: list[object] = [e for s in all_of(block.body, "equation") for e in s.values]
     while stack:

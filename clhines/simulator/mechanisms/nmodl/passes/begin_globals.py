@@ -1,4 +1,4 @@
-"""Begin globals: let GLOBALs that only blocks after INITIAL set have their defaults in INITIAL."""
+"""Let INITIAL begin with the defaults of GLOBALs that only later blocks set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OF_EVENTS = ("before_initial", "after_initial", "receive", "net_initial")
 def begin_globals(blocks: FileBlocks) -> FileBlocks:
     """Replace GLOBALs by their defaults in INITIAL, if no other block needs their values.
 
-    In NEURON the first INITIAL of a process sees the defaults, too.
+    In NEURON a process's first INITIAL sees the defaults, too.
     """
     initial = blocks.bodies.get("initial")
     if initial is None or initial.loops or blocks.file.kind == "artificial":

@@ -1,4 +1,4 @@
-"""Check pointers: refuse to read a variable that a POINTER writes."""
+"""Refuse to read a variable that a POINTER writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clhines.simulator.mechanisms.nmodl.values import STEERING
 
 
 def check_pointers(blocks: FileBlocks) -> FileBlocks:
-    """Return the blocks, or raise Refused if a value would depend on the order of instances.
+    """Raise Refused if a value would depend on the order of instances, else return the blocks.
 
     NET_RECEIVE may read a weight that it sets by a POINTER; no other block may use the weight.
     """

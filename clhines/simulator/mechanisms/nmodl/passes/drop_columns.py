@@ -1,4 +1,4 @@
-"""Drop columns: columns of tables that nothing looks up become 0."""
+"""Set TABLE columns to 0 if nothing looks them up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def drop_columns(blocks: FileBlocks) -> FileBlocks:
-    """Set to 0 the TABLE columns that no needed variable looks up; find the needed variables."""
+    """Set unused TABLE columns to 0; find the variables that blocks need."""
     names = [n for n, use in blocks.shared.tables.items() if not (use.rows or use.made)]
     whole = {f"table_{name}": blocks.bodies[f"table_{name}"] for name in names}
     looked_up = set[tuple[str, str]]()

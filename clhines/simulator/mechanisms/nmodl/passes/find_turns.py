@@ -63,7 +63,7 @@ def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
 
 
 def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
-    """Return the variables among `uniform` that a second execution of a block leaves unchanged.
+    """Return those `uniform` variables that a second execution of a block leaves unchanged.
 
     A block may set variables only while a flag is 0, and then set the flag to 1. The block is
     evaluated for some values of its inputs; variables that only INITIAL sets begin with defaults.
@@ -91,7 +91,6 @@ def _settled(blocks: FileBlocks, body: Body, uniform: set[str]) -> set[str]:
 
 
 def _is_of_last(blocks: FileBlocks, key: str) -> bool:
-    """Return whether all blocks see the last instance's value: no block reads and sets it."""
     bodies = blocks.bodies.items()
     reads = {name for name, body in bodies if key in body.free(blocks.needed)}
     sets = {name for name, body in bodies if key in body.writes}

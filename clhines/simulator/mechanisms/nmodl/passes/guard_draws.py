@@ -1,4 +1,4 @@
-"""Guard draws: check at run time that parameters rule out draws from NEURON's one generator."""
+"""Check at run time that parameters rule out draws from NEURON's global generator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def guard_draws(blocks: FileBlocks) -> FileBlocks:
-    """Add blocks that compute at run time whether to refuse a mechanism; note the messages.
+    """Add blocks that compute at run time whether to refuse a mechanism, and their messages.
 
     A file may use constructs that are not supported in an IF, if the IF's condition is false in
     every run. Refused if the condition holds for all parameters, or if no part of it depends only
@@ -41,7 +41,7 @@ def guard_draws(blocks: FileBlocks) -> FileBlocks:
 
 
 def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
-    """Return whether there are values of the parameters for which no condition holds."""
+    """Return whether some parameter values make all conditions false."""
     random, graph = Random(3), blocks.graph
     names = sorted({name for e in conditions for name in e.free})
     for turn in range(200):
@@ -96,7 +96,7 @@ def _all(guard: Node) -> list[Node]:
 def _joined(graph: Graph, results: Sequence[tuple[str, Node]]) -> Body:
     """Return a block whose results say which refusals apply.
 
-    It has a result ``unless`` for each name in `results`: 1 if any condition of this name holds.
+    It has a result ``unless`` for each name in `results`: 1 if any condition with this name holds.
     """
     joined = dict[str, Node]()
     for name, node in results:

@@ -1,4 +1,4 @@
-"""Make tables: describe each TABLE, and the parameters on which it depends."""
+"""Describe each TABLE, and the parameters on which it depends."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clhines.simulator.mechanisms.nmodl.values import TableUse
 
 
 def make_tables(blocks: FileBlocks) -> FileBlocks:
-    """Add a `Table` for each table of a file; Refused if a table's values may change in a run."""
+    """Add a `Table` for each table in a file; Refused if a table's values may change in a run."""
     uses = blocks.shared.tables.items()
     tables = (_made(blocks, n, use) if use.made else _filled(blocks, n, use) for n, use in uses)
     return replace(blocks, tables=tuple(tables))
 
 
 def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Return the `Table` `name`, whose rows a block computes from parameters.
+    """Describe the table `name`, whose rows a block computes from parameters.
 
     Raise Refused if the block reads other variables.
     """
@@ -36,7 +36,6 @@ def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
 
 
 def _made(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Return a `Table` with rows from NEURON; Refused if NEURON would recompute them in a run."""
     bodies = (body for block, body in blocks.bodies.items() if block != "initial")
     written = dict.fromkeys(key for body in bodies for key in body.writes)
     changing = [key for key in written if blocks.names.elements[key] in use.depends]

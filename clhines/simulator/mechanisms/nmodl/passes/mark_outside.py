@@ -1,7 +1,7 @@
-"""Mark outside: let everything that depends on an element outside its array become NaN.
+"""Let everything that depends on an element outside its array become NaN.
 
 NEURON reads other memory for such an element; here its value is NaN. A comparison with NaN would
-silently choose a branch; so the result of a choice becomes NaN if a compared number is NaN.
+silently choose a branch; so a choice's result becomes NaN if a compared number is NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ _DECIDING = "arm", "watch", "unless"  # results that decide by themselves
 
 
 def mark_outside(blocks: FileBlocks) -> FileBlocks:
-    """Make a choice (``where``) or loop NaN if it compares an array element out of bounds."""
     if blocks.shared.outside is None:
         return blocks
     return replace(blocks, bodies=_marked(blocks.bodies, *blocks.shared.outside))
@@ -63,7 +62,6 @@ def _marked(blocks: Mapping[str, Body], outside: Node, line: int) -> dict[str, B
 
 
 def _compared(condition: Node, lost: set[Node]) -> list[Node]:
-    """Return the numbers in `lost`, which may be NaN, that a condition compares."""
     if condition not in lost:
         return []
     if condition.definition.op in CONDITIONS:

@@ -1,4 +1,4 @@
-"""If an event sets v, record v, the time, and the other variables that the event sets."""
+"""Record v, the time, and other variables at events that set v."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def note_sets(blocks: FileBlocks) -> FileBlocks:
-    """If the block ``receive`` sets v, add outputs for v and for other variables that it sets.
+    """Add outputs for v and the other variables that ``receive`` sets, if this block sets v.
 
-    The outputs' names are made from the pattern `SET`; the output `SET_AT` is the event's time.
+    The outputs' names follow the pattern `SET`; the output `SET_AT` is the event's time.
     """
     body = blocks.bodies.get("receive")
     set_v = [node for role, _, node in body.results if role == "set_v"] if body else []

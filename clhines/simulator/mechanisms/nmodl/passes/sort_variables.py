@@ -22,9 +22,9 @@ def sort_variables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _live(blocks: FileBlocks) -> set[str]:
-    """Return the variables whose values must be available before a block or last until the next.
+    """Return the variables that must be available before a block or last until the next one.
 
-    Examples are variables that a block reads before it sets them, and variables of refusals.
+    Examples are variables that a block reads before it sets them, and variables in refusals.
     """
     bodies, needed = blocks.bodies, blocks.needed
     live = {k for _, guard, _ in blocks.shared.unless for k in guard.free - blocks.written}
@@ -39,7 +39,6 @@ def _live(blocks: FileBlocks) -> set[str]:
 
 
 def _from_outside(blocks: FileBlocks) -> set[str]:
-    """Return the variables whose values come from ions or pointers."""
     names = set(blocks.file.pointers)
     for ion in blocks.file.ions:
         names |= set(ion.reads) | {n for n in ion.writes if n != f"i{ion.name}"}

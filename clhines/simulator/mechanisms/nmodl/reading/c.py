@@ -1,11 +1,11 @@
-"""Translate the C of VERBATIM blocks into NMODL.
+"""Translate the C in VERBATIM blocks into NMODL.
 
 Supported are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double
-and int, calls, ``printf`` (dropped), ``assert``, and random numbers of a POINTER: ``nrn_random_pick
-(_p_rng)`` and functions of ``nrnran123.h``. A condition may test whether a variable holds a Vector.
-A brace may open in one block and close in another block of the same function. Other statements
-become calls of `UNREAD`, which refuses the file if it is executed; if parameters decide whether it
-is, the start of a run refuses.
+and int, calls, ``printf`` (dropped), ``assert``, and random numbers from a POINTER:
+``nrn_random_pick (_p_rng)`` and the functions in ``nrnran123.h``. A condition may test whether a
+variable holds a Vector. A brace may open in one block and close in another block of the same
+function. Other statements become calls of `UNREAD`, which refuses the file if it is executed; if
+parameters decide whether it is, the start of a run refuses.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float"
 
 
 class _Open(Exception):  # noqa: N818
-    """A statement of C that continues after its VERBATIM block."""
+    """A C statement that continues after its VERBATIM block."""
 
 
 @dataclass
@@ -79,8 +79,8 @@ class Surroundings:
 def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> dict[int, str]:
     """Translate the VERBATIM blocks among a file's tokens, `parts`.
 
-    Return the NMODL of each block by the block's position in the text. `statics` has the values of
-    the static variables of the file's C.
+    Return each block's NMODL by the block's position in the text. `statics` has the values of
+    static variables in the file's C.
     """
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
     depths = [*accumulate({"{": 1, "}": -1}.get(word, 0) for word in words)]  # 0 outside blocks
@@ -111,7 +111,7 @@ def _names_of_file(
     depths: Sequence[int],
     statics: Mapping[str, int],
 ) -> Surroundings:
-    """Return the names that every VERBATIM block of a file sees.
+    """Return the names that every VERBATIM block in a file sees.
 
     `parts` are the file's tokens. For each, `words` has the name or sign, else "", and `depths` the
     number of braces around it. `statics` has the values of static variables.
@@ -134,21 +134,16 @@ def _names_of_file(
 
 
 def _stays(text: str, function: str) -> bool:
-    """Return whether a VERBATIM block has no effect and needs no translation.
-
-    In the FUNCTION `function`, if not "", a ``return`` needs one.
-    """
     return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
 
 
 def _macros(text: str) -> set[str]:
-    """Return the macros that C defines, and the mathematical functions that it mentions."""
     named = re.findall(r"#\s*define\s+(\w+)", text)
     return {*named, *_MATHS.intersection(re.findall(r"(\w+)\s*\(", text))}
 
 
 def _locals(words: Sequence[str]) -> Iterator[str]:
-    """Yield the names in a block's LOCAL and FROM statements and in its list of arguments.
+    """Yield the names in a block's LOCAL and FROM statements and in its argument list.
 
     The list is not parsed: its brackets, commas and units are among the results.
     """
@@ -165,7 +160,6 @@ def _locals(words: Sequence[str]) -> Iterator[str]:
 
 
 def _listed(words: Sequence[str], at: int) -> Iterator[str]:
-    """Yield the names in a list with commas from token `at` on, without lengths as in ``x[3]``."""
     while at < len(words):
         yield words[at]
         at += 4 if words[at + 1 : at + 2] == ["["] else 1
@@ -175,10 +169,10 @@ def _listed(words: Sequence[str], at: int) -> Iterator[str]:
 
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
-    """Return the translations to keep, by position, of the VERBATIM blocks in one NMODL block.
+    """Choose the VERBATIM translations to keep in one NMODL block; return them by position.
 
-    `blocks` has each position, and a translation with the depth of braces after it and the lowest
-    depth in it, or None. Of VERBATIM blocks that share braces keep all translations or none.
+    `blocks` has each position, and a translation with the brace depth after it and its lowest brace
+    depth, or None. If VERBATIM blocks share braces, keep all their translations or none.
     """
     translated, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
     for start, one in blocks:
@@ -200,7 +194,7 @@ def _drawn_from(text: str) -> frozenset[str]:
 def translated(text: str, around: Surroundings) -> tuple[str, int, int] | None:
     """Translate a VERBATIM block, or return None if no statement is supported.
 
-    Return its NMODL, the depth of braces after it, and the lowest depth in it.
+    Return its NMODL, the brace depth after it, and its lowest brace depth.
     """
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
@@ -241,7 +235,7 @@ def _with_values(
 class _Reader:
     """Translate a VERBATIM block; methods return NMODL, for expressions also the type in C.
 
-    Types are ``int``, ``double`` and ``pointer``. A NotReadError means: not supported.
+    Types are ``int``, ``double`` and ``pointer``. A NotReadError means that C is not supported.
     """
 
     def __init__(self, tokens: Sequence[tuple[str, str]], around: Surroundings) -> None:
@@ -275,7 +269,6 @@ class _Reader:
     # ------------------------------------------------------------------------------- statements
 
     def all(self) -> str:
-        """Translate all statements; the partner of a brace may be in another VERBATIM block."""
         lines = []
         while self._tokens[self._at][0] != "end":
             if self._take("}"):
@@ -292,9 +285,9 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Translate a statement; if that fails, translate it and all up to ``}`` as not supported.
+        """Translate a statement; if that fails, translate the text up to ``}`` as not supported.
 
-        This translation is one call of `UNREAD`, which is refused where it is executed.
+        This translation is one call of `UNREAD`, which raises a refusal if it is executed.
         """
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
@@ -349,7 +342,6 @@ class _Reader:
         return statement
 
     def _body(self) -> str:
-        """Translate one statement, or a block in braces, which may end in another VERBATIM."""
         if self._next == "" and self._tokens[self._at][0] == "end":
             raise _Open
         if not self._take("{"):  # `UNREAD` must not swallow the statements after this one
@@ -365,7 +357,6 @@ class _Reader:
         return "\n".join(lines)
 
     def _closed(self, read: Callable[[], str]) -> str:
-        """Translate by `read`, which must close the braces that it opens."""
         before = self.depth
         statement = read()
         if self.depth != before:
@@ -391,7 +382,6 @@ class _Reader:
         return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
 
     def _assigned_first(self) -> str:
-        """Translate the assignment in ``if ((x = 1/a) < b)``, and leave ``if (x < b)`` to read."""
         begin = self._at
         if self._take("(", "(") and self._tokens[self._at][0] == "name":
             at = self._at
@@ -408,7 +398,6 @@ class _Reader:
         return ""
 
     def _switch(self) -> str:
-        """Translate a ``switch`` whose cases all end with ``break`` into branches."""
         self._need("(")
         value, _ = self._variable()
         self._need(")")
@@ -462,7 +451,6 @@ class _Reader:
         return f"{function} = {value}\n{_RETURN}" if function else _RETURN
 
     def _skipped(self) -> str:
-        """Skip a C declaration of functions whose bodies are elsewhere."""
         while not self._take(";"):
             if self._tokens[self._at][0] == "end" or self._next in "{}=":
                 raise NotReadError
@@ -496,11 +484,10 @@ class _Reader:
             self._need(",")
 
     def _integer(self) -> str:
-        """Skip ``int`` or ``long``; return ``int`` for both, or an empty text."""
         return "int" if self._take("int") or self._take("long") else ""
 
     def _pointers(self) -> str:
-        """Drop a declaration of pointers; their values, if any, must be Vectors of the file."""
+        """Drop a pointer declaration; the pointers' values, if any, must be the file's Vectors."""
         self._at += 1
         while not self._take(";"):
             while self._take("*"):
@@ -514,7 +501,6 @@ class _Reader:
         return ""
 
     def _pointed(self, name: str) -> None:
-        """Read a pointer's value, which must be the Vector that a variable of the file holds."""
         sort = self._tokens[self._at + 3][1]
         if self._around.types[name] != "pointer" or sort not in ("void", "IvocVect"):
             raise NotReadError  # a second value: which one the pointer has would be unknown
@@ -525,7 +511,6 @@ class _Reader:
         self._need(")")
 
     def _dropped(self) -> str:
-        """Skip the arguments of a call that prints, which must not change anything."""
         depth = 1
         while depth:
             sort, text = self._tokens[self._at]
@@ -575,7 +560,7 @@ class _Reader:
     def _place(self) -> str:
         """Translate ``nrnran123_setseq(stream, seq, which)`` to NMODL's ``random_setseq``.
 
-        The number of the stream's next word becomes ``4*seq + which``.
+        The stream's next word has the number ``4*seq + which``.
         """
         self._at += 1
         self._need("(")
@@ -612,7 +597,6 @@ class _Reader:
         return self._signed() or self._bracketed() or self._atom()
 
     def _signed(self) -> tuple[str, str] | None:
-        """Translate an expression with a sign; return None if there is no sign."""
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
@@ -620,7 +604,6 @@ class _Reader:
         return None
 
     def _bracketed(self) -> tuple[str, str] | None:
-        """Translate a cast or an expression in brackets; return None if there is no bracket."""
         if not self._take("("):
             return None
         kind = self._integer() or ("double" if self._take("double") else "")
@@ -635,7 +618,6 @@ class _Reader:
         return f"{WHOLE}({value})" if (kind, other) == ("int", "double") else value, kind
 
     def _atom(self) -> tuple[str, str]:
-        """Translate a number, a call or a variable to NMODL; return its text and type."""
         sort, text = self._tokens[self._at]
         for sign, value in (("!=", "0"), ("==", "1")):
             if self._take("_nt", sign, "nrn_threads"):  # there is one thread, the first
@@ -706,7 +688,6 @@ class _Reader:
         return f"{name}({', '.join(values)})", "double"
 
     def _stream(self) -> str:
-        """Read the argument for a random stream; return the POINTER, without casts."""
         self._take("RANDCAST")
         depth = 0
         if self._take("reinterpret_cast", "<") or self._take("static_cast", "<"):

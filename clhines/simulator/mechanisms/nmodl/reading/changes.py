@@ -1,4 +1,4 @@
-"""Changes of a parsed file that an importer needs: NEURON's memory has more than the text."""
+"""Changes to a parsed file that an importer needs: NEURON's memory has more than the text."""
 
 from __future__ import annotations
 

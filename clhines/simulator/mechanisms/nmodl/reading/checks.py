@@ -1,4 +1,4 @@
-"""Refuse files that NEURON's translator refuses after parsing: names, places of statements."""
+"""Refuse files that NEURON's translator refuses after parsing: names, misplaced statements."""
 
 from __future__ import annotations
 
@@ -92,10 +92,6 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
 
 
 def _is_for_one_thread(file: File) -> bool:
-    """Return whether NEURON's translator makes code for a single thread.
-
-    A file with THREADSAFE is for several threads even if it draws from NEURON's one generator.
-    """
     blocks = [*file.main.values(), *file.blocks.values()]
     is_for_one = any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks)
     if is_for_one or any(uses(block.body, "state_discontinuity") for block in blocks):

@@ -1,4 +1,4 @@
-"""`Cursor`: a position in the tokens of an NMODL file, where it reads words, numbers and lists."""
+"""`Cursor`: a position in an NMODL file's tokens, where it reads words, numbers and lists."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ class Cursor:
         return self.word()
 
     def names(self) -> tuple[str, ...]:
-        """Read names with commas between them."""
         names = [self.name()]
         while self.take(","):
             names.append(self.name())
@@ -122,13 +121,11 @@ class Cursor:
         return value
 
     def whole(self) -> int:
-        """Read a whole number, or the name of a DEFINE."""
         if not self.token.text.isdigit() and self.token.text not in self.defines:
             raise self.wrong()
         return int(self.signed())
 
     def limits(self) -> None:
-        """Skip the limits of a value, ``<0, 1>``."""
         if self.take("<"):
             self.signed()
             self.need(",")
@@ -136,7 +133,6 @@ class Cursor:
             self.need(">")
 
     def arguments(self) -> tuple[str, ...]:
-        """Read the arguments of a block in brackets; skip their units."""
         names: list[str] = []
         self.need("(")
         while names or not self.take(")"):

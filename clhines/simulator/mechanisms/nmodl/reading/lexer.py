@@ -1,4 +1,4 @@
-"""Tokens of an NMODL file: comments are dropped, files included, C is translated into NMODL."""
+"""Split an NMODL file into tokens: drop comments, include files, translate C into NMODL."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ _SKIPPED = "space", "comment", "title", "text"
 
 @dataclass(frozen=True)
 class Token:
-    """A word, a number or a sign."""
-
     sort: str  # ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``
     text: str
     line: int  # of the first file: an included file stands on the line of INCLUDE
@@ -45,7 +43,7 @@ class Token:
 
 @dataclass
 class Includes:
-    """The texts of included files by name; files of `folder` are read when they are needed."""
+    """The included files' texts by name; files in `folder` are read when they are needed."""
 
     folder: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
@@ -65,7 +63,7 @@ class Includes:
 
 
 def tokens(text: str, includes: Includes, statics: Mapping[str, int] | None = None) -> list[Token]:
-    """Return the tokens of a text and of the files that it includes, then an ``end``.
+    """Return the tokens in a text and in the files that it includes, then an ``end``.
 
     `statics` has the values of C's static variables. Refused if a file cannot be read, or if files
     include each other endlessly.
@@ -82,10 +80,10 @@ def _tokens(
     fixed: int,
     of_c: bool = False,
 ) -> list[Token]:
-    """Return the tokens of a text.
+    """Return a text's tokens.
 
-    `depth` counts the files that include the text; `of_c` tells that the text is a translation of
-    C. If `fixed` is not 0, it is the line of all tokens.
+    `depth` counts the files that include the text; `of_c` says that the text is translated C. If
+    `fixed` is not 0, it is the line number of all tokens.
     """
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))

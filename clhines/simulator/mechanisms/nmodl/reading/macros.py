@@ -1,4 +1,4 @@
-"""C's preprocessor for VERBATIM: conditions as in NEURON 9, and macros of one argument."""
+"""C's preprocessor for VERBATIM: conditions as in NEURON 9, and macros with one argument."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class NotReadError(Exception):
 
 
 def statics_in(text: str) -> list[str]:
-    """Return the names of the ``static int`` variables in an NMODL text's C."""
     return re.findall(r"^[ \t]*static[ \t]+int[ \t]+(\w+)[ \t]*;", text, re.M)
 
 
 def macros_in(text: str) -> dict[str, tuple[str, str]]:
-    """Return the macros of one argument that C defines: argument and body by name."""
+    """Return the one-argument macros that C defines: argument and body by name."""
     kept, macros = [True], dict[str, tuple[str, str]]()
     for line in _CONDITION.finditer(text):
         word, condition = line[1], re.sub(r"\s+", " ", f"{line[1]} {line[2]}").strip()
@@ -47,7 +46,7 @@ def macros_in(text: str) -> dict[str, tuple[str, str]]:
 
 
 def expanded(text: str, defined: Mapping[str, tuple[str, str]]) -> str:
-    """Expand macros of one argument in C; `defined` is as from `macros_in`."""
+    """Expand one-argument macros in C; `defined` is the result of `macros_in`."""
     for name, (argument, becomes) in defined.items():
         while begin := re.search(rf"\b{name}\s*\(", text):
             end, depth = begin.end(), 1

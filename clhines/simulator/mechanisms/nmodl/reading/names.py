@@ -1,4 +1,4 @@
-"""`Names`: what the variables of an NMODL file are called in generated source, and defaults."""
+"""`Names`: names in generated source for an NMODL file's variables, and their defaults."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ class Names:
             self.printed[name] = printed
 
     def variable(self, name: str) -> Declaration | None:
-        """Return the declaration of a variable, None if there is none."""
         return self.file.variables.get(name)
 
     def element(self, name: str, index: int | None, line: int = 0) -> str:
-        """Return the name that a variable, or an array's element, has in generated source."""
+        """Return the name in generated source for a variable, or for an array's element."""
         variable = self.file.variables[name]
         if variable.length:
             if index is None:
@@ -54,12 +53,12 @@ class Names:
         return key
 
     def all_elements(self, name: str) -> list[str]:
-        """Return the names that an array's elements, or a variable, have in generated source."""
+        """Return the names in generated source for an array's elements, or for a variable."""
         length = self.file.variables[name].length
         return [self.element(name, k if length else None) for k in range(length or 1)]
 
     def default(self, key: str) -> float:
-        """Return the value before INITIAL of a variable; `key` is its name in source."""
+        """Return a variable's value before INITIAL; `key` is its name in generated source."""
         name = self.elements[key]
         if name in BUILT_IN:
             return BUILT_IN[name]
@@ -68,7 +67,6 @@ class Names:
         return float(value or 0)
 
     def is_global(self, key: str) -> bool:
-        """Return whether all instances share a variable; `key` is its name in source."""
         name = self.elements[key]
         variable = self.file.variables[name]
         if name in BUILT_IN:
@@ -78,13 +76,13 @@ class Names:
         return name in self.file.globals or variable.sort in ("local", "parameter")
 
     def start_name(self, name: str) -> str:
-        """Return the name of the parameter NAME0 of a STATE; "" if there is none."""
+        """Return the parameter NAME0, the start value of STATE `name`; "" if there is none."""
         other = self.file.variables.get(name + "0")
         return name + "0" if other is not None and other.sort == "parameter" else ""
 
 
 def plain(name: str) -> str:
-    """Return a generated name in a form that a text may use, without ``__`` or a leading ``_``."""
+    """Return a generated name in a form that a text may use: no ``__``, no leading ``_``."""
     short = name.rstrip("_") if name.startswith("_") else name
     while "__" in short:
         short = short.replace("__", "_u_")

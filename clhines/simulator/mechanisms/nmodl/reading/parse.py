@@ -1,4 +1,4 @@
-"""Parser of NMODL files: blocks, declarations and UNITS."""
+"""Parse NMODL files: blocks, declarations and UNITS."""
 
 from __future__ import annotations
 
@@ -97,7 +97,6 @@ class FileParser(Cursor):
         return file
 
     def _blocks(self) -> None:
-        """Read all blocks; after a refusal go on with the next block, to find all refusals."""
         refused = list[Refused]()
         while self.token.sort != "end":
             begin = self.place
@@ -111,7 +110,6 @@ class FileParser(Cursor):
         raise_first(refused)
 
     def _skip_block(self, begin: int) -> None:
-        """Move to the end of the block that begins at token number `begin`."""
         self.sort, self.depth, depth = "", 0, 0
         self.scopes.clear()
         self.place = begin
@@ -124,7 +122,7 @@ class FileParser(Cursor):
     def _take_streams(self) -> None:
         """Turn POINTERs from which C draws random numbers into RANDOM variables.
 
-        List them in `picked`. For a Random of hoc, declare parameters of its distribution.
+        List them in `picked`. For a hoc Random, declare its distribution's parameters.
         """
         file = self.result
         pointers = {**file.pointers, **file.core_pointers}
@@ -145,7 +143,7 @@ class FileParser(Cursor):
                     file.range[declaration.name] = declaration.line
 
     def _declare_starts(self) -> None:
-        """Declare the parameter NAME0, a STATE's start value, if RANGE or GLOBAL lists NAME0."""
+        """Declare NAME0, the start value of STATE NAME, if RANGE or GLOBAL lists NAME0."""
         file = self.result
         for state in [v for v in file.variables.values() if v.sort == "state" and not v.value]:
             name = f"{state.name}0"
@@ -208,7 +206,6 @@ class FileParser(Cursor):
         self.result.blocks[name] = block
 
     def _independent(self) -> None:
-        """Skip ``{ t FROM 0 TO 1 WITH 1 (ms) }``, which has no effect."""
         self.need("{")
         self.name()
         for word in ("FROM", "TO", "WITH"):

@@ -1,4 +1,4 @@
-"""Parse the statements and expressions of NMODL; functions read where a `Cursor` is."""
+"""Parse NMODL's statements and expressions; functions read at a `Cursor`'s position."""
 
 from __future__ import annotations
 
@@ -116,7 +116,6 @@ def _named(p: Cursor) -> Expression:
 
 
 def _note(p: Cursor, name: str, values: list[Expression]) -> None:
-    """Note the RANDOM variable or POINTER, ``values[0]``, from which a call of `name` draws."""
     p.has_exponential |= name == "exprand"
     picks = name == PICK
     if (picks or name.startswith("random_")) and values and values[0][0] == "name":
@@ -190,7 +189,6 @@ def _none(p: Cursor, line: int) -> None:
 
 
 def _bare(p: Cursor) -> Statement | None:
-    """Read a statement without a keyword: an assignment, a call, an equation, or a block."""
     line = p.token.line
     if p.token.of_c and p.take(";"):
         return None
@@ -331,7 +329,7 @@ def _conductance(p: Cursor, line: int) -> Statement:
 
 
 def _terms(p: Cursor) -> tuple[tuple[Fraction, Expression], ...]:
-    """Read a side of a reaction, ``2 a + b[i]``, as pairs of a number and a name."""
+    """Read one side of a reaction, ``2 a + b[i]``, as pairs (number, name expression)."""
     terms: list[tuple[Fraction, Expression]] = []
     while True:
         number = Fraction(1)
@@ -361,7 +359,6 @@ def _reaction(p: Cursor) -> Statement:
 
 
 def _rate(p: Cursor) -> Expression:
-    """Read the rate of a reaction, which must be one factor: NEURON adds no brackets around it."""
     begin, depth = p.place, 0
     rate = expression(p)
     for k in range(begin, p.place):

@@ -1,4 +1,4 @@
-"""The tree of an NMODL file: blocks, statements and expressions; and refusals of constructs.
+"""The syntax tree of an NMODL file: blocks, statements, expressions; refusals of constructs.
 
 An expression is a tuple that begins with its kind::
 
@@ -63,14 +63,13 @@ class Refused(Exception):  # noqa: N818  (users get an NmodlError)
 
 
 def raise_first(refused: Sequence[Refused]) -> None:
-    """Raise the first refusal of a list, if any; its field `others` gets all other refusals."""
     if refused:
         refused[0].others += refused[1:]
         raise refused[0]
 
 
 def refuse(id_: str, line: int = 0, way_out: str = "", /, **fields: object) -> Refused:
-    """Return the refusal of a construct; `way_out` is the alternative for users.
+    """Return a construct's refusal; `way_out` is the alternative for users.
 
     `id_` is a key of `simulator.refusals`, `fields` are the values in its message.
     """
@@ -78,7 +77,6 @@ def refuse(id_: str, line: int = 0, way_out: str = "", /, **fields: object) -> R
 
 
 def not_neuron(what: str, line: int, way_out: str = "") -> Refused:
-    """Return the refusal of a construct that NEURON's translator refuses, too."""
     return refuse("mod.neuron-refuses", line, way_out, what=what)
 
 
@@ -89,7 +87,7 @@ def error_of(refusals: Sequence[Refused], file: str) -> NmodlError:
 
 @dataclass
 class Statement:
-    """A statement of NMODL.
+    """One NMODL statement.
 
     `kind` is ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
     ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``, ``verbatim``,
@@ -105,7 +103,7 @@ class Statement:
 
 
 def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
-    """Return the statements of a kind, also inside other statements."""
+    """Return the statements of one kind, also those inside other statements."""
     statements = []
     for s in body:
         statements += [s] if s.kind == kind else []
@@ -115,7 +113,6 @@ def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
 
 
 def uses(body: Sequence[Statement], name: str) -> bool:
-    """Return whether statements read or set the variable `name`, or call the block `name`."""
     pending: list[object] = [part for s in body for part in (s.names, s.values)]
     while pending:
         one = pending.pop()
@@ -128,7 +125,7 @@ def uses(body: Sequence[Statement], name: str) -> bool:
 def set_by(
     body: Sequence[Statement], blocks: Mapping[str, Block], visited: frozenset[str] = frozenset()
 ) -> set[str]:
-    """Return the variables set by statements, and by `blocks` of the file that they call."""
+    """Return the variables that statements set, also by calling `blocks` of the file."""
     names = {str(s.names[0]) for s in all_of(body, "assign")}
     for name, block in blocks.items():
         if name not in visited and uses(body, name):
@@ -139,7 +136,7 @@ def set_by(
 
 @dataclass
 class Block:
-    """A block of a file: its keyword, as ``PROCEDURE``, name, arguments and statements."""
+    """A block in a file: its keyword, as ``PROCEDURE``, name, arguments and statements."""
 
     sort: str
     name: str
@@ -160,7 +157,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class FunctionTable:
-    """The values of a FUNCTION_TABLE, linear between knots and constant beyond them."""
+    """A FUNCTION_TABLE's values, linear between knots and constant beyond them."""
 
     axes: tuple[tuple[float, ...], ...]  # knots of each argument
     values: tuple[float, ...]  # for all combinations of knots, the last argument fastest
@@ -205,5 +202,5 @@ class File:
 
     @property
     def ion_variables(self) -> set[str]:
-        """Variables of ions that USEION statements read or write."""
+        """The ions' variables that USEION statements read or write."""
         return {name for ion in self.ions for name in (*ion.reads, *ion.writes)}

@@ -36,7 +36,6 @@ _STATEMENTS = {
 
 
 def without_comments(text: str) -> str:
-    """Replace comments of C by blanks, except in string literals."""
     return _COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else " ", text)
 
 
@@ -55,12 +54,11 @@ def is_break(text: str) -> bool:
 
 
 def _inner(text: str) -> str:
-    """Return the C of a VERBATIM block without comments."""
     return without_comments(text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM"))
 
 
 def is_empty(text: str) -> bool:
-    """Whether a VERBATIM block has no effect on a simulation."""
+    """Return whether a VERBATIM block has no effect on a simulation."""
     inner = _inner(text)
     opened = [word for word in _LINES.findall(inner) if word in ("if", "ifdef", "ifndef", "endif")]
     if 2 * opened.count("endif") != len(opened) and not _OPEN.fullmatch(inner.strip()):
@@ -69,7 +67,7 @@ def is_empty(text: str) -> bool:
 
 
 def is_return(s: Statement) -> bool:
-    """Whether a statement is a VERBATIM block with nothing but a ``return``."""
+    """Return whether a statement is a VERBATIM block that only contains ``return``."""
     if s.kind != "verbatim" or not is_empty(str(s.names[0])):
         return False
     return re.search(r"\breturn\b", _LINES.sub("", _inner(str(s.names[0])))) is not None
