@@ -1,17 +1,17 @@
-"""Mechanisms of the membrane, from equations as text: channels, synapses, clamps.
+"""Membrane mechanisms from equations as text: channels, synapses, clamps.
 
 From text to kernel; each folder imports only the folders above it:
 
 - `ir`: expressions and passes over them; `ir.compiled` has the `Compiled` mechanism: a `Program`,
-  which engines see, and the expressions of its blocks.
+  which engines see, and its blocks' expressions.
 - `text` compiles the language of equations, `nmodl` NEURON's language; both give a `Compiled`.
-- `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
+- `emit` prints a mechanism's functions in OpenCL, for one instance or several, or in NumPy.
 - `builtin` has texts, `mechanism` the class for users, which caches printed source and calls the
   NumPy functions with values by name.
-- `library`: mechanisms of the literature, from the texts in ``library_texts``.
+- `library`: mechanisms from the literature, with their texts in ``library_texts``.
 
-Names of a text are printed unchanged. Generated names begin with an underscore or have two in a
-row, which names of a text must not.
+A text's names are printed unchanged. Generated names begin with an underscore or have two in a row,
+which a text's names must not.
 
 >>> from clhines.simulator.mechanisms import Mechanism
 >>> m = Mechanism('''
@@ -32,8 +32,8 @@ decay: point mechanism
 0.5
 
 An importer uses `Mechanism`, its `Program` and names in it (`GENERATOR`, `UNLESS`, `SET`), texts
-for parts of an imported model (`GIVEN_CURRENT`, `KEPT_NUMBER`), random numbers, and values of
-expressions (`is_beside`, `value_of`).
+for parts of an imported model (`GIVEN_CURRENT`, `KEPT_NUMBER`), random numbers, and expression
+values (`is_beside`, `value_of`).
 
 To add a function to the language: a row in `text.parser.FUNCTIONS`, its name in
 `ir.expressions.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name

@@ -192,12 +192,11 @@ class Mechanism:
 
     @cached_property
     def program(self) -> Program:
-        """The mechanism's variables and blocks, as engines see them."""
         return self.compiled.program
 
     @cached_property
     def name(self) -> str:
-        """Name of the mechanism, with which the names of its functions begin."""
+        """The mechanism's name, with which its functions' names begin."""
         return self.program.name
 
     @property
@@ -207,19 +206,18 @@ class Mechanism:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters, in order."""
+        """The parameters' names, in order."""
         return tuple(q.name for q in self.program.parameters)
 
     @property
     def defaults(self) -> dict[str, float]:
-        """Default of each parameter, by name."""
         return dict(self.program.defaults)
 
     @property
     def begins(self) -> dict[str, float]:
-        """Values that states have before INITIAL, by name, if users may set these values.
+        """The values that states have before INITIAL, by name, if users may set these values.
 
-        These states are PARAMETERs and ASSIGNED variables of NMODL that blocks write.
+        These states are NMODL PARAMETERs and ASSIGNED variables that blocks write.
         """
         return dict(self.program.begins)
 
@@ -230,17 +228,15 @@ class Mechanism:
 
     @property
     def units(self) -> dict[str, str]:
-        """NEURON's unit of each parameter and state, by name; empty if it has none."""
         return dict(self.program.units)
 
     @cached_property
     def states(self) -> tuple[str, ...]:
-        """Names of the states, in order; last the voltage, if rates use currents."""
+        """The states' names, in order; last the voltage, if rates use currents."""
         return tuple(q.name for q in self.program.states)
 
     @cached_property
     def takes_events(self) -> bool:
-        """Whether the mechanism can receive events."""
         return "receive" in self.program.blocks
 
     @property
@@ -269,10 +265,10 @@ class Mechanism:
     # -------------------------------------------------------------------------- OpenCL source
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function, in order.
+        """Return a block function's arguments, in order.
 
-        `outputs` are variables of NMODL that functions return besides the states, also in
-        `functions` and `twin`.
+        `outputs` are NMODL variables that functions return besides the states, also in `functions`
+        and `twin`.
         """
         return self.compiled.calls(block, _texts("outputs", outputs))
 
@@ -359,12 +355,6 @@ class Mechanism:
         params: Values | None,
         states: Values | None,
     ) -> dict[tuple[str, str], Any]:
-        """Call a block's NumPy function; return its results by role and name.
-
-        Without such a block there are no results. `block_values` has, by role, the arguments that
-        are not variables of the mechanism. `params` may have variables of ions and pointers, too;
-        other parameters have their defaults. InputError for an unknown name or a missing value.
-        """
         program = self.program
         arguments = program.blocks.get(block, ())
         named_values = _named_values(program, params, states)
@@ -472,7 +462,6 @@ def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
 
 
 def _named_values(program: Program, params: Values | None, states: Values | None) -> dict[str, Any]:
-    """Return the values of variables by name: a user's values in NEURON's units, else defaults."""
     for role, values in (("params", params), ("states", states)):
         if values is not None and not isinstance(values, Mapping):
             raise InputError(f"{role} is {shown(values)}; expected a dict of numbers by name")

@@ -1,11 +1,11 @@
-"""OpenCL source of exponentials of vectors.
+"""OpenCL source for exponentials of vectors.
 
-The exponentials of OpenCL runtimes differ, and some call a scalar function for each number. Here
+OpenCL runtimes differ in their exponentials, and some call a scalar function for each number. Here
 
 ``exp(x) = 2**k * (1 + r*q(r))`` with an integer k and ``r = x - k*log(2)``, at most log(2)/2 in
 magnitude; q is a polynomial for ``(exp(r) - 1)/r`` with as few terms as rounding allows. A result
-that is a normal number gets k added to the bits of its exponent. Other results are computed by a
-slower function, which is called if a vector has any.
+that is a normal number gets k added to its exponent bits. A slower function computes other results;
+it is called if a vector has any.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def series(
     share: int = 8,
     is_slope: bool = False,
 ) -> tuple[float, ...]:
-    """Return the coefficients of a polynomial for ``(exp(z) - 1)/z``, the constant first.
+    """Return a polynomial's coefficients for ``(exp(z) - 1)/z``, the constant first.
 
-    With `is_slope` the polynomial is for the derivative of this function.
+    With `is_slope` the polynomial is for this function's derivative.
 
     The polynomial is accurate for z from `low` to `high`: its error is below 2/`share` of a
     rounding error of the type `real`. It is an economised Taylor series in a variable t from -1 to
@@ -81,7 +81,6 @@ def series(
 
 
 def _moved(polynomial: list[Fraction], by: Fraction) -> list[Fraction]:
-    """Expand a polynomial with coefficients in ``z + by``; return its coefficients in ``z``."""
     n = len(polynomial)
     return [
         sum((polynomial[k] * comb(k, j) * by ** (k - j) for k in range(j, n)), Fraction(0))
@@ -104,7 +103,6 @@ def summed(coefficients: Sequence[str], x: str, kind: str) -> list[str]:
 
 
 def literal(real: str, x: float) -> str:
-    """Return a number as an OpenCL literal of the type `real`, ``double`` or ``float``."""
     return repr(float(x)) if real == "double" else f"{np.float32(x)}f"
 
 
@@ -113,7 +111,6 @@ _MAGIC = {real: literal(real, 1.5 * 2.0**f.bits) for real, f in _FORMATS.items()
 
 
 def _reduction(real: str, width: int, x: str) -> str:
-    """Return OpenCL code for k and r in ``x = k*log(2) + r``, and ``sum = (exp(r) - 1)/r``."""
     f, vector, magic = _FORMATS[real], f"real{width}", _MAGIC[real]
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
     tail = float(LOG2 - Fraction(head))
@@ -197,10 +194,10 @@ static real{width} {prefix}_sqrt_(const real{width} x)
 def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     """Return OpenCL source by key, for source that defines the vector type ``realWIDTH``.
 
-    The keys ``exp``, ``expm1`` and ``sqrt`` have functions of a vector, whose names begin with
-    `prefix`. All three need the macros of the key ``tests``; ``exp`` and ``expm1`` also need the
-    function of the key ``reduced``. Errors are at most 1.5 (``exp``) and 3 (``expm1``) units in the
-    last place, also of subnormal results if the device has them; NaN gives NaN.
+    The keys ``exp``, ``expm1`` and ``sqrt`` have vector functions, whose names begin with `prefix`.
+    All three need the macros with the key ``tests``; ``exp`` and ``expm1`` also need the function
+    with the key ``reduced``. Errors are at most 1.5 (``exp``) and 3 (``expm1``) units in the last
+    place, also of subnormal results if the device has them; NaN gives NaN.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
     root = "__builtin_sqrt" if real == "double" else "__builtin_sqrtf"

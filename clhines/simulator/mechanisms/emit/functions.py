@@ -1,4 +1,4 @@
-"""Print the functions of a mechanism: in OpenCL for one instance or several, or in NumPy."""
+"""Print a mechanism's functions: in OpenCL for one instance or several, or in NumPy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _OF_VECTORS = {
 
 
 def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return source of the functions for looking up tables that `text` calls."""
+    """Return source for the table look-up functions that `text` calls."""
     result, sort = "", vector(width)
     rows = [f"table[at.s{k:x}]" for k in range(width)]
     next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]
@@ -83,7 +83,7 @@ def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return source of all functions that `text` calls and whose names begin with `prefix`."""
+    """Return source for all functions that `text` calls and whose names begin with `prefix`."""
     result = table_helpers(text, prefix, real, width)
     for random in (random123, scop):
         result += (random.python_source if real == "numpy" else random.opencl_source)(text, prefix)
@@ -91,7 +91,7 @@ def all_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 
 
 def shared_prefix(width: int) -> str:
-    """Return the prefix of the names of the vector helpers that all mechanisms share."""
+    """Return the name prefix of vector helpers that all mechanisms share."""
     return f"groups__v{width}"
 
 
@@ -156,10 +156,10 @@ def name_of(a: Argument) -> str:
 class Functions:
     """Printer of a mechanism's functions, one for each block, in OpenCL or NumPy.
 
-    `real` is ``double``, ``float`` or ``numpy``. In OpenCL a function takes `width` instances at
+    `real` is ``double``, ``float`` or ``numpy``. In OpenCL a function computes `width` instances at
     once, as vectors ``realWIDTH``; parameters in `single` are one number for all instances.
     Functions return the variables `outputs` besides the states. With `lanes`, and a width of 1,
-    they are for lanes of a GPU. With `share`, functions of vectors call helpers that all mechanisms
+    they are for lanes of a GPU. With `share`, vector functions call helpers that all mechanisms
     share (`shared_prefix`), and the source comes without these helpers.
     """
 
@@ -209,16 +209,15 @@ class Functions:
         return (*arguments[:at], *constants, *arguments[at:])
 
     def text(self, blocks: Sequence[str] | None = None) -> str:
-        """Return source of the functions of some blocks, by default of all, after their helpers."""
         names = self.program.blocks if blocks is None else blocks
         return self.with_helpers("\n".join(self.function(name) for name in names))
 
     def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Hoist constants; return the functions of blocks, and the names of the constants.
+        """Hoist constants; return the blocks' functions, and the constants' names.
 
         Constants depend on dt and single parameters only. A function ``NAME_constants`` computes
-        them, the other functions take them as arguments. Functions of the blocks in `scalar` take
-        one instance.
+        them, the other functions have them as arguments. Functions for the blocks in `scalar`
+        compute one instance.
         """
         self._lift(blocks)
         one, parts = Functions(self.compiled, self.real, lanes=self.lanes), list[str]()
@@ -239,7 +238,6 @@ class Functions:
         return "\n".join([*texts, self.with_helpers("\n".join(vectors))]), constants
 
     def equations(self, block: str) -> list[str]:
-        """Return the statements of a block's function as lines of a description."""
         source = self.function(block).split("\n")
         first = next(k for k, line in enumerate(source) if line == "{")
         inner = [line for line in source[first + 1 : -2] if " = *" not in line]
@@ -252,7 +250,6 @@ class Functions:
     # ------------------------------------------------------------------------------ constants
 
     def _lift(self, blocks: Sequence[str]) -> None:
-        """Find the expensive expressions of blocks that depend on single parameters and dt only."""
         graph, ordered = Graph(), [q.name for q in self.program.parameters]
         self._copies = {name: self._body(name, graph) for name in blocks}
         single = [*(name for name in ordered if name in self.single), "dt"]
@@ -286,7 +283,6 @@ class Functions:
         return self._printed(block, arguments, results, body)
 
     def _body(self, block: str, graph: Graph) -> Body:
-        """Copy a block's body into `graph`, without variables that its function does not set."""
         variables = [a for a in self.calls(block) if a.role in ("state", "output")]
         kept = {a.name for a in variables if a.direction != "in"}
         body = self.compiled.bodies[block]
@@ -301,7 +297,7 @@ class Functions:
         results: Sequence[tuple[Argument, Node]],
         body: Body,
     ) -> str:
-        """Return source of a function of `arguments` that sets `results`, in OpenCL or NumPy."""
+        """Return source, in OpenCL or NumPy, for a function that sets `results`."""
         p = self._printer({NEVER: "np.inf" if self.real == "numpy" else "INFINITY"})
         for bound, pair in BOUNDS.items():
             p.symbols[bound] = p.number(pair[self.real == "float"])
@@ -367,7 +363,6 @@ class Functions:
         return text + "}\n"
 
     def with_helpers(self, body: str) -> str:
-        """Put the helpers that `body` calls before `body`, unless mechanisms share the helpers."""
         if self._helpers != self.prefix:
             return body
         return all_helpers(body, self.prefix, self.real, self.width) + body
@@ -378,7 +373,7 @@ def _python(
 ) -> str:
     """Return the source of the NumPy function `name`, whose statements are `lines`.
 
-    It returns all arguments of direction ``out`` and ``inout``, also unchanged ones. `shown` has
+    It returns all arguments with direction ``out`` and ``inout``, also unchanged ones. `shown` has
     the local variables that hold results, if their names differ from the arguments' names.
     """
     inputs = ", ".join(name_of(a) for a in arguments if a.direction != "out")
@@ -396,7 +391,6 @@ def _result(a: Argument) -> str:
 def numpy_function(
     compiled: Compiled, block: str, outputs: Sequence[str] = ()
 ) -> Callable[..., Any]:
-    """Compile a block's NumPy function; it also returns the variables `outputs`."""
     source = Functions(compiled, "numpy", outputs=outputs).text([block])
     space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
     # the source consists of numbers and checked names
@@ -408,7 +402,7 @@ def numpy_function(
 
 
 class _StatementWriter:
-    """Print the statements of one function: assignments and loops.
+    """Print one function's statements: assignments and loops.
 
     A phase is a part of the function: before the first loop, in its body, after it, and so on. Each
     expression is computed in the phase with its number in `phases`.
@@ -443,9 +437,9 @@ class _StatementWriter:
         return self.p.show(self.shown[e])
 
     def _enter(self, loops: Sequence[Loop]) -> None:
-        """Assign a number in `phases` to the inside of each loop, and one to the code after it.
+        """Assign a number in `phases` to each loop's body, and one to the code after it.
 
-        Also collect the expressions of the loops.
+        Also collect the loops' expressions.
         """
         for loop in loops:
             self.last += 1

@@ -25,7 +25,7 @@ def _eps(real: str) -> float:
 def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
     """Return the coefficients of ``x**2, x**4 ...`` in the series of ``x / (exp(x) - 1)``.
 
-    The series ends where, up to ``x = most``, terms are below the rounding error of `real`.
+    The series ends at terms below the rounding error of `real`, for x up to `most`.
     """
     result, numbers = [], bernoulli_numbers(80)
     for k in range(1, 40):
@@ -38,9 +38,9 @@ def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
 
 @lru_cache(maxsize=16)
 def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
-    """Return the coefficients of the Taylor series of ``(exp(z) - 1) / z``, the constant first.
+    """Return Taylor coefficients of ``(exp(z) - 1) / z``, the constant first.
 
-    The series ends where, up to ``z = most``, terms are below the rounding error of `real`.
+    The series ends at terms below the rounding error of `real`, for z up to `most`.
     """
     eps = _eps(real)
     result = [Fraction(1)]
@@ -50,7 +50,7 @@ def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
 
 
 def weight_slope_coefficients(real: str) -> list[Fraction]:
-    """Return the coefficients of a Taylor series of the derivative of ``(exp(z) - 1) / z``.
+    """Return Taylor coefficients for the derivative of ``(exp(z) - 1) / z``.
 
     The series is accurate to rounding up to ``|z| = 1/2``; the constant is first.
     """
@@ -65,7 +65,7 @@ def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return arguments, statements and result of each helper function, in the printer's language.
+    """Return each helper function's arguments, statements and result.
 
     The keys are the helpers' names. NumPy computes both branches of a helper for whole arrays.
     """
@@ -158,11 +158,6 @@ def _branching_bodies(
 def _vector_bodies(
     p: Printer, slope: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return `_helper_bodies` for vectors, with two branches of which one is skipped if possible.
-
-    This branch is computed for all numbers of a vector if any number needs it. Each number gets the
-    result of its own branch.
-    """
     one, half = p.number(1), p.number(0.5)
 
     def unless(quotient: str, most: str, coefficients: Sequence[Fraction], value: str) -> list[str]:

@@ -1,9 +1,9 @@
 """Functions for lanes of a GPU, as a dialect of `Printer`.
 
 Functions for CPUs choose between a series and an exponential by branches, which keeps a compiler
-from interleaving the operations of several gates. Functions for lanes call helpers of
-``simulator/common/rates.mako``, which compute both, and of ``table_rows.mako``, which load whole
-rows of tables. Their first argument is ``series__``, the coefficients of the series.
+from interleaving the operations of several gates. Functions for lanes call helpers in
+``simulator/common/rates.mako``, which compute both, and in ``table_rows.mako``, which load whole
+table rows. Their first argument is ``series__``, the series' coefficients.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Lanes:
     """Options of functions for lanes of a GPU.
 
     With `inverses` divisions call `node_inverse_`, which is PTX without a branch for rare numbers.
-    `terms` lists series for ``exp(-h/tau) - 1`` that need few terms: the look-up table of tau,
-    tau's column in the table, and the number of terms.
+    `terms` lists series for ``exp(-h/tau) - 1`` that need few terms: tau's look-up table, its
+    column there, and the term count.
     """
 
     inverses: bool
@@ -73,7 +73,7 @@ class LanesPrinter(Printer):
         return node.op == "lookup" and node.args[0].definition.op == "place"
 
     def _load_rows(self, name: str, place: Node) -> None:
-        """Print the declaration of `name`, the table row below `place`, and loads of columns.
+        """Print the declaration of `name`, the table row below `place`, and loads from columns.
 
         All columns that are looked up at `place` are loaded from this row and from the next.
         """

@@ -41,7 +41,7 @@ def philox(
 
 
 def philox_rounds() -> str:
-    """Return OpenCL of the rounds of `philox`: uint a, b, c, d change by key0 and key1."""
+    """Return OpenCL for the rounds in `philox`: uint a, b, c, d change by key0 and key1."""
     (m0, k0), (m1, k1) = PHILOX
     return f"""\
     for (int turn = 0; turn < 10; turn++) {{
@@ -88,7 +88,6 @@ def normal(seed: int, instance: ArrayLike, step: ArrayLike) -> np.ndarray:
 
 
 def _normal_scale() -> float:
-    """Return 1/2 divided by the standard deviation of the sum of uniform ten-bit integers."""
     return float(0.5 / np.sqrt(_TERMS * (4.0**_BITS - 1) / 12))
 
 

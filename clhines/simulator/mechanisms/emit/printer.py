@@ -1,8 +1,8 @@
 """Print assignments and expressions in readable OpenCL or NumPy.
 
-Both languages do the same operations in the same order. Names of a text are printed unchanged, with
+Both languages do the same operations in the same order. A text's names are printed unchanged, with
 an underscore after reserved words. Generated names begin with an underscore or have two in a row,
-which names of a text must not.
+which a text's names must not.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def vector(width: int) -> str:
 
 
 class Printer:
-    """Printer of the statements and expressions of one function; `lines` has the statements.
+    """Printer of one function's statements and expressions; `lines` has the statements.
 
-    `real` is ``double``, ``float`` or ``numpy``, `width` the size of a vector. The function's name
+    `real` is ``double``, ``float`` or ``numpy``, `width` the vector length. The function's name
     begins with `prefix`; names of the helpers that it calls begin with `helpers`, by default the
     same. `symbols` has the printed names of symbols, if these differ from the symbols.
     """
@@ -57,7 +57,6 @@ class Printer:
 
     @property
     def type(self) -> str:
-        """OpenCL type of a local variable."""
         return vector(self.width)
 
     def number(self, x: Fraction | float | int) -> str:
@@ -83,7 +82,6 @@ class Printer:
         self.lines.append(self.indent + text)
 
     def assign(self, name: str, value: str) -> None:
-        """Add a statement that defines the local variable `name`."""
         const, end = ("", "") if self.python else (f"const {self.type} ", ";")
         line = f"{self.indent}{const}{name} = {value}{end}"
         self.lines.append(line if self.python else folded(line))
@@ -102,7 +100,7 @@ class Printer:
         return f"np.where({holds}, {a}, {b})" if self.python else f"({holds} ? {a} : {b})"
 
     def holds(self, condition: Node) -> str:
-        """Return a condition as source; in a vector a component that is true is -1."""
+        """Return a condition as source; in a vector a true component is -1."""
         conditions = condition.args if condition.op == "both" else (condition,)
         tests = [self._test(c) for c in conditions]
         if not self.python and self.width == 1:
@@ -111,7 +109,6 @@ class Printer:
 
     @property
     def mask(self) -> str:
-        """OpenCL type of a condition of vectors."""
         return f"{'long' if self.real == 'double' else 'int'}{self.width}"
 
     def _test(self, condition: Node) -> str:
@@ -127,7 +124,6 @@ class Printer:
     # -------------------------------------------------------------------------- expressions
 
     def begin(self, block: Assignments) -> None:
-        """Use the names of a block's local variables for the expressions that they hold."""
         self.names = {node: safe(name) for node, name in block.names.items()}
 
     def steps(self, nodes: Sequence[Node]) -> None:
@@ -137,7 +133,7 @@ class Printer:
             self.assign(self.names[node], value)
 
     def show(self, e: Node, level: int = 0, defining: Node | None = None) -> str:
-        """Return an expression as source: the name of its local variable, or the expression.
+        """Return an expression as source: its local variable's name, or the expression.
 
         At `level` 1 a sum gets brackets, at 2 also a product. `defining` is the local variable in
         whose definition the expression stands, and whose name is not used there.
@@ -220,7 +216,6 @@ class Printer:
         return " * ".join(self.show(p, 2) for p in parts)
 
     def called(self, e: Node) -> str:
-        """Return a ``where``, a comparison or the call of a function as source."""
         if e.op == "where":
             return self.where(e.args[0], self.show(e.args[1], 1), self.show(e.args[2], 1))
         if e.op in ("less", "lessequal", "both"):
@@ -240,7 +235,7 @@ class Printer:
 
 
 def folded(line: str, width: int = 100) -> str:
-    """Break a long statement of C at spaces; indent the other lines by four more columns."""
+    """Break a long C statement at spaces; indent the other lines by four more columns."""
     start = len(line) - len(line.lstrip()) + 4
     lines = []
     while len(line) > width:

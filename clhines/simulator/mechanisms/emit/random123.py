@@ -1,7 +1,7 @@
 """NEURON's random streams (Random123) in NumPy and OpenCL.
 
-The key of a stream has three numbers and the global index. The stream's words are Philox4x32-10 of
-the key and a counter, four words per count. ``drawn`` is the number of words drawn before a block
+A stream's key has three numbers and the global index. The stream's words are Philox4x32-10 of the
+key and a counter, four words per count. ``drawn`` is the number of words drawn before a block
 begins, NEURON's ``get_seq``. In the block the next word has the number ``(keep ? drawn : 0) + at``:
 ``keep`` is 0 after ``random_setseq``, and ``at`` then is the number itself.
 """
@@ -19,7 +19,7 @@ _WORDS = 2**34 - 1
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the number, int64, of the next word of a RANDOM stream, counted from 0.
+    """Return the number, int64, of the next word in a RANDOM stream, counted from 0.
 
     It is ``(keep ? drawn : 0) + at``: `drawn` words were drawn before the block began, and `at`
     since then. After ``random_setseq`` `keep` is 0, and `at` is the number itself.
@@ -30,9 +30,9 @@ def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def words(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Return a word, uint32, of each stream; `number` counts the words of a stream from 0.
+    """Return one word, uint32, from each stream; `number` counts a stream's words from 0.
 
-    `stream` is (..., 4) uint32: the three numbers of each stream, and the global index.
+    `stream` is (..., 4) uint32: each stream's three numbers, and the global index.
     """
     first, second, third, index = (stream[..., k] for k in range(4))
     turn = (number >> 2).astype(np.uint32)
@@ -47,11 +47,11 @@ def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
 def number(
     kind: str, stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
 ) -> np.ndarray:
-    """Draw a number of a stream, beginning with the word ``count(drawn, keep, at)``.
+    """Draw a number from a stream, beginning with the word ``count(drawn, keep, at)``.
 
     `kind` is ``random_uniform`` (between 0 and 1), ``random_normal`` (mean 0, variance 1),
-    ``random_negexp`` (mean 1), ``random_pick`` (a word) or ``random_used`` (the number of words
-    that ``random_normal`` draws there).
+    ``random_negexp`` (mean 1), ``random_pick`` (a word) or ``random_used`` (how many words
+    ``random_normal`` draws there).
     """
     place = count(drawn, keep, at)
     if kind in ("random_normal", "random_used"):
@@ -64,7 +64,6 @@ def number(
 
 
 def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draw normal numbers by the polar method; return how many words each has used, too."""
     number = np.broadcast_to(number, np.broadcast_shapes(np.shape(number), stream.shape[:-1]))
     value, used = np.zeros(number.shape), np.zeros(number.shape, np.int64)
     missing = np.ones(number.shape, bool)

@@ -1,7 +1,7 @@
-"""NEURON's one generator (scop_random, exprand, normrand) in NumPy and OpenCL.
+"""NEURON's global generator (scop_random, exprand, normrand) in NumPy and OpenCL.
 
 It is a linear congruential generator modulo 2**32. ``drawn`` is its state minus 1 when a block
-begins: 0 in a new process. In the block the next number is ``at`` turns after the state ``keep > 0
+begins: 0 in a new process. In the block the next number is ``at`` draws after the state ``keep > 0
 ? drawn + 1 : -1 - keep``; ``keep`` is below 0 after ``set_seed``.
 """
 
@@ -16,7 +16,7 @@ FACTOR, TERM, MOST = 2147437301, 453816981, 2**32 - 1
 
 
 def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the states, uint64, of NEURON's one generator after `at` draws.
+    """Return the states, uint64, of NEURON's global generator after `at` draws.
 
     The draws begin at the state ``drawn + 1`` if `keep` is above 0, else at the seed ``-1 - keep``.
     """
@@ -30,15 +30,11 @@ def _states(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return the state of NEURON's one generator after `at` draws, minus 1, as int64.
-
-    The draws begin at the state ``drawn + 1`` if `keep` is above 0, else at the seed ``-1 - keep``.
-    """
     return (_states(drawn, keep, at).astype(np.int64) - 1) & MOST
 
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Draw a number from NEURON's one generator; ``count(drawn, keep, at) + 1`` is its state.
+    """Draw a number from NEURON's global generator; ``count(drawn, keep, at) + 1`` is its state.
 
     `kind` is ``scop_uniform`` (0 to 1), ``scop_normal`` (mean 0, variance 1), ``scop_negexp`` (mean
     1) or ``scop_used`` (how many uniform numbers ``scop_normal`` draws there).

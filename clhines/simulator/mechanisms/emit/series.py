@@ -1,4 +1,4 @@
-"""Coefficients of the series of rate functions; see ``simulator/common/rates.mako``."""
+"""Series coefficients for rate functions; see ``simulator/common/rates.mako``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEAR = 0.5  # below this |x|, x / (exp(x) - 1) is a series
 
 
 def coefficients(real: str) -> dict[str, float]:
-    """Return the numbers of ``simulator/common/rates.mako`` by name.
+    """Return the numbers in ``simulator/common/rates.mako`` by name.
 
     ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x``; the first two
     are exactly 1 and 1/2. ``bernoulli_K`` is the coefficient of ``x**2(K + 1)`` in ``x / (exp(x) -
@@ -39,7 +39,7 @@ def coefficients(real: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SeriesNumbers:
-    """Coefficients of series for rate functions, as ``simulator/common/rates.mako`` prints them."""
+    """Series coefficients for rate functions, as ``simulator/common/rates.mako`` prints them."""
 
     near: ClassVar[float] = NEAR
     real: str
@@ -54,7 +54,7 @@ class SeriesNumbers:
 
     @property
     def coefficients(self) -> dict[str, str]:
-        """OpenCL source of each number: a member of the argument ``series__``, or a literal."""
+        """OpenCL source for each number: a member of the argument ``series__``, or a literal."""
         members, real = self.arguments, np.float64 if self.real == "double" else np.float32
         return {
             name: f"series__.{name}"
@@ -69,7 +69,6 @@ class SeriesNumbers:
 
 
 def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:
-    """Clear the last 32 bits of a coefficient if its term at `reach` is too small to need them."""
     if abs(value) * float(reach) ** power * 2.0**-21 > eps / 16:
         return value
     bits = (np.float64(value).view(np.int64) + (1 << 31)) & ~np.int64(0xFFFFFFFF)

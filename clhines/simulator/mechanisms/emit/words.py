@@ -1,8 +1,8 @@
-"""Reserved words of generated source, and the names that variables get instead.
+"""Reserved words in generated source, and the names that variables get instead.
 
 Keywords, types and functions of OpenCL C 1.0 to 3.0 (The OpenCL C Specification, sections 6.1 to
 6.15), C99, C11, C++ for OpenCL, Python and vendors' extensions, and macros of vendors' compilers.
-Words that begin with an underscore are left out: no name of a text does.
+Words that begin with an underscore are left out: a text's names never do.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _FAMILY = re.compile(
 
 
 def safe(name: str) -> str:
-    """Return the name of a text's variable in generated source.
+    """Return the name in generated source for a text's variable.
 
     A reserved word gets an underscore at its end. Pointers to variables end in an underscore, too;
     so a name that ends in one gets a longer end.

@@ -4,7 +4,7 @@
   as fractions of bounded size; `forms` writes expressions as linear forms or sums of multiples.
 - `passes` rewrite expressions, one module each. `singular` finds quotients that are still 0/0,
   `blocks` chooses local variables, `elimination` solves linear systems of expressions.
-- `program` describes a mechanism and the arguments of its functions to engines. `compiled` adds the
-  `Body` of each block: results, variables that it writes, loops. `adjoints` makes blocks that
-  compute derivatives backwards.
+- `program` describes a mechanism and its functions' arguments to engines. `compiled` adds each
+  block's `Body`: results, variables that it writes, loops. `adjoints` makes blocks that compute
+  derivatives backwards.
 """

@@ -31,10 +31,10 @@ INPUTS = frozenset("v parameter state ion pointer weight".split())
 
 @dataclass(frozen=True)
 class AdjointBlock:
-    """Block `name` of `compiled`, which computes the derivatives of another block backwards.
+    """Block `name` of `compiled`, which computes another block's derivatives backwards.
 
-    Its arguments are the `inputs` of the other block, and a seed for each of the other block's
-    results in `seeded`. It returns the derivatives of the loss with respect to the inputs in `by`.
+    Its arguments are the other block's `inputs`, and a seed for each of its results in `seeded`. It
+    returns the loss's derivatives with respect to the inputs in `by`.
     """
 
     compiled: Compiled
@@ -45,7 +45,6 @@ class AdjointBlock:
 
 
 def label(a: Argument) -> str:
-    """Return the name of an argument's seed, and of its adjoint, in an `AdjointBlock`."""
     return f"{a.role}_{a.name}"
 
 
@@ -104,10 +103,10 @@ def _through(
     wanted: Iterable[str],
     growing: Container[str],
 ) -> dict[str, Node]:
-    """Return the derivatives of the sum of ``weight * node`` with respect to `wanted` symbols.
+    """Return the derivatives of the sum ``weight * node + ...`` with respect to `wanted` symbols.
 
-    `weighted` has pairs of a node and a weight; functions in `growing` may overflow. Loops of the
-    body are differentiated by the equations that they solve.
+    `weighted` has pairs (node, weight); functions in `growing` may overflow. The body's loops are
+    differentiated by the equations that they solve.
     """
     loops = body.needed_loops([node for node, _ in weighted])
     ends = [end for loop in loops for end in loop.ends]
@@ -134,8 +133,8 @@ def _through(
 def _at_solution(graph: Graph, loop: Loop, of_ends: Iterable[str]) -> dict[str, Node]:
     """Return the equations that a loop solves, as expressions that its last values make 0.
 
-    The keys are the names of the loop's variables after the loop. ExpressionError if a variable in
-    `of_ends` has no equation.
+    The keys name the loop's variables after the loop. ExpressionError if a variable in `of_ends`
+    has no equation.
     """
     count = len(loop.equations)
     if not count or not {*of_ends} <= {*loop.ends[:count]}:

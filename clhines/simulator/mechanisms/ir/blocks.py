@@ -13,7 +13,6 @@ _LONG = 24  # operations of one line at most, about
 
 
 def without_sign(node: Node) -> tuple[bool, Node]:
-    """Return whether an expression has a minus sign, and the expression without the sign."""
     number, rest = split(node)
     if number >= 0:
         return False, node
@@ -21,7 +20,7 @@ def without_sign(node: Node) -> tuple[bool, Node]:
 
 
 def operands(node: Node) -> list[Node]:
-    """Return the operands of an expression as they appear in its source.
+    """Return an expression's operands as they appear in its source.
 
     An operand that appears twice is returned twice; a sign is no operand. Powers appear as products
     of powers, or as reciprocals.
@@ -48,7 +47,7 @@ def operands(node: Node) -> list[Node]:
 
 @dataclass
 class Assignments:
-    """Assignments to local variables in order, and results in terms of the variables."""
+    """Assignments to local variables in order, and results in terms of these variables."""
 
     names: dict[Node, str]  # the local variable of an expression
     steps: list[list[Node]]  # for each phase, the expressions that get a local variable, in order
@@ -105,11 +104,6 @@ def make_block(
 
 
 def _through(a: Node, user: Node | None, alias: Mapping[Node, Node]) -> Node:
-    """Return the local variable that holds the operand `a` in the expression `user`.
-
-    `alias` has the variables by their values. Return `a` itself if no variable holds it, or if
-    `user` is this variable: a variable is not used in its own definition.
-    """
     local = alias.get(a)
     return a if local is None or local is user else local
 

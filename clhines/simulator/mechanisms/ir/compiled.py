@@ -1,6 +1,6 @@
 """A compiled mechanism: its `Program`, and a `Body` of expressions for each block.
 
-Symbols of the expressions stand for arguments (`emit.functions.name_of` has their names) or, if
+Symbols in the expressions stand for arguments (`emit.functions.name_of` has their names) or, if
 they are `NEVER` or in `BOUNDS`, for numbers that depend on the precision.
 """
 
@@ -48,11 +48,9 @@ class Loop:
     equations: list[Node] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
-        """Return the conditions on which iterations depend."""
         return [e for e in (self.go_on, self.entered) if e is not None]
 
     def nodes(self) -> list[Node]:
-        """Return the expressions of the loop's values and conditions."""
         return self.starts + self.values + self.decides()
 
     def mapped(self, f: Callable[[Node], Node]) -> Loop:
@@ -83,7 +81,7 @@ class Loop:
 
 @dataclass
 class Body:
-    """The expressions of a block: its results, the variables that it writes, and its loops."""
+    """A block's expressions: its results, the variables that it writes, and its loops."""
 
     results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
     writes: dict[str, Node] = field(default_factory=dict)  # values of variables by name, in order
@@ -100,7 +98,6 @@ class Body:
         return nodes
 
     def free(self, wanted: Iterable[str]) -> set[str]:
-        """Return the symbols on which the results and the variables in `wanted` depend."""
         return free_of(self.nodes(wanted))
 
     def every(self) -> list[Node]:
@@ -108,7 +105,7 @@ class Body:
         return nodes + [node for loop in self.loops for node in loop.nodes()]
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
-        """Return the loops on which expressions depend, less the loops' unneeded variables."""
+        """Return the loops on which expressions depend, without the loops' unneeded variables."""
         free = free_of(roots)
         needed: list[Loop] = []
         for loop in reversed(self.loops):
@@ -127,7 +124,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A mechanism, from an NMODL file or a text of equations, as expressions of its blocks."""
+    """A mechanism, from an NMODL file or a text of equations, as its blocks' expressions."""
 
     program: Program
     bodies: Mapping[str, Body]
@@ -151,7 +148,7 @@ class Compiled:
         return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function, results and the variables `outputs` too."""
+        """Return a block function's arguments, including results and the variables `outputs`."""
         if not isinstance(block, str) or block not in self.program.blocks:
             blocks = ", ".join(self.program.blocks)
             raise InputError(
@@ -181,7 +178,6 @@ class Compiled:
         return parts[0] is not value.graph.zero if parts is not None and is_sum else None
 
     def free(self, block: str) -> set[str]:
-        """Return the symbols on which a block's results and the states that it sets depend."""
         return self.bodies[block].free([q.name for q in self.program.states])
 
     @cached_property
@@ -238,7 +234,6 @@ class Compiled:
 def arguments_of(
     program: Program, pointers: Mapping[str, str], block: str, body: Body, kept: set[str]
 ) -> tuple[Argument, ...]:
-    """Return the arguments of a block's function, which sets the variables in `kept`."""
     free = body.free(kept)
     role_names = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
     arguments = [Argument(role, name) for role, name in role_names.items() if role in free]
@@ -266,11 +261,6 @@ def _pointers(body: Body, free: set[str], pointers: Mapping[str, str]) -> list[A
 
 
 def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument]:
-    """Return the arguments for the RANDOM variables `random` that a block draws from.
-
-    Each has a stream if it is among the symbols in `free`, and a count of the words drawn if the
-    block draws.
-    """
     drawn = {name for role, name, _ in body.results if role == "drawn"}
     arguments = []
     for name in random:
@@ -296,7 +286,7 @@ def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argumen
 
 
 def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:
-    """Return the arguments for variables of ions; the block reads the symbols in `free`."""
+    """Return the arguments for ion variables; the block reads the symbols in `free`."""
     arguments = []
     written = {name for role, name, _ in body.results if role == "ion"}
     for ion in ions:

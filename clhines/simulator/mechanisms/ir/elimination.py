@@ -29,10 +29,10 @@ def solved(
     """Solve a linear system of expressions by Gaussian elimination; return the unknowns by name.
 
     `matrix` has the nonzero entries, and the diagonal, by row and column. `named` names an
-    expression, so that it is computed once. For little fill-in the unknown that is eliminated next
-    is the one whose row and column have the fewest other entries (Markowitz). Rows are exchanged
-    only if all remaining diagonal entries are 0 for any values of the symbols. ExpressionError if
-    the system is singular or too large.
+    expression, so that it is computed once. The next unknown to eliminate is the one whose row and
+    column have the fewest other entries, for little fill-in (Markowitz). Rows are exchanged only if
+    all remaining diagonal entries are 0 for any symbol values. ExpressionError if the system is
+    singular or too large.
     """
     rows = {row: dict(entries) for row, entries in matrix.items()}
     b, left, order, products = dict(right), list(rows), list[str](), 0
@@ -62,11 +62,6 @@ def solved(
 
 
 def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
-    """Return which unknown of `left` to eliminate next: the one that causes the least fill-in.
-
-    If all diagonal entries are 0, first exchange two rows.
-    """
-
     def fill(name: str) -> int:
         column = sum(name in rows[row] for row in left) - 1
         return column * (sum(c in rows[name] for c in left) - 1)
@@ -83,7 +78,7 @@ def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
 def _substituted(
     rows: Entries, b: dict[str, Node], order: list[str], named: Callable[[str, Node], Node]
 ) -> dict[str, Node]:
-    """Solve a triangular system by substitution; `order` is the order of elimination."""
+    """Solve a triangular system by substitution; `order` is the elimination order."""
     x: dict[str, Node] = {}
     for name in reversed(order):
         others = [rows[name][c] * x[c] for c in x if c in rows[name]]

@@ -1,8 +1,7 @@
-"""Exact numbers: fractions of bounded size, and functions of them to 60 digits.
+"""Exact numbers: fractions of bounded size, and their functions to 60 digits.
 
-Literals are exact decimals. Results of arithmetic stay exact until they need too many digits; then,
-like irrational results of functions, they are rounded to `DIGITS` decimal digits, many more than
-float64 has.
+Literals are exact decimals. Results stay exact until they need too many digits; then, like
+irrational function values, they are rounded to `DIGITS` decimal digits, many more than float64 has.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def bounded(x: Fraction) -> Fraction:
 
 
 def literal(text: str) -> Fraction:
-    """Return the exact value of a decimal literal; ExpressionError if too long or out of range."""
+    """Return a decimal literal's exact value; ExpressionError if too long or out of range."""
     if len(text) > MAX_LITERAL:
         raise ExpressionError(
             f"a number has {len(text)} characters; expected at most {MAX_LITERAL}"
@@ -100,7 +99,6 @@ def _decimal(x: Fraction) -> Decimal:
 
 
 def exp(x: Fraction) -> Fraction:
-    """Return e to the power of x; ExpressionError if it is out of range."""
     if abs(x) > 900:
         raise ExpressionError(f"a number is too {'large' if x > 0 else 'small'}")
     with localcontext() as context:
@@ -109,7 +107,6 @@ def exp(x: Fraction) -> Fraction:
 
 
 def log(x: Fraction) -> Fraction:
-    """Return the natural logarithm of x; NotRealError if x is not positive."""
     if x <= 0:
         raise NotRealError("a logarithm")
     with localcontext() as context:
@@ -128,7 +125,6 @@ FUNCTIONS: dict[str, Callable[[Fraction], Fraction]] = {
 
 @lru_cache(maxsize=4)
 def bernoulli_numbers(count: int) -> list[Fraction]:
-    """Return Bernoulli's numbers B_0 to B_(count - 1)."""
     result: list[Fraction] = []
     for m in range(count):
         rest = sum((math.comb(m + 1, k) * b for k, b in enumerate(result)), Fraction(0))

@@ -1,9 +1,8 @@
 """Expressions as a graph (hash-consed): each distinct expression is one immutable node.
 
-Algorithms cache results by node and take time in proportion to the number of nodes. Sums and
-products have a light normal form: short sums inside sums are flattened, and so are products; equal
-terms and equal bases are collected; numbers are exact. Only a number times a short sum is
-multiplied out.
+Algorithms cache results by node and take time in proportion to the node count. Sums and products
+have a light normal form: short sums inside sums are flattened, and so are products; equal terms and
+equal bases are collected; numbers are exact. Only a number times a short sum is multiplied out.
 
 An expression with a name is a ``local`` node around its definition. It is never flattened into
 other expressions, so formulas do not grow with their definitions.
@@ -31,13 +30,13 @@ class Node:
     """An expression: an operation `op` on the expressions `args`.
 
     `op` is ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
-    ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``, ``place`` in a
-    table, ``lookup`` of a value there; or, without a derivative, ``weight_slope``, ``grown`` (with
-    its number of terms if that is small), ``entry`` of a row, a function of C, ``random_count`` or
-    a function of `random123`. A product has its numeric factor as its first argument, a sum its
-    numeric term as its last, a local its definition. `index` is the node's number in its graph,
-    larger than its arguments' numbers. `mask` has a bit for each symbol on which the node depends,
-    see `Graph.bits`.
+    ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``, ``place`` (an
+    interpolation index into a table), ``lookup`` (a table value there); or, without a derivative,
+    ``weight_slope``, ``grown`` (with its term count if that is small), ``entry`` (of a table row),
+    a C function, ``random_count`` or a function in `random123`. A product has its numeric factor as
+    its first argument, a sum its numeric term as its last, a local its definition. `index` is the
+    node's number in its graph, larger than its arguments' numbers. `mask` has a bit for each symbol
+    on which the node depends, see `Graph.bits`.
     """
 
     __slots__ = ("args", "graph", "index", "mask", "name", "op", "value")
@@ -59,12 +58,10 @@ class Node:
         return self.op == "number"
 
     def uses(self, *names: str) -> bool:
-        """Return whether the expression depends on one of the symbols with these names."""
         return any(self.mask & self.graph.bits.get(name, 0) for name in names)
 
     @property
     def free(self) -> set[str]:
-        """Names of the symbols on which the expression depends."""
         return free_of([self])
 
     def __add__(self, other: Node | int) -> Node:
@@ -95,7 +92,7 @@ class Node:
 
 
 def free_of(nodes: Iterable[Node]) -> set[str]:
-    """Return the names of the symbols on which nodes of a graph depend."""
+    """Return the names of the symbols on which nodes depend."""
     mask, graph = 0, None
     for node in nodes:
         mask, graph = mask | node.mask, node.graph
@@ -108,9 +105,9 @@ def free_of(nodes: Iterable[Node]) -> set[str]:
 
 
 class Graph:
-    """The expressions of a mechanism, `count` nodes so far.
+    """A mechanism's expressions; `count` is the node count.
 
-    `bits` has each symbol's bit in the masks of nodes, `symbols` the symbols' names by bit.
+    `bits` has each symbol's bit in the nodes' masks, `symbols` the symbols' names by bit.
     """
 
     def __init__(self) -> None:
@@ -152,17 +149,12 @@ class Graph:
         return node
 
     def local(self, name: str, definition: Node) -> Node:
-        """Return a local variable with the value `definition`.
-
-        Several variables may have the same name. If the definition is a number, a symbol or a
-        local variable, return the definition itself.
-        """
         if not definition.args or definition.op == "local":
             return definition
         return self._make("local", (definition,), name)
 
     def copied(self, roots: Iterable[Node]) -> dict[Node, Node]:
-        """Copy expressions of another graph into this one; return the copies by their originals."""
+        """Copy another graph's expressions into this one; return the copies by their originals."""
         copies: dict[Node, Node] = {}
         for node in sorted(postorder(roots), key=lambda node: node.index):
             if node.op == "symbol":
@@ -259,7 +251,7 @@ class Graph:
     # --------------------------------------------------------------------------- functions
 
     def call(self, name: str, *args: Node) -> Node:
-        """Return the call of a function as a node whose `op` is `name`."""
+        """Return a function call as a node whose `op` is `name`."""
         if name in exact.FUNCTIONS and args[0].is_number:
             return self.number(exact.FUNCTIONS[name](args[0].value))
         if name in ("floor", "ceil") and args[0].is_number:
@@ -271,7 +263,7 @@ class Graph:
         return self._make(name, args)
 
     def lookup(self, table: str, column: int, columns: int, n: int, place: Node) -> Node:
-        """Return column number `column` of a table, interpolated between rows at `place`.
+        """Return the table value in column number `column`, interpolated between rows at `place`.
 
         The table has `columns` columns; `place` is from 0, the first row, to `n`, the last.
         """
@@ -307,7 +299,7 @@ class Graph:
     # ---------------------------------------------------------------------------- rewriting
 
     def rebuilt(self, node: Node, args: tuple[Node, ...]) -> Node:
-        """Return the operation of a node on other arguments, in normal form."""
+        """Return a node's operation on other arguments, in normal form."""
         if all(a is b for a, b in zip(args, node.args, strict=True)):
             return node
         op = node.op
@@ -338,7 +330,7 @@ class Graph:
         return [replacements[root] for root in roots]
 
     def slope(self, root: Node, name: str) -> Node:
-        """Return the derivative of an expression with respect to the symbol `name`."""
+        """Return an expression's derivative with respect to the symbol `name`."""
         slopes = self._slopes.setdefault(name, {})
         bit = self.bits.get(name, 0)
         for node in postorder([root], stop=slopes, mask=bit):
@@ -378,7 +370,7 @@ class Graph:
         return self.outer(node) * slopes[0]
 
     def outer(self, node: Node) -> Node:
-        """Return a called function's derivative with respect to its first argument."""
+        """Return a function call's derivative with respect to its first argument."""
         x = node.args[0]
         if node.op == "exp":
             return node
@@ -413,7 +405,6 @@ def _slope_of_weight(graph: Graph, b: Node, h: Node) -> Node:
 
 
 def _slope_of_bernoulli_slope(graph: Graph, x: Node, e: Node) -> Node:
-    """Return the second derivative of ``x / (exp(x) - 1)``; `e` is ``exp(x)``."""
     numbers = exact.bernoulli_numbers(32)
     c = [2 * k * (2 * k - 1) * numbers[2 * k] / math.factorial(2 * k) for k in range(1, 16)]
     value, slope = (graph.call(name, x, e) for name in ("bernoulli", "bernoulli_slope"))
@@ -460,7 +451,7 @@ def postorder(
     mask: int | None = None,
     operands: Callable[[Node], Sequence[Node]] | None = None,
 ) -> Iterator[Node]:
-    """Yield each node of expressions once, operands before the nodes that use them.
+    """Yield each node once, operands before the nodes that use them.
 
     By default a node's operands are its arguments. Do not descend below nodes in `stop` or, with
     `mask`, below nodes that depend on none of its symbols.

@@ -17,7 +17,7 @@ _TERMS = 32  # most terms of a `Multiples`
 
 @dataclass(frozen=True)
 class LinearForm:
-    """A sum: ``constant + sum of coefficients[name] * symbol(name)``."""
+    """A sum: ``constant + sum(coefficients[name] * symbol(name))``."""
 
     constant: Node
     coefficients: dict[str, Node]
@@ -88,7 +88,7 @@ def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) 
 
 @dataclass(frozen=True)
 class Multiples:
-    """A sum: ``shift + sum of factors[x] * x``; `shift` and factors are numbers, no x is a sum."""
+    """The sum ``shift + sum(factors[x] * x)``; `shift` and factors are numbers, no x is a sum."""
 
     shift: Fraction
     factors: dict[Node, Fraction]
@@ -139,7 +139,6 @@ def multiples(e: Node) -> Multiples | None:
 
 
 def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
-    """Move the signs of sums out of a product; return the sign and the rest."""
     if x.op != "mul":
         return 1, x
     sign, args = 1, []
@@ -193,5 +192,4 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
 
 
 def _power_of(e: Node) -> Fraction:
-    """Return the exponent of a power; 0 if `e` is no power or the exponent is no number."""
     return e.args[1].value if e.op == "pow" else Fraction(0)

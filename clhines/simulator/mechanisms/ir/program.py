@@ -91,8 +91,6 @@ class Quantity:
 
 @dataclass(frozen=True)
 class IonUse:
-    """The variables of an ion that a mechanism reads and writes, such as ``cai`` and ``eca``."""
-
     name: str
     valence: float | None = None  # None if the file has none
     reads: tuple[str, ...] = ()
@@ -186,7 +184,6 @@ class Program:
 
     @property
     def steered(self) -> tuple[str, ...]:
-        """POINTERs by which events set weights of other connections."""
         return self._pointers_by("steer")
 
     @property
@@ -205,12 +202,12 @@ class Program:
 
     @property
     def diffusing(self) -> tuple[str, ...]:
-        """States and concentrations that diffuse along the cell."""
+        """The states and concentrations that diffuse along the cell."""
         return tuple(a.name for a in self.blocks.get("diffuse", ()) if a.role == "volume")
 
     @property
     def received(self) -> tuple[str, ...]:
-        """States and outputs that events set."""
+        """The states and outputs that events set."""
         arguments = self.blocks.get("receive", ())
         written = (a for a in arguments if a.role in ("state", "output") and a.direction != "in")
         return tuple(a.name for a in written)
@@ -235,7 +232,7 @@ class Program:
         return {q.name: q.default for q in self.parameters}
 
     def heading(self, path: str = "") -> list[str]:
-        """Return the first lines of a description: name, kind, the file's path, and parameters."""
+        """Return a description's first lines: name, kind, the file's path, and parameters."""
         lines = [f"{self.name}: {self.kind} mechanism" + (f" ({path})" if path else "")]
         for q in self.parameters:
             shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
@@ -244,7 +241,6 @@ class Program:
 
     @property
     def of_ions(self) -> list[str]:
-        """The lines of a description that are about ions."""
         lines = []
         for ion in self.ions:
             does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
@@ -254,7 +250,7 @@ class Program:
 
     @cached_property
     def fixed(self) -> dict[str, str]:
-        """Parameters that cannot be changed in a network, each with the reason."""
+        """The parameters that cannot be changed in a network, each with the reason."""
         reasons = {CAPACITANCE: "that of the node", HELD_STEPS: "that of the refractory time"}
         fixed = {name: what for name, what in reasons.items() if name in self.built_in}
         if self.spike is not None and isinstance(self.spike.threshold, str):
@@ -266,17 +262,17 @@ class Program:
 
     @cached_property
     def begins(self) -> dict[str, float]:
-        """Values that states have before INITIAL, by name, if users may set these values."""
+        """The values that states have before INITIAL, by name, if users may set these values."""
         return {q.name: q.default for q in self.states if q.is_given}
 
     @cached_property
     def settable(self) -> dict[str, float]:
-        """Defaults of parameters, and `begins`: all that users may set, by name."""
+        """Parameter defaults, and `begins`: all that users may set, by name."""
         return {**self.defaults, **self.begins}
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """Unit of each parameter and state, by name; empty if it has none."""
+        """Each parameter's and state's unit, by name; "" if it has none."""
         quantities = (*self.parameters, *self.states)
         return {q.name: q.unit for q in quantities if q.name not in (HIDDEN, HELD)}
 

@@ -1,4 +1,4 @@
-"""Find quotients that are still 0/0 at a voltage; evaluate expressions."""
+"""Find voltages at which a quotient is still 0/0; evaluate expressions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -
     """Return whether a quotient like ``x/(exp(x) - 1)`` is almost 0/0 at one of the values `at`.
 
     Then the quotient as written would be rounding error. `numbers` has the values of all symbols
-    but one, and `at` has values of that symbol.
+    but one; `at` has values of that symbol.
     """
     for node in postorder(remove_singularities(roots, {})):
         names = node.args[0].free - numbers.keys() if node.op == "bernoulli" else set()
@@ -43,9 +43,9 @@ def singular_point(
 ) -> float | None:
     """Return a voltage from -200 to 200 mV at which a quotient is still 0/0, or None.
 
-    Search quotients that depend on v and parameters for changes of the denominator's sign;
-    parameters have their defaults. Skip expressions inside ``where``. `cache` has the values of
-    expressions on the grid of voltages, (801,) float64, or None if they depend on more than v.
+    Search quotients that depend on v and parameters for changes in the denominator's sign;
+    parameters have their defaults. Skip expressions inside ``where``. `cache` has expressions'
+    values on the voltage grid, (801,) float64, or None if they depend on more than v.
     """
     for node in (node for node in _outside_where(root) if node.op == "mul"):
         below = [f for f in node.args if f.op == "pow" and whole_power(f) < 0 and f.uses("v")]
@@ -83,10 +83,10 @@ def _vanishing(
     defaults: Mapping[str, float],
     cache: dict[Node, np.ndarray | None],
 ) -> float | None:
-    """Return a voltage where the divisor `low` of a quotient changes sign and the dividend is 0.
+    """Return a voltage where the divisor `low` changes sign and the dividend is 0.
 
-    `product` is the quotient, `top` has the dividend's values on the grid of voltages. None if
-    there is no such voltage.
+    `product` is the quotient, `top` has the dividend's values on the voltage grid. None if there is
+    no such voltage.
     """
     values = _at(low, _GRID, defaults, cache)
     if values is None or top is None:
@@ -111,7 +111,7 @@ def _vanishing(
 def _bisect(
     function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Return the points between `low` and `high` at which a function changes its sign."""
+    """Return the points between `low` and `high` at which a function's sign changes."""
     below = (function(low) < 0) | (function(high) > 0)
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Check a text for circular definitions and wrong dependences; find the methods of states."""
+"""Check a text for circular definitions and wrong dependences; find the states' methods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_ENTRIES = 800  # entries of an implicit method's matrix: 28 states that all 
 
 
 def checked(text: str) -> Equations:
-    """Read and check the text of a mechanism; an InputError names the line and the symbol."""
+    """Read and check a mechanism's text; an InputError names the line and the symbol."""
     if len(text) > MAX_TEXT:
         raise InputError(f"the mechanism's text has {len(text)} letters; at most {MAX_TEXT}")
     eq = Equations(text)
@@ -102,7 +102,6 @@ def _check_names(eq: Equations) -> None:
 
 
 def _check_values(eq: Equations) -> None:
-    """Evaluate each expression once, and refuse symbols on which it must not depend."""
     scope, cache = Scope(eq), dict[Node, np.ndarray | None]()
     defaults = {q.name: q.default for q in eq.parameters}
     totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # currents of the node
@@ -137,7 +136,6 @@ def _check_values(eq: Equations) -> None:
 
 
 def _check_units(eq: Equations) -> None:
-    """Compare the unit of each rate with the unit of its state."""
     for name, line in eq.rates.items():
         if line.unit is None:
             continue

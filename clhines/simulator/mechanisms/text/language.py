@@ -1,7 +1,7 @@
 """Compile texts in the language of equations; compute steps of their states.
 
-A step executes the statements in the order of the text, as NEURON does. Exponential Euler advances
-a state whose rate is linear in the state; lines below see the new value. A method advances all its
+A step executes the statements in the text's order, as NEURON does. Exponential Euler advances a
+state whose rate is linear in the state; lines below see the new value. A method advances all its
 states together, in the line of their first rate. With exponential Euler and implicit methods rates
 use values at the end of the step, like the voltage's; with explicit methods values at its begin.
 """
@@ -41,7 +41,7 @@ _HALF = Fraction(1, 2)
 
 
 def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
-    """Return states after a step, loops that compute them, and the number of words noise draws."""
+    """Return the new states, loops that compute them, and how many random words noise draws."""
     step = _StepEquations(eq)
     return step.new, step.loops, step.drawn
 
@@ -49,8 +49,8 @@ def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
 class _StepEquations:
     """The equations of a step.
 
-    `new` has the values of states after the step, `loops` compute these values, and `drawn` is the
-    number of random words that noise has drawn.
+    `new` has the states' values after the step, `loops` compute these values, and `drawn` counts
+    the random words that noise has drawn.
     """
 
     def __init__(self, eq: Equations) -> None:
@@ -74,7 +74,6 @@ class _StepEquations:
             self.new[HIDDEN] = self.graph.symbol("v")
 
     def _before(self, name: str) -> Node:
-        """Return the symbol of a current's value before the voltage solve."""
         return self.graph.symbol(f"_{name}__before")
 
     def _replace(self, values: dict[Node, Node]) -> None:
@@ -84,7 +83,6 @@ class _StepEquations:
         self.loops = [loop.mapped(lambda e: replacements[e]) for loop in self.loops]
 
     def _currents(self) -> dict[str, Node]:
-        """Return the currents before the voltage solve, if rates use them."""
         if not self.eq.uses_currents:
             return {}
         half = self.h * self.graph.number(_HALF)
@@ -108,7 +106,7 @@ class _StepEquations:
         self._set({name: new})
 
     def _noise(self, name: str, b: Node) -> Node:
-        """Return the change of a state `name` by white noise of intensity 1 in a step h.
+        """Return the change in a state `name` by white noise with intensity 1 in a step h.
 
         The state's rate is linear with the slope `b`, as in ``dx/dt = b*x + noise``. The change is
         a normal number with variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
@@ -179,7 +177,6 @@ class _StepEquations:
         self._set({name: old[name] + change[name] for name in change})
 
     def _row(self, row: str, slopes: dict[str, Node]) -> dict[str, Node]:
-        """Return a row of ``1 - h*J``; `slopes` is the row of J."""
         entries = {c: -(self.h * slope) for c, slope in slopes.items()}
         entries[row] = self.graph.one + entries.get(row, self.graph.zero)
         return {c: e for c, e in entries.items() if e is not self.graph.zero}
@@ -218,8 +215,6 @@ class _StepEquations:
 
 @dataclass(frozen=True)
 class Text:
-    """The language of equations, as the language of a `Mechanism`."""
-
     def cleaned(self, text: str) -> str:
         """Return the text that a `Mechanism` keeps: without common indentation."""
         text = re.sub(r"\A\s*\n", "\n", text)  # cleandoc is slow with many blank lines
@@ -286,12 +281,10 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
 
 
 def _adds(eq: Equations) -> bool:
-    """Whether events only add multiples of their weights to states."""
     return adds_multiples(_body_of_event(eq).writes, "weight", {q.name for q in eq.parameters})
 
 
 def _is_constant(eq: Equations) -> bool:
-    """Whether the current is linear in v and depends on parameters only, without states."""
     parts = None if eq.states or eq.spike or eq.ions else linear_parts(Scope(eq).current(), "v")
     allowed = {q.name for q in eq.parameters}
     return parts is not None and all(e.free <= allowed for e in parts)

@@ -1,4 +1,4 @@
-"""Parser of the expressions in a mechanism's text: by a grammar of its own, without Python's eval.
+"""Parser for expressions in a mechanism's text, with a grammar of its own, without eval.
 
 Operators from the tightest to the loosest are ``^``, signs, ``* /``, ``+ -``, comparisons, ``not``,
 ``and``, ``or``. A loop reads sums and products of any length; only brackets and powers nest.
@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # number of arguments
 
 
 class ExpressionParser:
-    """Parser of one expression; ``resolve(name)`` returns the node of a name, or raises."""
+    """Parser of one expression; ``resolve(name)`` returns a name's node, or raises."""
 
     def __init__(self, graph: Graph, source: str, resolve: Callable[[str], Node]) -> None:
         source = source.rstrip()
@@ -78,7 +78,6 @@ class ExpressionParser:
         return result
 
     def _within(self, read: Callable[[], Node]) -> Node:
-        """Let `read` parse an expression in brackets, or an exponent; limit the nesting."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is too deep; expected at most {MAX_DEPTH}")
@@ -125,7 +124,6 @@ class ExpressionParser:
         return reduce(graph.both, tests)
 
     def _signed(self) -> Node:
-        """Parse a power with its signs; exponents may have signs, too."""
         negative = False
         while sign := self._take("-", "+"):
             negative ^= sign == "-"

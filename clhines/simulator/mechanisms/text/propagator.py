@@ -63,13 +63,10 @@ def _matrix(eq: Equations) -> Entries:
 
 
 class _Matrices:
-    """Multiplies and adds sparse matrices of expressions, all with these `rows`."""
-
     def __init__(self, graph: Graph, rows: Entries) -> None:
         self.graph, self.rows, self._products = graph, rows, 0
 
     def product(self, a: Entries, b: Entries) -> Entries:
-        """Return ``a*b``; ExpressionError if all products together have too many terms."""
         matrix: Entries = {}
         for row, entries in a.items():
             sums: dict[str, list[Node]] = {}
@@ -85,7 +82,6 @@ class _Matrices:
         return matrix
 
     def total(self, parts: list[tuple[Fraction, Entries]]) -> Entries:
-        """Return the sum of matrices times their factors."""
         graph, matrix = self.graph, Entries()
         for row in self.rows:
             sums: dict[str, list[tuple[Fraction, Node]]] = {}
@@ -102,8 +98,8 @@ class _Matrices:
 def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
     """Return the matrix ``exp(M*h) - 1`` for a step h of ``dy/dt = M*y``.
 
-    Also return a factor: 1, or NaN if the series is too short for h. `rows` are the rows of M;
-    columns without a row belong to constants.
+    Also return a factor: 1, or NaN if the series is too short for h. `rows` has M's rows; columns
+    without a row belong to constants.
     """
     graph, matrices = h.graph, _Matrices(h.graph, rows)
     part = h * graph.number(Fraction(1, 2**_DOUBLINGS))
@@ -128,7 +124,7 @@ def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
 
 
 def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
-    """Return the change of a variable in a step.
+    """Return a variable's change in a step.
 
     `row` is the variable's row of the propagator, with a factor for v, for each state and for 1.
     """

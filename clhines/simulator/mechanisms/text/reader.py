@@ -1,4 +1,4 @@
-"""Read the statements of a mechanism's text; `Mechanism` describes the language."""
+"""Read the statements in a mechanism's text; `Mechanism` describes the language."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
 
 @dataclass
 class Equations(TextStatements):
-    """The equations of a mechanism: assignments to names in the order of the text.
+    """A mechanism's equations: assignments to names in the text's order.
 
     In expressions a name is a symbol, which `Scope` replaces by the name's value.
     """
@@ -74,7 +74,7 @@ class Equations(TextStatements):
 
     @property
     def kept(self) -> tuple[Quantity, ...]:
-        """All states of an instance; states without a declaration are last."""
+        """All states in an instance; states without a declaration are last."""
         states = {name: line for name, line in self.states.items() if name not in self.outside}
         quantities = [Quantity(name, canonical(line)) for name, line in states.items()]
         quantities += [Quantity(HELD, "")] * bool(self.spiking)
@@ -82,7 +82,7 @@ class Equations(TextStatements):
 
     @cached_property
     def outside(self) -> dict[str, str]:
-        """Names of ions' variables, each with the statement by which the text sets it, or ""."""
+        """The ion variables' names, each with the statement by which the text sets it, or ""."""
         return {n.format(ion): sort for ion in self.ions for n, sort in ION_NAMES.items()}
 
     @cached_property
@@ -123,7 +123,6 @@ class Equations(TextStatements):
             self.ordered.append(line)
 
     def no_value(self, line: Line, name: str) -> None:
-        """Refuse ``state NAME``, which lacks the value."""
         raise self.fail(line, f"state '{name}' has no initial value; expected 'state {name} = ...'")
 
     def event(self, line: Line, actions: str) -> None:

@@ -1,9 +1,9 @@
-"""Rules of plasticity: traces that decay, and actions of spikes and rewards.
+"""Plasticity rules: traces that decay, and actions at spikes and rewards.
 
 `simulator.network.plasticity.Rule` describes the statements. A trace belongs to a connection
 (``synapse``), or all connections with the same source (``pre``) or the same postsynaptic cell
 (``post``) share it. Between events the solution is exact: traces decay exponentially, and the
-weight grows with a product of traces of the connection.
+weight grows with a product of the connection's traces.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OWNERS = {"pre": "the source", "post": "the postsynaptic cell", "synapse": "the
 
 @dataclass
 class RuleText(TextStatements):
-    """The statements of a rule: parameters, traces with their rates, actions of events, bounds."""
+    """A rule's statements: parameters, traces with their rates, actions at events, bounds."""
 
     what: ClassVar[str] = "rule"
     kinds: ClassVar[tuple[str, ...]] = ("rule",)
@@ -72,7 +72,6 @@ class RuleText(TextStatements):
             raise self.fail(line, f"more than {MAX_STATES} names")
 
     def on(self, line: Line, event: str, actions: str) -> None:
-        """Read ``on EVENT: NAME += EXPRESSION; ...``."""
         if event in self.actions:
             raise self.fail(line, f"'on {event}:' is given twice; expected one line for each event")
         self._actions(line, actions, event, self.actions.setdefault(event, {}))
@@ -121,7 +120,6 @@ class RuleText(TextStatements):
             )
 
     def _check_action(self, event: str, line: Line) -> None:
-        """Refuse an action that uses or changes a name that its event or side does not have."""
         name, traces = line.name, self.traces
         sides = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), REWARD: ("synapse",)}[
             event
@@ -161,7 +159,7 @@ class RuleText(TextStatements):
 
     @property
     def growing(self) -> tuple[str, ...] | None:
-        """Names of the factors if ``dw/dt`` is a product of traces of connections, else None."""
+        """The factors' names if ``dw/dt`` is a product of a connection's traces, else None."""
         product = self.rates[WEIGHT].value.definition
         factors: list[str] = []
         for factor in product.args if product.op == "mul" else (product,):
@@ -177,11 +175,11 @@ class RuleText(TextStatements):
 
     @property
     def growth(self) -> Node | None:
-        """The rate ``dw/dt`` of the weight between events; None if the rule does not define it."""
+        """The weight's rate ``dw/dt`` between events; None if the rule does not define it."""
         return self.rates[WEIGHT].value if WEIGHT in self.rates else None
 
     def times(self, parameters: dict[str, float]) -> dict[str, float]:
-        """Return the time constants of all traces by name, ms.
+        """Return all traces' time constants by name, ms.
 
         If the rule defines dw/dt, a product of traces, ``w`` is the product's time constant.
         """
@@ -207,7 +205,7 @@ class RuleText(TextStatements):
     # ----------------------------------------------------------------------------- printing
 
     def _actions_on(self, event: str, side: str) -> list[Line]:
-        """Return the actions of an event on variables of a side, in order.
+        """Return the actions at an event on variables of a side, in order.
 
         Also return the actions on other traces whose new values these actions use.
         """
@@ -221,11 +219,11 @@ class RuleText(TextStatements):
         return lines[::-1]
 
     def printed(self, event: str, side: str, real: str) -> list[str]:
-        """Return the actions of an event as assignments in OpenCL or NumPy, one per line.
+        """Return the actions at an event as assignments in OpenCL or NumPy, one per line.
 
-        For the side ``synapse`` these are the actions on the weight and on traces of connections,
-        and on other traces whose new values they use; for ``pre`` or ``post`` the actions on traces
-        of the cell. A trace ``x`` is printed as ``x_``, the parameters as ``value[0]`` and so on,
+        For the side ``synapse`` these are the actions on the weight and on the connection's traces,
+        and on other traces whose new values they use; for ``pre`` or ``post`` the actions on the
+        cell's traces. A trace ``x`` is printed as ``x_``, the parameters as ``value[0]`` and so on,
         and a new weight goes through ``bounded``.
         """
         assignments = []
@@ -241,7 +239,7 @@ class RuleText(TextStatements):
         return Printer(f"rule {self.name}", real, symbols=symbols).show(value)
 
     def printed_growth(self, real: str) -> str:
-        """Return the rate of the weight between events as source; empty if there is none."""
+        """Return the weight's rate between events as source; "" if there is none."""
         return "" if self.growth is None else self._shown(self.growth, real)
 
     def act(self, event: str, side: str, values: dict[str, Any]) -> None:
@@ -259,7 +257,7 @@ class RuleText(TextStatements):
             _run(f"w_ = bounded({grown}, least, most)", values)
 
     def uses(self, event: str, side: str) -> set[str]:
-        """Return the names of traces, parameters and w that `printed` uses or changes."""
+        """Return the traces, parameters and w that `printed` uses or changes, by name."""
         lines = self._actions_on(event, side)
         return {name for line in lines for name in (line.name, *line.value.free)}
 
@@ -269,7 +267,6 @@ def _with_numbers(e: Node, numbers: Mapping[Node, Node]) -> Node:
 
 
 def _run(source: str, values: dict[str, Any]) -> None:
-    """Run assignments, which consist of numbers and checked names."""
     with np.errstate(all="ignore"):  # np.where computes both of its branches
         exec(source, {"np": np, "bounded": np.clip}, values)
 

@@ -1,4 +1,4 @@
-"""`Scope`: the values that names have at one place in a text."""
+"""`Scope`: the values that names have at one line of a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clhines.simulator.mechanisms.text.reader import Equations
 
 
 class Scope:
-    """The values of names at a place in a text; they replace the names' symbols in expressions."""
+    """The values of names at one line of a text; they replace the names' symbols in expressions."""
 
     def __init__(self, equations: Equations, values: Mapping[str, Node] | None = None) -> None:
         self.eq, self.graph = equations, equations.graph
@@ -31,7 +31,6 @@ class Scope:
         return self._replaced(e, values)
 
     def assign(self, name: str) -> None:
-        """Evaluate a name at this place of the text, and store the value."""
         self.values.pop(name, None)
         self.values[name] = self.named(name, self.expression(self.eq.written[name], keep=False))
 
@@ -39,7 +38,6 @@ class Scope:
         return self.graph.add([self.value(name) for name in self.eq.currents])
 
     def named(self, name: str, value: Node) -> Node:
-        """Name a value, so that it is computed once."""
         result = self.graph.local(name, value)
         self.eq.plain[result] = result
         return result
@@ -70,9 +68,9 @@ class Scope:
 
 
 def coupled(rates: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Return the groups of states whose rates depend on each other in a circle.
+    """Return groups of states whose rates depend on each other in a circle.
 
-    The keys are the states in a circle; each has all states of its circle, itself included.
+    The keys are the states in a circle; each maps to its circle's states, itself included.
     """
     bits = {name: rate.graph.bits.get(name, 0) for name, rate in rates.items()}
     reached = {name: rate.mask for name, rate in rates.items()}

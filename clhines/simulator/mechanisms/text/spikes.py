@@ -1,4 +1,4 @@
-"""Spikes of a text: threshold, reset, and refractory time.
+"""Spikes in a text: threshold, reset, and refractory time.
 
 If v is above the threshold after a step, there is a spike. In the next steps the current moves v to
 its reset value and holds it there during the refractory time. So kernels need no code for spikes,

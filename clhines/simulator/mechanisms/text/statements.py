@@ -1,4 +1,4 @@
-"""Statements of a text; texts are mechanisms or rules of plasticity."""
+"""Statements in a text; texts are mechanisms or plasticity rules."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """The left side of the statement as written."""
         return f"d{self.name}/dt" if self.sort == "rate" else self.name
 
     def acted(self, old: Node, value: Node) -> Node:
-        """Return the new value of a variable after an action such as ``x += value``.
+        """Return a variable's new value after an action such as ``x += value``.
 
         `old` is the variable's value before the action, `value` the action's right side.
         """
@@ -55,7 +54,7 @@ class Line:
 
 @dataclass
 class TextStatements:
-    """The statements of a text: definitions of names, rates, and actions of events.
+    """A text's statements: definitions of names, rates, and actions at events.
 
     In expressions names are symbols, so all expressions together are no longer than the text. The
     text of a subclass begins with one of `kinds` and must not define names in `predefined`; `what`
@@ -85,7 +84,6 @@ class TextStatements:
 
     @property
     def outside(self) -> dict[str, str]:
-        """Names of ions' variables, each with the statement by which the text sets it, or ""."""
         return {}
 
     # --------------------------------------------------------------------------- statements
@@ -97,7 +95,7 @@ class TextStatements:
     def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
         """Read each statement by the function of the first pattern that matches it.
 
-        `statements` has the patterns and functions. Refuse a statement that matches none.
+        `statements` has pairs (pattern, function). Refuse a statement that matches none.
         """
         for line in _lines(self.text):
             if not self.kind:
@@ -120,7 +118,6 @@ class TextStatements:
             raise InputError(f"the text of the {self.what} is empty; {first}")
 
     def _header(self, line: Line) -> None:
-        """Read the first statement: the kind of the text, and its name."""
         match = re.fullmatch(rf"({'|'.join(self.kinds)})\s+({NAME})", line.text)
         if not match:
             kinds = " or ".join(f"'{kind} NAME'" for kind in self.kinds)
@@ -161,7 +158,6 @@ class TextStatements:
         self.defined[name] = line
 
     def _take(self, line: Line, source: str) -> None:
-        """Split the right side of a statement into expression and unit, and note them in `line`."""
         line.source, more = source.strip(), "/" if line.sort == "parameter" else ""
         match = re.fullmatch(r"(.*\S)\s*\[([^\[]*)\]", line.source, re.S) or re.fullmatch(
             rf"({_NUMBER})\s+([A-Za-z0-9µμΩ°{more}].*)", line.source, re.S
@@ -174,7 +170,7 @@ class TextStatements:
                 raise self.fail(line, f"'{line.shown}': {error}") from error
 
     def number(self, line: Line) -> None:
-        """Note the number of a line as its default; ExpressionError if it has an expression."""
+        """Store a line's number as its default; ExpressionError if it has an expression."""
         if not re.fullmatch(_NUMBER, line.source):
             raise ExpressionError("no number")
         value = exact.literal(line.source.lstrip("+-")) * _factor(line)
@@ -208,7 +204,7 @@ class TextStatements:
     # -------------------------------------------------------------------------- expressions
 
     def _resolve(self, name: str) -> Node:
-        """Return the symbol of a name, or the number pi."""
+        """Return a name's symbol, or the number pi."""
         if name in self.predefined or name in self.defined or name in self.outside:
             return self.graph.symbol(name)
         if name == "pi":
@@ -224,7 +220,7 @@ class TextStatements:
         raise ExpressionError(f"unknown symbol '{shortened(name)}'; {hint}")
 
     def parse(self, line: Line) -> None:
-        """Parse the expression of a line, and note it as the line's value."""
+        """Parse a line's expression, and store it as the line's value."""
         if not line.source:
             raise self.fail(line, f"'{line.shown}' has nothing on its right side")
         depths = list(accumulate((c == "(") - (c == ")") for c in line.source))
@@ -238,7 +234,6 @@ class TextStatements:
         line.value = self.attempt(line, work)
 
     def attempt(self, line: Line, work: Callable[[], Node]) -> Node:
-        """Return the result of `work`; raise its errors as errors of the line."""
         try:
             return work()
         except NotRealError as error:
@@ -252,12 +247,11 @@ class TextStatements:
 
 
 def _factor(line: Line) -> Fraction:
-    """Return the factor that converts from the unit of a line to NEURON's unit."""
     return line.unit.exact if line.unit else Fraction(1)
 
 
 def canonical(line: Line) -> str:
-    """Return NEURON's unit for the unit of a line; empty if the line has none."""
+    """Return NEURON's unit for a line's unit; "" if the line has none."""
     return line.unit.canonical if line.unit else ""
 
 

@@ -1,9 +1,9 @@
-"""Passes: functions from expressions to expressions of the same graph, in the order of their use.
+"""Passes: functions from expressions to expressions in the same graph, in order of use.
 
 - when a mechanism is read: `remove_singularities`, of ``x / (exp(x) - 1)`` and its like
 - for gradients: `pull_back`
 - for functions for lanes of a GPU: `relax` removes quotients, `few_terms` shortens series,
-  `name_places` names the places where tables are looked up
+  `name_places` names the interpolation indices of look-up tables
 - for all functions: `hoist` moves constants out, then `SIMPLIFY`: `share_bernoullis`,
   `share_exponentials`, `share_arguments` (common factors and terms), `split_long`
 """

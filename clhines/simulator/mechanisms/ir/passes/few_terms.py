@@ -1,4 +1,4 @@
-"""Few terms: shorten the series of exponentials whose time constants come from tables."""
+"""Shorten the series of exponentials whose time constants come from tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def few_terms(roots: Sequence[Node], terms: Mapping[tuple[str, int], int]) -> li
 
 
 def _column(grown: Node) -> tuple[str, int]:
-    """Return the table and column with the tau of ``grown(-h/tau)``; ("", 0) for others."""
+    """Return the table and column of tau in ``grown(-h/tau)``; ("", 0) for others."""
     for factor in grown.args[0].args if grown.args[0].op == "mul" else ():
         number, rest = split(factor.definition)
         inverse = rest.definition

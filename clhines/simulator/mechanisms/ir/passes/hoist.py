@@ -1,4 +1,4 @@
-"""Hoist: replace expensive expressions that are the same in all steps by symbols of constants."""
+"""Replace expensive expressions that are the same in all steps by symbols of constants."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight", "weig
 
 
 class Constants:
-    """Constants: expensive expressions that depend on constant symbols only.
+    """Expensive expressions that depend on constant symbols only.
 
-    `symbols` are the names of the symbols that are the same in all steps. `names` has the name of
-    each constant that was found so far; none of the names is in `reserved`.
+    `symbols` names the symbols that are the same in all steps. `names` has the name of each
+    constant that was found so far; none of the names is in `reserved`.
     """
 
     def __init__(self, graph: Graph, symbols: Iterable[str], reserved: Iterable[str] = ()) -> None:
@@ -49,12 +49,11 @@ class Constants:
 
     @staticmethod
     def _parts(node: Node) -> list[Node]:
-        """Return the terms of a sum without their numeric factors; a product is its only term."""
         plain = node.definition
         return [split(term)[1] for term in (plain.args if plain.op == "add" else (plain,))]
 
     def lifted(self, roots: Sequence[Node]) -> list[Node]:
-        """Replace the expensive constant parts of expressions by symbols of constants."""
+        """Replace the expensive constant parts of expressions by symbols."""
         done: dict[Node, Node] = {}
         for node in postorder(roots):
             inner = any(self._expensive[a] for a in node.args)
@@ -95,12 +94,10 @@ class Constants:
         return self.graph.symbol(_marked(self.names[e]))
 
     def _combined(self, e: Node) -> Node:
-        """Return a constant that `inline` has dropped, in terms of other constants."""
         done = {part: self._constant(part) for part in self._parts(e)}
         return self.graph.replaced([e.definition], done)[0]
 
     def _condition(self, e: Node) -> Node:
-        """Replace the constant numbers in a condition; the condition itself is no constant."""
         done: dict[Node, Node] = {}
         for node in postorder([e]):
             if node.op in CONDITIONS:
@@ -115,5 +112,5 @@ def _marked(name: str) -> str:
 
 
 def constant_symbols(constants: Constants) -> dict[str, str]:
-    """Return the names that constants have in source, by their symbols."""
+    """Return the constants' names in source, by their symbols."""
     return {_marked(name): name for name in constants.names.values()}

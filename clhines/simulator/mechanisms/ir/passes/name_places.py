@@ -1,7 +1,7 @@
-"""Name places: make each index into a table a local variable.
+"""Make each table interpolation index a local variable.
 
-A table is looked up at a place: a row number with a fraction. Where the variable is printed, the
-rows on both sides of the place are loaded, too.
+The index, called place, is a row number with a fraction. Where the variable is printed, the rows on
+both sides of it are loaded, too.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Pull back: differentiate a weighted sum of expressions with respect to symbols.
+"""Differentiate a weighted sum of expressions with respect to symbols.
 
 One sweep goes from the results to the symbols and visits each node once (reverse accumulation)::
 
     y = x*exp(x), weight w      w to y;  w*exp(x) to x,  w*x to exp(x);  w*x*exp(x) to x
 
 Invariant: a node is visited after all its users. A weight that reaches a node through a branch of
-``where`` carries the branch's conditions, its guard, and is multiplied by slopes of that branch
+``where`` carries the branch's conditions, its guard, and is multiplied by this branch's slopes
 only: the slope of a branch that is not taken may be infinite.
 
-Where ``exp(x)`` overflows in ``1/(1 + exp(x))``, its weight is 0 and its slope is infinite. Their
+If ``exp(x)`` overflows in ``1/(1 + exp(x))``, its weight is 0 and its slope is infinite. Their
 product is 0, not NaN. The slope of a square root at 0 is infinite without an overflow: 0 times this
 slope stays NaN, and `Quantities.slopes` refuses it.
 
@@ -32,10 +32,10 @@ def pull_back(
     names: Iterable[str],
     growing: Container[str] = GROWING,
 ) -> dict[str, Node]:
-    """Return the nonzero derivatives of ``sum of weight * node`` with respect to `names`.
+    """Return the nonzero derivatives of ``sum(weight * node)`` with respect to `names`.
 
-    `weighted` has pairs of a node and a weight. Functions in `growing` may overflow.
-    ExpressionError if a function has no derivative.
+    `weighted` has pairs (node, weight). Functions in `growing` may overflow. ExpressionError if a
+    function has no derivative.
     """
     if not weighted:
         return {}
@@ -65,10 +65,6 @@ def pull_back(
 
 
 def _joined(graph: Graph, parts: Sequence[tuple[Guard, Node]]) -> tuple[Guard, Node]:
-    """Add up weights of one node: `parts` has pairs of a guard, a condition, and a weight.
-
-    A weight counts only if its guard holds. Return the part that all guards share, and the sum.
-    """
     common = parts[0][0]
     for guard, _ in parts[1:]:
         same = (k for k, (a, b) in enumerate(zip(common, guard)) if a != b)

@@ -1,4 +1,4 @@
-"""Relax: let a state approach its steady value without a quotient by the rate.
+"""Let a state approach its steady value without a quotient by the rate.
 
     x + weight(b, h) * (b*x - b*y)   becomes   x + grown(b*h) * (x - y)
 

@@ -1,4 +1,4 @@
-"""Remove singularities: rewrite quotients that are 0/0 at a point so that they are finite there.
+"""Rewrite quotients that are 0/0 at a point so that they are finite there.
 
 ``x / (exp(x) - 1)`` and its like become a ``bernoulli`` of ``x`` and ``exp(x)``.
 """
@@ -16,13 +16,6 @@ _TRAP = Fraction(1, 100_000)  # largest distance from 0/0 at which a condition o
 
 
 def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node]:
-    """Rewrite quotients like ``x / (exp(x) - 1)`` by ``bernoulli``, which is finite at ``x = 0``.
-
-    The dividend is a factor, the divisor a difference of two exponentials (one may be a constant)
-    or a hyperbolic tangent or sine, or the other way round. Both must be 0 at the same point, and
-    the factor proportional to the exponent's distance from the point. `done` caches results by
-    node.
-    """
     for node in postorder(roots, stop=done):
         if node not in done:
             new = node.graph.rebuilt(node, tuple(done[a] for a in node.args))
@@ -31,7 +24,6 @@ def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node
 
 
 def _quotients(product: Node) -> Node:
-    """Rewrite a product's quotients of factors that are both 0 at the same point."""
     if len(product.args) > _FACTORS:
         return product
     above = [f.args[0] if whole_power(f) else f for f in product.args if whole_power(f) >= 0]
@@ -72,7 +64,6 @@ def without_trap(condition: Node, near: Node, other: Node) -> Node | None:
 
 
 def whole_power(factor: Node) -> Fraction:
-    """Return the exponent of a power if it is an integer, else 0."""
     if factor.op == "pow" and factor.args[1].is_number:
         value = factor.args[1].value
         return value if value.denominator == 1 else Fraction(0)
@@ -150,7 +141,6 @@ def _proportional(factor: Node, x: Node) -> Node | None:
 
 
 def _same(a: Node, b: Node) -> bool:
-    """Whether two expressions are equal as sums of multiples, up to rounding of constants."""
     x, y = multiples(a), multiples(b)
     if x is None or y is None:
         return a is b

@@ -1,4 +1,4 @@
-"""Share arguments: compute factors that several products have once, and terms of several sums."""
+"""Compute common factors of products, and common terms of sums, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share bernoullis: compute ``x/(exp(x) - 1)`` and its slope once for x and -x."""
+"""Compute ``x/(exp(x) - 1)`` and its slope once for x and -x."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share exponentials: compute exponentials of multiples of one expression as powers of one."""
+"""Compute exponentials of an expression's multiples as powers of one exponential."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_SHIFT = 40  # largest constant exponent that is split off: e**40 is no probl
 
 
 def share_exponentials(roots: Sequence[Node]) -> list[Node]:
-    """Replace exponentials of multiples of one expression by powers of one exponential.
+    """Replace exponentials of one expression's multiples by powers of one exponential.
 
     ``exp(b + a*s)`` with numbers a and b is ``exp(b) * e**k`` with ``e = exp(g*s)`` and an integer
     ``k = a/g``. Rounding errors grow k-fold, hence `MAX_SHARED_POWER`.
@@ -54,7 +54,7 @@ def _share(
 ) -> int:
     """Replace a cluster of exponentials by powers of one exponential, in `replaced`.
 
-    Return the number of local variables so far; `count` is the number before.
+    Return the number of local variables after this; `count` is the number before.
     """
     if sum(lead < 0 for _, lead, _ in cluster) * 2 > len(cluster):
         unit = -unit

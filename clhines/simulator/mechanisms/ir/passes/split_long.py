@@ -1,4 +1,4 @@
-"""Split long sums and products: compilers nest their terms, and limit the depth."""
+"""Split long sums and products into named parts: compilers limit the nesting depth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ _MAX_ARGUMENTS = 32  # of a sum or product in one line
 
 
 def split_long(roots: Sequence[Node]) -> list[Node]:
-    """Split long sums and products into named parts."""
     done: dict[Node, Node] = {}
     for node in postorder(roots):
         args = tuple(done[a] for a in node.args)
