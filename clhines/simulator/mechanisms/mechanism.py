@@ -192,6 +192,7 @@ class Mechanism:
 
     @cached_property
     def program(self) -> Program:
+        """The mechanism's variables and blocks, as engines see them."""
         return self.compiled.program
 
     @cached_property
@@ -211,6 +212,7 @@ class Mechanism:
 
     @property
     def defaults(self) -> dict[str, float]:
+        """The parameters' defaults by name."""
         return dict(self.program.defaults)
 
     @property
@@ -228,6 +230,7 @@ class Mechanism:
 
     @property
     def units(self) -> dict[str, str]:
+        """NEURON's unit of each parameter and state, by name; "" if it has none."""
         return dict(self.program.units)
 
     @cached_property
@@ -237,6 +240,7 @@ class Mechanism:
 
     @cached_property
     def takes_events(self) -> bool:
+        """Whether the mechanism can receive events."""
         return "receive" in self.program.blocks
 
     @property
