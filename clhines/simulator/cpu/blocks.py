@@ -1,8 +1,8 @@
-"""Advance a network with exact times on a CPU: one launch takes many steps of blocks of cells.
+"""Advance a network with exact times on a CPU: one launch takes many steps in blocks of cells.
 
-The state is the one of the engine `steps`, in the same arenas. A work-item has a block of whole
-cells, solves for them from the tips to the roots, and sees events of its own cells at once. The
-next launch sees events of other blocks: a launch is no longer than their smallest delay.
+The state and the arenas are those of the engine `steps`. A work-item has a block of whole cells,
+solves for them from the tips to the roots, and sees its own cells' events at once. The next launch
+sees other blocks' events: a launch is no longer than their smallest delay.
 
     launch        1                  2
     work-item 0   cells 0..9  |      cells 0..9  |      events between blocks
@@ -65,14 +65,14 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Arrange the nodes of all cells in *tiles*, which several cells of one shape share.
+    """Arrange all cells' nodes in *tiles*, which several cells with one shape share.
 
     In a tile of L lanes, L consecutive numbers (a *slot*, read as a vector) belong to one node of L
-    cells. Slots are in the order of elimination: first nodes with constant pivots, the roots last.
+    cells. Slots are in elimination order: first nodes with constant pivots, the roots last.
 
         a tile of 2 lanes, cells a and b   slot 0: a0 b0   slot 1: a1 b1   slot 2 (roots): a2 b2
 
-    A tile may have several times L cells, of several shapes: then consecutive slots mostly belong
+    A tile may have several times L cells, with several shapes: then consecutive slots mostly belong
     to different cells, whose eliminations do not depend on each other.
     """
 
@@ -95,7 +95,7 @@ class Tiles:
 def make_tiles(
     model: Model, blocks: CellRanges, widest: int, variable: np.ndarray, classes: np.ndarray
 ) -> Tiles:
-    """Put the cells of each block into tiles of at most `widest` lanes, a power of two.
+    """Put each block's cells into tiles of at most `widest` lanes, a power of two.
 
     For each node of the shapes, `variable` says whether its pivot changes, and `classes` numbers
     its set of mechanisms (see `node_classes`).
@@ -130,9 +130,9 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield tiles of `cells`: the number of lanes, and the cells, (rows, lanes).
+    """Yield tiles of `cells`: the lane count, and the cells, (rows, lanes).
 
-    All cells in a row of a tile have one shape. No tile has more than `widest` lanes.
+    All cells in a tile's row have one shape. No tile has more than `widest` lanes.
     """
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]
@@ -178,8 +178,6 @@ class BlockLayout(layouts.Layout):
 
 @dataclass(frozen=True)
 class GroupPlaces(ArenaPlaces):
-    """Print expressions for values of a mechanism whose instances are in groups of `width`."""
-
     width: int
 
     def in_line(self, line: int, lines: int) -> str:
@@ -188,7 +186,7 @@ class GroupPlaces(ArenaPlaces):
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """Print calls of blocks for groups of `width` instances, by the vector functions `wide`."""
+    """Print block calls for groups of `width` instances, by the vector functions `wide`."""
 
     width: int = 1
     wide: str = ""
@@ -264,7 +262,7 @@ class GroupedKind(KindBlocks):
         return GroupPlaces(**vars(super().places), width=self.width)
 
     def addresses(self) -> str:
-        """Return declarations of pointers to the values of all groups, for use in loops."""
+        """Return declarations of pointers to all groups' values, for use in loops."""
         k = self.number
         lines = [
             f"__global const int *lanes_of_{k} = ints + lane_{k}, *runs_of_{k} = ints + run_{k};",
@@ -303,7 +301,6 @@ class GroupedKind(KindBlocks):
         )
 
     def _where(self, a: Argument) -> str:
-        """Return the expression for an argument's vector in an arena, or "" if it is in none."""
         w, names = self.width, tuple[str, ...]()
         if self.is_last(a):
             return ""
@@ -432,7 +429,7 @@ class CellBlocksSpec(ArenaSpec):
     ) -> CellBlocksSpec:
         """Derive the spec from the `spec` of the engine `steps`.
 
-        `network` is the model of all ranks, and `level` has the names of ion variables that are one
+        `network` is the model on all ranks, and `level` has the names of ion variables that are one
         constant at all nodes. With `alone`, one work-item has all cells.
         """
         kinds = (
@@ -451,11 +448,6 @@ class CellBlocksSpec(ArenaSpec):
         ).with_rows(network, layout)
 
     def with_rows(self, network: Model, layout: BlockLayout) -> CellBlocksSpec:
-        """Return the spec; set `in_rows` if all cells have one node, and only events connect cells.
-
-        Further conditions: each node has a detector and one instance of each mechanism. Then group
-        q has the same cells for each mechanism.
-        """
         nodes, of_all = np.arange(network.forest.num_nodes), [network.sources.detector_node]
         of_all.append(np.flatnonzero(network.forest.parent < 0))
         of_all += [network.kinds[kind.number].node for kind in self.grouped]
@@ -488,7 +480,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def shared_helpers(self) -> str:
-        """The helper functions that mechanisms share, printed once for each vector width."""
+        """Helper functions that mechanisms share, printed once for each vector width."""
         texts = {w: "".join(k.wide for k in self.grouped if k.width == w) for w in self.widths}
         return "".join(all_helpers(t, shared_prefix(w), self.real, w) for w, t in texts.items())
 
@@ -504,7 +496,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
-        """Mechanisms whose currents need only values of the last step: they are computed first."""
+        """Mechanisms whose currents need only the last step's values: they are computed first."""
         return tuple(
             kind
             for kind in self.grouped
@@ -555,7 +547,6 @@ class BlockTables:
     layout: BlockLayout
 
     def add(self, variables: Variables, network: Model, arenas: dict[str, Arena]) -> None:
-        """Add all regions to `arenas`; `network` is the model of all ranks."""
         clock, ints = arenas["clock"], arenas["ints"]
         ints.add("event_shown", variables.exact.count)
         netcons, crossing = self.model.netcons, self.blocks.crossing
@@ -628,7 +619,6 @@ class BlockTables:
         self._add_list(ints, "loose_play", number, np.array(where, np.int64))
 
     def _add_list(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
-        """Add a region of `values` sorted by `block`, and the first entry of each block."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
         ints.add(f"block_{name}", self.blocks.first(block))
 
@@ -686,7 +676,6 @@ class CellBlocks(ArenaKernels):
         }  # fmt: skip
 
     def _constants(self) -> dict[str, cla.Array]:
-        """Copy nodes' constants to the device: conductances, currents, constant parts of pivots."""
         model = self.model
         base, diagonal = constant_pivots(model, self._variable)
         columns = {"constant_g": model.constant_g, "constant_b": model.constant_b}
@@ -727,11 +716,10 @@ class CellBlocks(ArenaKernels):
 
     @property
     def _turns(self) -> int:
-        """The number of steps for which GLOBAL variables are stored; 0 if no kernel reads one."""
+        """For how many steps GLOBAL variables are stored; 0 if no kernel reads one."""
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:
-        """Return True: the kernels fit any `variables`, as they read constant ions from arenas."""
         return True
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:

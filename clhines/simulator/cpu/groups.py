@@ -1,4 +1,4 @@
-"""Cells and instances in vectors of CPUs, and the elimination of constant pivots."""
+"""Cells and instances in CPU vectors, and the elimination of constant pivots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clhines.solver.forest import Forest, Trees
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """Return whether the pivot of each node of all shapes (trees) changes between steps, (m,) bool.
+    """Return whether each node's pivot changes between steps, for all shapes (trees), (m,) bool.
 
     The pivot changes at roots, and at nodes with a conductance somewhere in their subtree.
     """
@@ -35,7 +35,6 @@ def variable_nodes(model: Model) -> np.ndarray:
 
 
 def conducts(mechanism: Mechanism) -> bool:
-    """Whether the conductance of a mechanism can be nonzero; an electrode's cannot."""
     body = mechanism.compiled.bodies.get("current")
     if body is None or mechanism.kind == "artificial":
         return False
@@ -68,7 +67,7 @@ def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
 
 
 def nodes_in_part(model: Model, network: Model) -> np.ndarray:
-    """Return the indices of a rank's nodes, of all its shapes, among those of the whole network."""
+    """Return where the whole network's shapes have the nodes of a rank's shapes."""
     whole, shapes = network.forest, model.forest.shape_of_cell
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
@@ -122,7 +121,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
     """Cut a list into at most `count` parts with about equal sums of `sizes`.
 
-    Return the index of each part's first entry, and the list's length.
+    Return each part's first entry, and the list's length.
     """
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
@@ -132,7 +131,7 @@ def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
 def order_slots(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Sort the nodes of several trees into one list; return each node, its tree, and its parent.
+    """Sort several trees' nodes into one list; return each node, its tree, and its parent.
 
     `shapes` has the trees' numbers in `trees`; returned trees are indices in `shapes`. Returned
     parents are positions in the sorted list, -1 for none. `keys` are arrays by node to sort by; the
@@ -149,13 +148,13 @@ def order_slots(
 
 @dataclass(frozen=True, eq=False)
 class Groups(KindColumns):
-    """Instances of a mechanism in groups of `width`, which a vector advances at once.
+    """A mechanism's instances in groups of `width`, which a vector advances at once.
 
         member    0  1  2  3 | 4  5 ~5 ~5      6 instances of a block in groups of 4: 2 idle lanes
         columns   m0 m1 m2 m3  h0 h1 h2 h3 | m4 m5 m5 m5  h4 h5 h5 h5
 
     An idle lane has ``~instance`` of the block's last instance: it computes with the same numbers,
-    and its results are not stored. Groups are sorted by the `place` (index) of their nodes.
+    and its results are not stored. Groups are sorted by their nodes' `place` (index).
     """
 
     by_node: ClassVar[bool] = False
@@ -174,18 +173,17 @@ class Groups(KindColumns):
 
     @property
     def side_by_side(self) -> np.ndarray:
-        """Whether the nodes of each group are consecutive in device order, (groups,) bool."""
         return (np.diff(self.place, axis=1) == 1).all(axis=1)
 
     @property
     def first_members(self) -> np.ndarray:
-        """First instance of each group with consecutive instances, else -1, (groups,) int64."""
+        """The first instance of each group with consecutive instances, else -1, (groups,) int64."""
         follow = (np.diff(self.member, axis=1) == 1).all(axis=1) & (self.member[:, 0] >= 0)
         return np.where(follow, self.member[:, 0], -1)
 
     @cached_property
     def position(self) -> np.ndarray:
-        """Position of each instance, ``group * width + lane``, (count,) int64."""
+        """Each instance's position, ``group * width + lane``, (count,) int64."""
         member = self.member.reshape(-1)
         used = np.flatnonzero(member >= 0)
         position = np.empty(self.count, np.int64)
@@ -211,9 +209,9 @@ class Groups(KindColumns):
 def make_groups(
     place: np.ndarray, block_place: np.ndarray, most: int, twice: bool = False
 ) -> Groups:
-    """Group the instances of a mechanism, sorted by the `place` (index) of their nodes.
+    """Group a mechanism's instances, sorted by their nodes' `place` (index).
 
-    `block_place` has the first place of each block of cells. A vector has `most` numbers, or with
+    `block_place` has the first place in each block of cells. A vector has `most` numbers, or with
     `twice` two registers may form one vector.
     """
     order = np.argsort(place, kind="stable")
@@ -234,11 +232,11 @@ def takes_twice(most: int, itemsize: int) -> bool:
 
 
 def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
-    """Return the number of instances per group, a power of two; a block has `counts` instances.
+    """Return the instance count per group, a power of two; a block has `counts` instances.
 
     A group takes about as long for any width up to `most`, so narrow groups are chosen if wide ones
     have idle lanes. With `twice`, a group may use two registers for each number, so that operations
-    on one fill the latency of the other.
+    on one fill the other's latency.
     """
     if twice and _PAIR * np.sum(-(-counts // (2 * most))) <= np.sum(-(-counts // most)):
         return 2 * most
@@ -248,7 +246,7 @@ def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:
-    """Return the value of each ion variable that is one constant at all nodes, by name."""
+    """Return the ion variables that are one constant at all nodes: values by name."""
     changing = _changing_ions(network)
     values = {
         name: variables.ions[name][ion.node]

@@ -1,4 +1,4 @@
-"""Divide the cells into blocks, one per work-item of a CPU, and choose the length of a launch."""
+"""Divide the cells into blocks, one per CPU work-item, and choose the launch length."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class CellRanges:
         return len(self.cells) - 1
 
     def first(self, block: np.ndarray) -> np.ndarray:
-        """Return each block's first entry in a list sorted by `block`, and the list's length."""
         return offsets(np.bincount(block, minlength=self.count))
 
 
@@ -89,10 +88,10 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Return orders of the cells to compare, each with the relative time of a step.
+    """Return cell orders to compare, each with the relative time of a step.
 
-    The first order puts cells of one shape side by side. The second one is the model's order, if it
-    differs from the first.
+    The first order puts cells with one shape side by side. The second one is the model's order, if
+    it differs from the first.
     """
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
@@ -102,17 +101,15 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 
 def _slower(size: float) -> float:
-    """Return the relative time of a pass over `size` bytes: more than 1 beyond the cache."""
     return FAR if size > NEAR else 1.0
 
 
 def _size_of(model: Model) -> float:
-    """Return the approximate bytes of all values of nodes and instances."""
     return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
 
 
 def work_of(model: Model) -> np.ndarray:
-    """Predict the time of each cell per step, (cells,) float64, ns."""
+    """Predict each cell's time per step, (cells,) float64, ns."""
     bounds = model.forest.cell_offsets
     work = NODE * np.diff(bounds)
     for kind in model.kinds:
@@ -142,11 +139,11 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> CellRanges | None:
-    """Cut the cells, in this `order`, into `count` blocks of about equal `work` (ns per step).
+    """Cut the cells, in this `order`, into `count` blocks with about equal `work` (ns per step).
 
     Return None if this separates cells that pointers connect, or whose events act within `tied`
-    steps. If there are several blocks, the cells of `Model.leading_cells` are an additional first
-    one. Up to `lanes` cells of one shape stay together.
+    steps. If there are several blocks, the cells in `Model.leading_cells` are an additional first
+    one. Up to `lanes` cells with one shape stay together.
     """
     num_cells = len(work)
     order, leading = np.arange(num_cells) if order is None else order, model.leading_cells
@@ -194,7 +191,7 @@ def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
 
 
 def _owners(model: Model, wires: Wires) -> np.ndarray:
-    """Return the cell of each event target, (t,) int64; artificial cells get later numbers."""
+    """Return each event target's cell, (t,) int64; artificial cells get later numbers."""
     num_cells, bounds = model.forest.num_cells, model.forest.cell_offsets
     owners = num_cells + np.arange(wires.num_targets)
     for k, first in wires.first_target.items():
@@ -205,9 +202,9 @@ def _owners(model: Model, wires: Wires) -> np.ndarray:
 
 
 def _senders(model: Model, wires: Wires, owners: np.ndarray) -> np.ndarray:
-    """Return the cell of each event source, (s,) int64; -1: a spike train.
+    """Return each event source's cell, (s,) int64; -1: a spike train.
 
-    Cells have the numbers of `owners`, the cell of each event target.
+    `owners` has each event target's cell; cells have the same numbers here.
     """
     senders = np.full(model.sources.count, -1)
     detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)

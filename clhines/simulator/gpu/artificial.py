@@ -1,4 +1,4 @@
-"""Artificial cells on a GPU: they are one launch ahead of the cells."""
+"""Artificial cells on a GPU: they run one launch ahead of the cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GROUP = 256
 
 @dataclass(frozen=True)
 class ArtificialSpec(ArenaSpec):
-    """Spec of the kernel that advances artificial cells; if `together`, in a single work-group."""
+    """Spec of the kernel for artificial cells; if `together`, one work-group advances all."""
 
     template: ClassVar[str] = "simulator/artificial"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -45,7 +45,6 @@ class ArtificialSpec(ArenaSpec):
 
     @classmethod
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
-        """Derive the spec of this kernel from the `spec` of the kernels that advance cells."""
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
         options = {"kinds": kinds, "grid": False, "noise": "", "sets_v": False, "sums": False}
         return cls(**{**fields_of(spec), **options, "together": together})
@@ -55,7 +54,7 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     """Return the steps per launch, and whether a single work-group advances all artificial cells.
 
     A launch is so short that its events are due in later launches. There are two exceptions: events
-    of artificial cells, which are one launch ahead, and events without delay within a cell, whose
+    from artificial cells, which are one launch ahead, and events without delay within a cell, whose
     targets are processed layer after layer.
     """
     cell_steps = steps_of_cells(model)
@@ -75,7 +74,7 @@ def epoch_of(model: Model) -> tuple[int, bool]:
 class Artificial:
     """Launch the kernel for artificial cells, one epoch ahead of the kernels for other cells.
 
-    Artificial cells have no voltage: they depend only on each other and on events of earlier
+    Artificial cells have no voltage: they depend only on each other and on events from earlier
     launches. A single work-group advances all of them step by step if they send each other events
     that are due within a launch, if they are recorded, or if they have played parameters.
     """

@@ -1,8 +1,7 @@
-"""Calls of mechanisms in the kernels of epochs: by node, in lists of nodes, or by instance.
+"""Mechanism calls in epoch kernels: by node, in lists of nodes, or by instance.
 
-The functions and arenas are those of `ArenaSpec`. In lists, a lane does for its node the work of
-two kernels of the engine `steps`: it ends a step, then processes events and computes currents of
-the next one.
+`ArenaSpec` has the functions and arenas. In lists, a lane does for its node the work of two kernels
+of the engine `steps`: it ends a step, then processes events and computes currents for the next one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # fr
 
 @dataclass(frozen=True)
 class ListBlocks(KindBlocks):
-    """Print calls of a mechanism for kernels in which a lane advances a node of a list.
+    """Print a mechanism's calls for kernels in which a lane advances a node from a list.
 
     If `lined`, states are in the lists during a launch and in the arena `mem` between launches.
     """
@@ -44,7 +43,7 @@ class ListBlocks(KindBlocks):
 
     @property
     def alone(self) -> bool:
-        """Whether the block `advance` (the step of states) sets only states of its own instance."""
+        """Whether the block `advance` (the step of states) sets only its own instance's states."""
         arguments = self.arguments("advance") if self.has("advance") else ()
         return all(a.role == "state" for a in arguments if a.direction != "in")
 
@@ -80,7 +79,7 @@ class ListBlocks(KindBlocks):
         return super().state(name) if name in self.unread else self.line(name)
 
     def line(self, name: str) -> str:
-        """Return the OpenCL expression of a state: in a list if `lined`, else in `mem`."""
+        """Return a state's OpenCL expression: in a list if `lined`, else in `mem`."""
         if not self.lined:
             return self.places.state(name)
         return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
@@ -124,7 +123,7 @@ class ListBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class SiteBlocks(KindBlocks):
-    """Print calls of a mechanism for kernels in which a lane advances instance after instance.
+    """Print a mechanism's calls for kernels in which a lane advances instance after instance.
 
     During a launch states are in variables; currents are added up in local memory. `literals` are
     the parameters that all instances share; the arena `mem` has the others.
@@ -145,7 +144,7 @@ class SiteBlocks(KindBlocks):
         return f"s_{name}"
 
     def during(self, name: str) -> str:
-        """Return the expression for a state of a lane's `q`-th instance during a launch."""
+        """Return the expression for a state in a lane's `q`-th instance during a launch."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
         return self.places.state(name)
@@ -163,9 +162,9 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """Expression for where to store instance j's recorded current, "" if this is not needed.
+        """Expression for where to store instance j's recorded current, "" if there is no need.
 
-        It is needed if the current is recorded and the block has no output for it.
+        The need arises if the current is recorded and the block has no output for it.
         """
         return self.bare_current("current")
 
@@ -185,12 +184,10 @@ class SiteBlocks(KindBlocks):
         return call_of(f"{self.name}_constants", passed, 4)
 
     def advance(self, indent: int) -> str:
-        """Return the statements that advance the states over the previous step."""
         begin = "step_begin[step - 1 - first_time]"
         return self.call("advance", self._at(begin, HALVES["end"]), indent)
 
     def event(self, indent: int) -> str:
-        """Return the statements that apply the summed weights of all events due in this step."""
         values = self._at("step_begin[step - first_time]", HALVES["mid"])
         return self.call("receive", {**values, "sum": "(real)sum * scale_of_events"}, indent)
 
@@ -204,10 +201,10 @@ class SiteBlocks(KindBlocks):
         return {"v": "v", "dt": "dt", **{f"t {name}": t for name, t in ends.items()}}
 
     def current_again(self, indent: int) -> str:
-        """Return the statements of `current` with operands that the compiler takes for unknown.
+        """Return the statements of `current` with operands that the compiler cannot compare.
 
-        A current may be computed twice, for the matrix and to be recorded. If the compiler saw
-        equal operands, it might fuse both differently, and the last bits would depend on records.
+        A current may be computed twice, for the matrix and for a record. If the compiler saw equal
+        operands, it might fuse both differently, and the last bits would depend on records.
         """
         space, names = " " * indent, ["v", *(f"s_{name}" for name in self.states)]
         lines = [f"volatile real again__[{len(names)}] = {{{', '.join(names)}}};"]

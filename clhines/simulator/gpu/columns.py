@@ -1,19 +1,19 @@
-"""Epochs of cells with extracellular layers: segments of columns, and their constant factors.
+"""Epochs for cells with extracellular layers: segments of columns, and their constant factors.
 
 A column is a node inside the cell with the nodes around it, see `model.layers`. A column *varies*
-if mechanisms may change the conductance of its membrane. Segments end at varying columns, so that
-the elimination of all other columns of a segment is the same in each step, and known in advance:
+if mechanisms may change its membrane conductance. Segments end at varying columns, so that the
+elimination of a segment's other columns is the same in each step, and known in advance:
 
     varying columns    O---o---o---o---O---o---o---o---O        one segment: o---o---o---O
                       root
 
-Each step only passes right-hand sides on, by `Factors`: from column to column, and to the last
-column of the parent segment. Last columns are eliminated in rounds, as nodes are in other epochs,
-and then have their potentials. In reverse order the other columns get theirs. Conductances are
-eliminated star to mesh, so that nothing is subtracted.
+Each step only passes right-hand sides on, by `Factors`: from column to column, and to the parent
+segment's last column. Last columns are eliminated in rounds, as nodes are in other epochs, and then
+have their potentials. In reverse order the other columns get theirs. Conductances are eliminated
+star to mesh, so that nothing is subtracted.
 
-The nodes of a column are side by side: the place of a node is the place of its column times the
-number of potentials, plus the number of its layer.
+A column's nodes are side by side: a node's place is its column's place times the number of
+potentials, plus its layer number.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _DISTINCT = 1 << 20  # more rows of factors are not compared
 
 
 def varying_columns(network: Model) -> np.ndarray:
-    """Return for each column whether it is a root or varies in any cell of its shape, (m,) bool.
+    """Return for each column whether it is a root or varies in any cell with its shape, (m,) bool.
 
-    `network` is the model of all MPI ranks, so that each rank cuts a tree alike.
+    `network` is the model on all MPI ranks, so that each rank cuts a tree alike.
     """
     layers = network.layers
     assert layers is not None
@@ -94,7 +94,6 @@ def listed_nodes(network: Model, model: Model, sole: Iterable[int]) -> np.ndarra
 
 
 def _columns_of(network: Model, model: Model) -> tuple[int, int]:
-    """Return the first and end index of this rank's columns among the columns of all ranks."""
     assert network.layers is not None
     cells = network.layers.of_cells[model.first_cell :]
     return int(cells[0]), int(cells[model.forest.num_cells])
@@ -144,7 +143,7 @@ class ColumnTable(CellTable):
 
     @cached_property
     def _of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Column (index among planned columns) and layer of each planned node."""
+        """Each planned node's column (index among planned columns) and layer."""
         result = np.zeros((2, self.cells.model.forest.num_nodes), np.int32)
         columns = ranges(self._first, self._forest.sizes)
         for row, nodes in enumerate(self.layers.node[:, columns]):
@@ -158,7 +157,6 @@ class ColumnTable(CellTable):
         return super().places_of_all()[column] * self.potentials + layer
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """Return each node's lane and index in its cell, packed into an integer by `RECORDED`."""
         column, layer = (each[nodes] for each in self._of_nodes)
         lane = RECORDED.unpack("lane", super().lane_and_row(column))
         cell = stretch_of(self._forest.cell_offsets, column)
@@ -168,7 +166,7 @@ class ColumnTable(CellTable):
 
     @cached_property
     def by_node(self) -> tuple[np.ndarray, ...]:
-        """Conductances and capacitances of `Layers` by node: `axial`, `g` and `c`, (n,) each."""
+        """`Layers`' conductances and capacitances by node: `axial`, `g` and `c`, (n,) each."""
         layers, n = self.layers, self.cells.model.forest.num_nodes
         arrays = np.zeros((3, n + 1))
         for array, values in zip(arrays, (layers.axial, layers.g, layers.c), strict=True):
@@ -176,7 +174,7 @@ class ColumnTable(CellTable):
         return tuple(arrays[:, :n])
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of the row of factors at each column position, and the distinct rows."""
+        """Return the index into the factor rows at each column position, and the distinct rows."""
         cells, every = self.cells, range(len(self.cells.kinds))
         like = cells.first_equal((*self.by_node, cells.model.constant_g), every)
         sorts, number = np.unique(like, return_inverse=True)
@@ -193,7 +191,7 @@ class ColumnTable(CellTable):
 
 
 class Factors:
-    """Eliminate the constant columns of all segments of some `units`, and store the factors.
+    """Eliminate the constant columns in all segments of some `units`, and store the factors.
 
     `rows` has a row of factors (see `ColumnRow`) for each column position of these units. Other
     arrays have a row for each lane, that is, for each segment.
@@ -226,7 +224,7 @@ class Factors:
         self._put_last(up)
 
     def _put_conductances(self, table: ColumnTable, column: np.ndarray) -> None:
-        """Set the conductances within each column, and put into `rows` what each step reads.
+        """Set the conductances within each column, and fill `rows` with the numbers for each step.
 
         `column` has the model's column at each position.
         """
@@ -288,9 +286,9 @@ class Factors:
         self._ground[k], self._between[k], self._top[k] = next_ground, next_between, next_top
 
     def _put_last(self, up: np.ndarray) -> None:
-        """Add the sums of child segments to their parents', and store those of last columns.
+        """Add child segments' sums to their parents', and store the sums of last columns.
 
-        `up` is the axial conductance from each segment to the last column of its parent.
+        `up` is the axial conductance from each segment to its parent's last column.
         """
         row, leaf = self._row, self._leaf
         self._to_ground[leaf], self._to_between[leaf] = self._ground[leaf], self._between[leaf]

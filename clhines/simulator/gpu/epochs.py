@@ -1,8 +1,8 @@
 """Epochs of whole cells on the chip: many steps per launch, one or some cells per work-group.
 
-The state is the one of the engine `steps`, in the same arenas. A work-group has one or some cells;
-their voltages stay on the chip, where their matrices are eliminated. Events of an epoch act in the
-next one, as an epoch is no longer than the smallest delay:
+The state and the arenas are those of the engine `steps`. A work-group has one or some cells; their
+voltages stay on the chip, where their matrices are eliminated. An epoch's events act in the next
+one, as an epoch is no longer than the smallest delay:
 
     steps     0 1 2 3 4 | 5 6 7 8 9 | ...     smallest delay: 5 steps
     launch        1     |     2     |         `publish` between them
@@ -15,9 +15,9 @@ There are three forms, chosen by `plan_epochs`:
     by node            lists of nodes; any events, large cells: ``epoch_by_node.mako``
 
 By node, a large cell may have several work-groups on NVIDIA, which share its lists and meet once a
-step; each eliminates the whole cell. An epoch is one launch, or one per step if cells read voltages
-of others. If they also read these at the end of a step, the next launch ends the step. Artificial
-cells are one epoch ahead, see `Artificial`.
+step; each eliminates the whole cell. An epoch is one launch, or one per step if cells read other
+cells' voltages. If they also read these at the end of a step, the next launch ends the step.
+Artificial cells are one epoch ahead, see `Artificial`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class _Others:
-    """Decide how kernels read voltages of other cells, to which POINTERs refer.
+    """Decide how kernels read other cells' voltages, to which POINTERs refer.
 
-    `v` is a device buffer with the voltages at this step and the next one, and with the changes of
-    voltages, from which a launch can end the step before. If `groups` is not 0, this number of
+    `v` is a device buffer with the voltages at this step and the next one, and with the voltage
+    changes, from which a launch can end the step before. If `groups` is not 0, this number of
     work-groups wait for each other after each step. Otherwise `later` says whether the end of a
     launch's last step is left to the next launch. A launch has at most `steps` steps.
     """
@@ -83,8 +83,8 @@ def make(job: Job, **options: Any) -> ArenaRun:
 def _leading(model: Model) -> np.ndarray | None:
     """Return the cells that set GLOBAL variables for all, or None; they run first in an epoch.
 
-    They have the last instances of mechanisms. InputError if one of these cells reads a GLOBAL
-    variable that another one sets.
+    They have mechanisms' last instances. InputError if one of these cells reads a GLOBAL variable
+    that another one sets.
     """
     leading = model.leading_cells
     for k, kind in enumerate(model.kinds):
@@ -168,7 +168,7 @@ class CellEpochs(ArenaKernels):
         return plans[:first] + sorted(plans[first:], key=lambda plan: -plan.groups)
 
     def renew(self, before: Model) -> bool:
-        """Use changed parameters of the run's model; return False if other kernels are needed.
+        """Use changed parameters in the run's model; return False if other kernels are needed.
 
         Return False also if lists of nodes would change. The model `before` has the old parameters,
         see `ArenaKernels`.
@@ -254,7 +254,7 @@ class CellEpochs(ArenaKernels):
         return arenas
 
     def suit(self, variables: Variables) -> bool:
-        """Whether `variables` has the constant ions and rate tables of the compiled functions."""
+        """Whether `variables` has the compiled functions' constant ions and rate tables."""
         kinds, constants, before = self._printed_for
         tables = zip(variables.tables, before, strict=True)
         same = all(np.array_equal(a[n], b[n]) for a, b in tables for n in a)
@@ -322,7 +322,7 @@ class CellEpochs(ArenaKernels):
         """Return which lanes record which voltages and check which detectors, see `recorded_lists`.
 
         Lanes check detectors only if events come in whole steps; detectors at somas are left out.
-        The i-th of the others has the number ``~detectors[i]`` in the result.
+        The i-th other detector has the number ``~detectors[i]`` in the result.
         """
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])
@@ -364,7 +364,6 @@ class CellEpochs(ArenaKernels):
                 launch.given["numbers"] = numbers  # for the next launch
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:
-        """Add to a saved state whether somas are above threshold; the kernels do not store this."""
         if "held" in saved and self.in_steps:
             above, somas = self.model.sources.above(saved["v"]), len(self.model.soma)
             saved["held"][:somas] = above[:somas]

@@ -1,4 +1,4 @@
-"""Choose functions and storage of mechanisms for the kernels of epochs."""
+"""Choose the mechanisms' functions and storage for epoch kernels."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def is_quick(kind: KindBlocks) -> bool:
 
 
 def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
-    """Add all mechanisms' calls to `spec`, of a kernel that advances instance by instance.
+    """Add all mechanisms' calls to `spec`, for a kernel that advances instance by instance.
 
     `functions` has the mechanisms' functions for the engine `steps`.
     """
@@ -97,7 +97,7 @@ def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec
 def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> SiteBlocks:
     """Print a mechanism's calls for one instance per lane; shared parameters become literals.
 
-    `plan` has the storage of the mechanism `kind`, `text` its calls for the engine `steps`.
+    `plan` has the mechanism's storage, `text` its calls for the engine `steps`.
     """
     compiled, real = kind.mechanism.compiled, spec.real
     names = [name for name in kind.mechanism.parameters if name in kind.singles]
@@ -143,12 +143,12 @@ def with_lists(
     epoch: int,
     leads: bool = False,
 ) -> tuple[EpochSpec, list[float]]:
-    """Add mechanisms' calls to `spec`, of a kernel with node lists; return also some arguments.
+    """Add mechanisms' calls to `spec`, for a kernel with node lists; return also some arguments.
 
     The returned numbers are parameters and constants that the kernel gets as arguments of type
     real. `functions` has the mechanisms' functions for the engine `steps`. `network` is the model
-    of all ranks, `epoch` the most steps of a launch. With `leads`, the kernel has the last
-    instances of mechanisms, which set GLOBAL variables.
+    on all ranks, `epoch` the most steps in a launch. With `leads`, the kernel has the mechanisms'
+    last instances, which set GLOBAL variables.
     """
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
@@ -219,10 +219,10 @@ def _parameters(
 def _with_functions(
     spec: EpochSpec, kinds: Sequence[KindBlocks], blocks: Sequence[ListBlocks], variables: Variables
 ) -> tuple[list[KindBlocks], list[ListBlocks], tuple[int, ...]]:
-    """Print the functions of mechanisms in lists; return `kinds` and `blocks` with these functions.
+    """Print the mechanisms' functions for lists; return `kinds` and `blocks` with them.
 
-    `kinds` and `blocks` describe the same mechanisms. The third result has the numbers of terms of
-    the series for exp that the functions use.
+    `kinds` and `blocks` describe the same mechanisms. The third result has the term counts of the
+    exp series that the functions use.
     """
     texts, printed, terms, count = list[KindBlocks](), list[ListBlocks](), set[int](), 0
     for block, kind in zip(blocks, kinds, strict=True):
@@ -241,10 +241,10 @@ def _with_functions(
 
 
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
-    """Return (table, column, number of terms) for columns that need only a short series for exp.
+    """Return (table, column, term count) for columns that need only a short series for exp.
 
-    A column of a rate table of mechanism `kind` has values of a time constant. If all are long
-    compared to dt, a series of few terms replaces exp.
+    A column in a rate table of mechanism `kind` has time constants. If all are long compared to dt,
+    a series of few terms replaces exp.
     """
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
@@ -295,7 +295,6 @@ def _classes(lists: NodeLists) -> tuple[int, ...]:
 
 
 def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
-    """Return (block, variable) for each ion argument that has one of the `directions`."""
     return {
         (block, a.name)
         for kind in kinds
@@ -310,7 +309,6 @@ def _read(kinds: Sequence[KindBlocks]) -> set[str]:
 
 
 def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
-    """Return the ion variables that blocks set, without currents to which a block only adds."""
     currents = {f"i{ion}" for ion in ions}
     results = _of_ions(kinds, ("out", "inout"))
     return {name for block, name in results if block != "current" or name not in currents}

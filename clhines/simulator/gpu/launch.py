@@ -1,4 +1,4 @@
-"""Launches of epochs on GPUs: a kernel for the cells of each plan, and the kernel `publish`."""
+"""Launches of epochs on GPUs: a kernel for each plan's cells, and the kernel `publish`."""
 
 from __future__ import annotations
 
@@ -74,11 +74,6 @@ class PlanLaunch:
         return self.kernel
 
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
-        """Set the arguments that differ between launches.
-
-        `steps` has the first step, the number of steps, the step of ``step_begin[0]``, and the
-        first row of records. `begins` says whether the launch is the first of an epoch.
-        """
         of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
         ends = (int(not begins),) if self.spec.ends_later else ()
         kernel.change(*steps, *of_lists, *ends)
@@ -91,9 +86,9 @@ class PlanLaunch:
 
 
 class CellLaunches:
-    """Launch the kernels of all plans: the first `leading` ones in turn, then the others together.
+    """Launch all plans' kernels: the first `leading` ones in turn, then the others together.
 
-    `each` has a launch for each plan. `regions` is a struct with the offsets of regions in arenas.
+    `each` has a launch for each plan. `regions` is a struct with the arena regions' offsets.
     """
 
     regions: Any
@@ -105,12 +100,10 @@ class CellLaunches:
 
     @property
     def at_sites(self) -> list[PlanLaunch]:
-        """Launches in which lanes advance single instances."""
         return [launch for launch in self.each if launch.lists is None]
 
     @property
     def with_lists(self) -> list[tuple[PlanLaunch, NodeLists]]:
-        """Launches in which lanes advance nodes, and their lists of nodes."""
         return [(launch, launch.lists) for launch in self.each if launch.lists is not None]
 
     @cached_property
@@ -128,7 +121,7 @@ class CellLaunches:
     def bind(self, arguments: dict[str, Any], num_sources: int) -> None:
         """Set the kernels' arguments by name; each kernel is built at its first launch.
 
-        `num_sources` counts the sources whose events `publish` shows to their targets.
+        `num_sources` counts the event sources that `publish` makes visible to their targets.
         """
         self._arguments = {**arguments, "regions": self.regions}
         self.num_sources, self._publisher = num_sources, None
@@ -138,8 +131,8 @@ class CellLaunches:
     def advance(self, first: int, count: int, begin: int, row: int, begins: bool) -> None:
         """Enqueue `count` steps from step `first` on, in one launch of each plan.
 
-        `begin` is the step of the first entry of the array of times on the device; `row` is the row
-        of records of step `first`. `begins` says whether the steps begin an epoch.
+        `begin` is the step of the first entry in the array of times on the device; `row` is the
+        record row for step `first`. `begins` says whether the steps begin an epoch.
         """
         for launch in self.each:
             kernel = launch.kernel or launch.bind(self.queue, self._arguments)
@@ -167,8 +160,8 @@ def _launch_in_turn(
 ) -> cl.Event:
     """Enqueue a kernel whose work-groups wait for each other, so that all must be resident.
 
-    `items` is its number of work-items, `group` the size of a work-group. The kernel starts after
-    the last such kernel has ended, even one on another queue.
+    `items` is its work-item count, `group` the work-group size. The kernel starts after the last
+    such kernel has ended, even one on another queue.
     """
     with _TURN:
         before, event = _LAST.get(queue.device, (queue, None))

@@ -1,4 +1,4 @@
-"""Device indices of nodes for epochs on GPUs, and regions that only they have in the arenas."""
+"""The nodes' device indices for epochs on GPUs, and regions that only they have in the arenas."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clhines.simulator.state.sources import Wires
 
 
 class NodePlaces:
-    """Device indices of a model's nodes; the cells of a plan are side by side.
+    """A model's device indices by node; a plan's cells are side by side.
 
     `of_node`, (n,), has each node's device index, and `node`, (count,), the node at each device
     index, -1 for padding. `within`, (n,), has each node's index in its cell, in device order, and
-    `first` the first device index of each plan.
+    `first` each plan's first device index.
     """
 
     def __init__(self, model: Model, plans: Sequence[EpochPlan]) -> None:
@@ -39,10 +39,6 @@ class NodePlaces:
         self.node[self.of_node] = np.arange(model.forest.num_nodes)
 
     def packed(self, values: np.ndarray, padding: float = 0.0) -> np.ndarray:
-        """Return values of nodes in device order, with `padding` where there is no node.
-
-        The result has at least one number, as OpenCL has no empty buffers.
-        """
         by_place = np.full(max(self.count, 1), padding, np.float64)
         by_place[self.of_node] = values
         return by_place
@@ -52,7 +48,7 @@ class CellLayout(layouts.Layout):
     """Order nodes and recorded values in device arrays; choose the lane that records each value.
 
     `at_sites`, (n,) bool, says whether lanes advance the instances at a node one by one; then the
-    lane of an instance records its values, otherwise the lane of the node.
+    instance's lane records its values, otherwise the node's lane.
     """
 
     def __init__(self, model: Model) -> None:
@@ -79,8 +75,8 @@ class CellLayout(layouts.Layout):
 class CellRegions:
     """Add regions that only epochs on GPUs need to the arenas (device arrays).
 
-    `layers` is the largest number of layers of event targets in a cell, and `rounds` the number of
-    elimination rounds for diffusing states.
+    `layers` is the largest number of target layers in a cell (see `Wires.layers`), and `rounds` the
+    number of elimination rounds for diffusing states.
     """
 
     def __init__(self, model: Model, wires: Wires) -> None:
@@ -88,7 +84,6 @@ class CellRegions:
         self.layers = self.rounds = 0
 
     def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
-        """Add regions for kernels that advance single instances: factors and recording lanes."""
         for k, kind in enumerate(self.model.kinds):
             arenas["ints"].add(f"owner_{k}", layout.first_owner[[k]])
             arenas["mem"].add(f"factor_{k}", kind.factor)
@@ -98,8 +93,8 @@ class CellRegions:
     ) -> None:
         """Add the regions that kernels with lists of nodes need to `arenas`.
 
-        `network` is the model of all ranks. `within` is the index of each node in its cell. Each
-        point process has a current and a conductance, or a pair of each, for even and odd steps, if
+        `network` is the model on all ranks. `within` is each node's index in its cell. Each point
+        process has a current and a conductance, or a pair of each, for even and odd steps, if
         several work-groups share a cell (`spreads`).
         """
         ints, model = arenas["ints"], self.model

@@ -1,18 +1,18 @@
 """Lists of nodes for epochs of cells with many mechanisms: a warp advances nodes of one class.
 
-The *class* of a node is the set of its density mechanisms. Each cell has *lists* of at most `WARP`
-nodes of one class; a lane advances one node with all its mechanisms. If many cells with exact times
-are in flight, a list may mix classes, and a lane skips mechanisms that its node lacks: fewer lists,
-with less in them. The numbers of a list are in *lines* of `WARP` numbers, one per lane, so that a
-warp reads and writes whole lines:
+A node's *class* is its set of density mechanisms. Each cell has *lists* with at most `WARP` nodes
+of one class; a lane advances one node with all its mechanisms. If many cells with exact times are
+in flight, a list may mix classes, and a lane skips mechanisms that its node lacks: fewer lists,
+with less in them. A list's numbers are in *lines* of `WARP` numbers, one per lane, so that a warp
+reads and writes whole lines:
 
-                         lane 0   lane 1   lane 2  ...
+                        lane 0   lane 1   lane 2  ...
     values of a list     factor   factor   factor        then d, (g, k with constant mechanisms,)
                          gnabar   gnabar   gnabar        then the parameters that vary
     states of a list     m        m        m             the states of each mechanism
     members of a list    3        17       -1            index in the cell of each instance, or -1
 
-A list has as many entries of a point mechanism as its node with most instances. Point mechanisms
+A list has as many entries for a point mechanism as its node with most instances. Point mechanisms
 that are *apart* are in no list: lanes advance their instances one by one, see `takes_apart`. Cells
 that are equal in shape, mechanisms and numbers share lists and values.
 """
@@ -45,7 +45,7 @@ _SORTS = 4  # most different cells to find among cells with the same sum of numb
 class KindInstances:
     """Instances of mechanism `kind` in some `cells`: cell i has `count[i]`, from `first[i]` on.
 
-    `bounds` are the offsets of all cells' nodes (`Forest.cell_offsets`).
+    `bounds` are the node offsets of all cells (`Forest.cell_offsets`).
     """
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
@@ -61,7 +61,6 @@ class KindInstances:
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
-        """Return a copy with the parameters of `kind`, the same mechanism in a changed model."""
         lists = copy(self)
         lists.kind = kind
         lists.varying = kind.varying
@@ -94,7 +93,6 @@ class KindInstances:
 
 
 def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
-    """Return ``first[i]`` to ``first[i] + count - 1`` for all i; a slice if all are adjacent."""
     if (np.diff(first) == count).all():
         return slice(int(first[0]), int(first[0]) + count * len(first))
     return (first[:, None] + np.arange(count)).reshape(-1)
@@ -116,14 +114,13 @@ class PlannedCells:
 
     @cached_property
     def nodes(self) -> np.ndarray:
-        """Natural indices of the nodes, cell after cell, (k,) int64."""
         return ranges(self.first, self.forest.sizes)
 
     def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
         """Return for each cell the first cell that equals it, or the cell itself, (m,) int64.
 
         Equal cells agree in shape, passive properties, the arrays `alike` (with a value per node),
-        and the instances of all mechanisms except for the mechanisms `apart`.
+        and all mechanisms' instances except for the mechanisms `apart`.
         """
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
@@ -143,7 +140,7 @@ class PlannedCells:
         return result
 
     def _alike(self, arrays: list[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield groups of cells that may be equal: of one shape and with equal sums of `arrays`."""
+        """Yield groups of cells that may be equal: with one shape and equal sums of `arrays`."""
         forest, rng = self.forest, np.random.default_rng(0)
         for shape in np.unique(forest.shape_of_cell).tolist():
             cells = np.flatnonzero(forest.shape_of_cell == shape)
@@ -169,12 +166,12 @@ class PlannedCells:
 
 
 class CellTable:
-    """Lanes and device indices of some cells, and the entries of `u` that couple their nodes.
+    """Lanes and device indices of some cells, and the entries in `u` that couple their nodes.
 
     In the matrix, ``u[i]`` couples node i to its parent. A coupling is stored as the node whose `u`
-    has it. `cut` has the segments of each tree of `forest`, of at most `most` nodes, and `first`
-    the network's index of each cell's first node. Cells of one shape share a *template*, the order
-    of their nodes.
+    has it. `cut` has each tree's segments, with at most `most` nodes, and `first` the network's
+    index of each cell's first node. Cells with one shape share a *template*, the order of their
+    nodes.
     """
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
@@ -207,7 +204,7 @@ class CellTable:
         self._tie_at, self._up_at = self._ties()
 
     def _within(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the node at each position of all templates (-1: none) and the position of each."""
+        """Return the node at each position in all templates (-1: none) and each node's position."""
         trees, rows = self._forest.trees, self.rows
         place, slot, rank = rows.entries()
         node_at = np.full(int(rows.template_size.sum()), -1)
@@ -299,7 +296,7 @@ class CellTable:
         return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
-        """Return the index of every node in the device order of its cell, cell after cell."""
+        """Return every node's index in its cell's device order, cell after cell."""
         forest = self._forest
         return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
@@ -329,19 +326,19 @@ _MOST = 2**31 - 1  # largest index on the device
 
 
 class LaneNodes:
-    """Put the nodes of cells into lists of `WARP` nodes; equal cells share their lists.
+    """Put cells' nodes into lists of `WARP` nodes; equal cells share their lists.
 
     `sorts` are the cells that get lists of their own, and `place` has the place in its cell of each
     node of `cells`. With `natural` lists keep the nodes' order. With `joins` a list may mix
     mechanisms. Mechanisms `apart` and nodes that are not `listed` (None: all are) are in no list.
 
-    - `natural`, `row`, `lane`, (k,): network's index, list, and lane of each node
-    - `instances`: for each mechanism, three numbers of each instance: the position of its node in
+    - `natural`, `row`, `lane`, (k,): each node's network index, list, and lane
+    - `instances`: for each mechanism, three numbers of each instance: its node's position in
       `natural`, its index in the mechanism, and its index in the cell
-    - `cell`: the cell of each list; `bits`: for each list, a bit for each density mechanism
-    - `counts`: how many instances of each mechanism a node of each list has at most
-    - `nodes`, `places`, `own`, (num_lists, WARP): the network's index, the place in the cell, and
-      the bits of density mechanisms of each node
+    - `cell`: each list's cell; `bits`: for each list, a bit for each density mechanism
+    - `counts`: for each list and mechanism, the most instances at one node
+    - `nodes`, `places`, `own`, (num_lists, WARP): each node's network index, place in the cell, and
+      density mechanism bits
     """
 
     def __init__(
@@ -413,7 +410,7 @@ class LaneNodes:
                 np.maximum.at(self.counts[-1], self.row, next(left))
 
     def choose_warps(self, least: int, most: int, busy: bool) -> list[int]:
-        """Return all numbers of warps per cell from `least` to `most`, the best first.
+        """Return all warp counts per cell from `least` to `most`, the best first.
 
         Warp ``k % warps`` advances list k of a cell. If many cells are resident (`busy`), the warps
         should be equally loaded; otherwise the most loaded warp should have little to do.
@@ -436,10 +433,10 @@ class LaneNodes:
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return the list and lane of each node, (2, k); all nodes of a list have the same mechanisms.
+    """Return each node's list and lane, (2, k); all nodes in a list have the same mechanisms.
 
     `order` sorts the nodes by cell and mechanisms. `bits` has a bit for each density mechanism at a
-    node, `cell` the cell of each node.
+    node, `cell` each node's cell.
     """
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
@@ -453,10 +450,9 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _mixed_rows(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return the list and lane of each node, (2, k); lists mix mechanisms if this saves work.
+    """Return each node's list and lane, (2, k); lists mix mechanisms if this saves work.
 
-    See `_rows_and_lanes` for `order`, `bits` and `cell`. `weight` is the work of each density
-    mechanism.
+    See `_rows_and_lanes` for `order`, `bits` and `cell`. `weight` is each density mechanism's work.
     """
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
@@ -470,11 +466,6 @@ def _mixed_rows(
 def _weight_of(
     row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return each cell's work: the summed `weight` of all mechanisms of each of its lists.
-
-    `row` is the list of each node, `bits` has a bit for each mechanism at the node, `cell` its
-    cell.
-    """
     union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
     np.bitwise_or.at(union, row, bits)
     list_cell = np.zeros(len(union), np.int64)
@@ -483,11 +474,11 @@ def _weight_of(
 
 
 class LaneNumbers:
-    """Parameters of instances and constants of nodes, in the order in which lanes read them.
+    """Instance parameters and node constants, in the order in which lanes read them.
 
     - `scalars`: values of parameters that are equal in a list; `uniform`: their names, by mechanism
     - `values`, (lines, WARP): all other numbers; list k begins at line `value_line[k]`
-    - `members`, (lines, WARP): indices of instances; list k begins at line `member_line[k]`
+    - `members`, (lines, WARP): instance indices; list k begins at line `member_line[k]`
     - `places_of_nodes`: for each node, the index of its factor in `values`, and the node
 
     The diagonal is `WARP` entries behind the factor, constant conductance and current (with
@@ -545,26 +536,26 @@ class LaneNumbers:
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
         """Return where `values` has parameter `name` of mechanism `k`.
 
-        The result is an offset and a pair of arrays. The pair has the index in `values`, before the
-        offset is added, and the number of each instance.
+        The result is an offset and a pair of arrays. The pair has the index in `values`, to which
+        the offset is added, and each instance's number.
         """
         return self._of_lane[k].index(name) * WARP, self._places[k]
 
 
 class NodeLists:
-    """Lists of nodes of planned cells; InputError if there are too many mechanisms or numbers.
+    """Lists of planned cells' nodes; InputError if there are too many mechanisms or numbers.
 
     With `inflow`, values include constant conductances and currents. `alike` has more arrays by
-    node in which equal cells agree. With `natural`, lists keep the order of nodes: neighbours have
-    close voltages and look up the same rows of tables. With `joins`, a list may mix mechanisms.
+    node in which equal cells agree. With `natural`, lists keep the nodes' order: neighbours have
+    close voltages and look up the same table rows. With `joins`, a list may mix mechanisms.
     Mechanisms `apart`, and nodes that are not `listed` (None: all are), are in no list.
 
-    - `rows`: for each list: bits of density mechanisms; first lines of its values, of its states in
+    - `rows`: for each list: density mechanism bits; first lines of its values, of its states in
       global and in local memory (in the cell), and of its members; counts of point mechanisms
     - `homes`: for each unit: first device index and first lane of the unit whose couplings it uses;
       first and end of its lists; first line of its states
-    - `instances`: each unit's first instance of each mechanism
-    - `state_lines`, `local_lines`: lines of states in global memory, and in local memory per unit
+    - `instances`: each unit's first instance in each mechanism
+    - `state_lines`, `local_lines`: state lines in global memory, and in local memory per unit
     """
 
     def __init__(
@@ -598,7 +589,7 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Use the numbers of a changed model of the same cells; return False if that is impossible.
+        """Use a changed model's numbers for the same cells; return False if that is impossible.
 
         It is impossible if equal cells share lists or the lists would change. With `inflow`, the
         numbers include constant conductances and currents.

@@ -1,6 +1,6 @@
 """Plan epochs on a GPU: group cells by size, give them lanes, and their instances slots.
 
-A plan is for cells of about one size, which need equally many lanes in whole warps. Each plan has
+A plan is for cells with about one size, which need equally many lanes in whole warps. Each plan has
 its own kernel and launch, so that a small cell uses no more of a device than it needs.
 """
 
@@ -48,10 +48,10 @@ from clhines.solver.plan.plan import Limits, real_name
 
 
 class InstanceSites:
-    """The node, cell and slot of local memory of each instance, packed (`SITE`), for lanes.
+    """Each instance's node, cell and slot in local memory, packed (`SITE`), for lanes.
 
     A work-group has `units` cells, and at most `most` instances of each mechanism. A lane adds up
-    the currents of consecutive slots: of all instances at a node or, with `by_cell`, in a cell.
+    the currents in consecutive slots: of all instances at a node or, with `by_cell`, in a cell.
     """
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
@@ -93,7 +93,7 @@ class InstanceSites:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """First and end slot of each cell if `by_cell`, else the packed `SLOT_RUN` of each node."""
+        """Each cell's first and end slot if `by_cell`, else each node's packed `SLOT_RUN`."""
         first, count = self._first, self._count
         if self._by_cell:
             return np.stack((first, first + count), axis=1).reshape(-1)
@@ -119,9 +119,9 @@ def choose_lanes(
 ) -> EpochSpec | None:
     """Return `spec` with lanes, cells per work-group and registers, for kernels that read `lists`.
 
-    Return None if a cell is too large for a work-group. `units` are the cells of a work-group, None
-    to choose; `num_cells` are the cells of the network. With `spreads`, a cell may have several
-    work-groups, each on its own multiprocessor.
+    Return None if a cell is too large for a work-group. `units` counts a work-group's cells, None
+    to choose; `num_cells` the network's cells. With `spreads`, a cell may have several work-groups,
+    each on its own multiprocessor.
     """
     each = _cells_each(num_cells, limits)
     busy, plan_each = each > LISTS_FULL, _cells_each(len(lists.homes), limits)
@@ -153,10 +153,10 @@ def choose_lanes(
 
 
 def _more_registers(registers: int, group: int, most: int) -> int:
-    """Return the most registers of a work-item with which as many work-groups stay resident.
+    """Return the most registers per work-item with which as many work-groups stay resident.
 
-    They are as many as with `registers`, at least 1 and at most `most`. `group` is the size of a
-    work-group.
+    They are as many as with `registers`, at least 1 and at most `most`. `group` is the work-group
+    size.
 
     >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
     (72, 96, 96)
@@ -198,10 +198,10 @@ _CELL = 6  # column of a unit
 class EpochPlan:
     """Plan the kernel that advances `cells`; InputError if they are too large for a GPU.
 
-    Results must not depend on the number of ranks. So `decisions` hold for the network of all
-    ranks, and `like` numbers all cells of this network, on any rank, that get the same plan. A
-    segment has at most `most` nodes. A work-group has `units` cells, None to choose. With
-    `by_node`, lanes advance nodes in lists, else instances.
+    Results must not depend on the rank count. So `decisions` hold for the network on all ranks, and
+    `like` numbers all cells in this network, on any rank, that get the same plan. A segment has at
+    most `most` nodes. A work-group has `units` cells, None to choose. With `by_node`, lanes advance
+    nodes in lists, else instances.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class EpochPlan:
     def _plan_instances(self, spec: EpochSpec, most: int, fills: bool) -> EpochSpec | None:
         """Return the spec with at most `most` cells per work-group; None if one cell does not fit.
 
-        With `fills`, a work-group gets as many lanes as all schedulers of a multiprocessor need.
+        With `fills`, a work-group gets as many lanes as all schedulers in a multiprocessor need.
         """
         model, constant = self.cells.model, spec.constant
         for count in range(most, 0, -1):
@@ -343,9 +343,9 @@ class EpochPlan:
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Return the number of elimination rounds, and how many nodes of a tree remain at most.
+        """Return the elimination round count, and how many nodes of a tree remain at most.
 
-        The kernel solves for the remaining nodes by the inverse of their matrix.
+        The kernel solves for the remaining nodes by their inverse matrix.
         """
         lanes = self.table.lanes
         if self._decisions.split:  # this rank may have only some of the trees planned alike
@@ -363,7 +363,6 @@ class EpochPlan:
         raise AssertionError("only the root is left after the last round")
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
-        """Return factor / (capacitance / dt) as a literal, or "" if instances differ in it."""
         network = self._decisions.network
         kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
         if kind.mechanism.kind != "density":
@@ -382,7 +381,6 @@ class EpochPlan:
 
 
 def kind_plan(kind: Kind) -> KindPlan:
-    """Return the `KindPlan` of a mechanism, without `most` and `factor`."""
     mechanism = kind.mechanism
     return KindPlan(
         states=tuple(mechanism.states),
@@ -394,11 +392,11 @@ def kind_plan(kind: Kind) -> KindPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which lane records which of the `nodes`, cell by cell.
+    """Return which lane records which node in `nodes`, cell by cell.
 
     The second result, (r, 2), has an entry for each node, sorted by cell and lane: the lane and the
     node's index in the lane's segment, packed as `RECORDED`, and the node's index in `nodes`. The
-    first result, (num_cells + 1,), has the first entry of each cell.
+    first result, (num_cells + 1,), has each cell's first entry.
     """
     cells, at = stretch_of(cell_offsets, nodes), np.full(len(nodes), -1)
     for plan in plans if len(nodes) else ():
@@ -421,11 +419,11 @@ def plan_epochs(
     """Plan all cells, the largest first; InputError if a cell is too large for the chip.
 
     Cells that need equally many lanes, in whole warps, have a plan of their own if there are enough
-    to fill the device: a work-group gives each of its cells the lanes and local memory of the
-    largest. `segment` sets the most nodes of a segment, and `units` the cells of a work-group; by
-    default they are chosen. If `model` is one rank's part, `decisions` hold for the whole network.
-    With `by_node`, lanes advance nodes; None: only of cells that do not fit otherwise. The cells
-    `leading` get the first plan.
+    to fill the device: a work-group gives each of its cells as many lanes and as much local memory
+    as the largest. `segment` sets the most nodes in a segment, and `units` the cells per
+    work-group; by default they are chosen. If `model` is one rank's part, `decisions` hold for the
+    whole network. With `by_node`, lanes advance nodes; None: only for cells that do not fit
+    otherwise. The cells `leading` get the first plan.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -508,12 +506,12 @@ def _is_busy(decisions: Decisions, limits: Limits) -> bool:
 def _choose_segments(
     model: Model, segment: int | None, busy: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each tree the most nodes of a segment, and the number of segments (lanes).
+    """Return for each tree the most nodes in a segment, and the segment (lane) count.
 
-    With constant factors a lane has little to do: all trees get the smallest number of nodes with
-    which the largest tree has at most 64 lanes. Otherwise each tree gets the smallest number with
-    which it has at most 128 lanes, or 256 if the time of a single step counts: then the factors of
-    a segment's nodes fit into registers.
+    With constant factors a lane has little to do: all trees get the smallest node count with which
+    the largest tree has at most 64 lanes. Otherwise each tree gets the smallest count with which it
+    has at most 128 lanes, or 256 if the time of a single step counts: then the factors for a
+    segment's nodes fit into registers.
     """
     trees = model.forest.trees
     constant = model.constant_factors

@@ -1,4 +1,4 @@
-"""Specs of the kernels of epochs on GPUs: all that the planner decides and the templates print."""
+"""Specs of epoch kernels on GPUs: all that the planner decides and the templates print."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OnChip:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Names of the arrays with a number per node that stay in registers or local memory."""
+        """The names of arrays with a number per node that stay in registers or local memory."""
         if self.spec.makes_factors:
             return "d", "tie"
         if self.spec.by_node:
@@ -74,7 +74,7 @@ class OnChip:
 
     @property
     def tree_rounds(self) -> int:
-        """Most elimination rounds that a cell needs for the tree of its segments' last nodes."""
+        """The most elimination rounds that a cell needs for its tree of segments' last nodes."""
         all_of_them = self.spec.makes_factors or not self.spec.dense
         return self.spec.rounds if all_of_them else self.spec.before
 
@@ -84,22 +84,22 @@ class OnChip:
 
     @property
     def last_round(self) -> str:
-        """Expression for the number of elimination rounds in which the lanes of a cell take part.
+        """Expression for how many elimination rounds a cell's lanes take part in.
 
-        It is the number that the cell needs, unless lanes of other cells wait at the same barriers.
+        It is the number that the cell needs, unless other cells' lanes wait at the same barriers.
         """
         alone = self.in_warp or (self.spec.ptx and self.whole)
         return "mine.s5" if alone and not self.spec.dense else str(self.tree_rounds)
 
     @property
     def of_columns(self) -> int:
-        """Number of reals in local memory for a segment's last column; 0 if no cell has layers."""
+        """Reals in local memory for a segment's last column; 0 if no cell has layers."""
         k = self.spec.potentials
         return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
 
     @property
     def num_columns(self) -> int:
-        """Number of columns in the largest cell; 0 without layers."""
+        """The column count in the largest cell; 0 without layers."""
         return self.spec.capacity // self.spec.potentials if self.spec.potentials else 0
 
     @property
@@ -109,7 +109,7 @@ class OnChip:
 
     @property
     def apart(self) -> int:
-        """Number of work-items that only advance mechanisms; they come after all others."""
+        """How many work-items only advance mechanisms; they come after all others."""
         return self.spec.extra if self.spec.constant else 0
 
     @property
@@ -140,7 +140,7 @@ class OnChip:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochSpec(TemplateSpec):
-    """Spec of the kernels of epochs, which advance whole cells for many steps.
+    """Spec of epoch kernels, which advance whole cells for many steps.
 
     A work-item eliminates a segment (a chain of nodes). A plan leaves `arena` and `blocks` empty;
     `functions` sets them when the arenas are filled.
@@ -292,7 +292,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def flows(self) -> bool:
-        """Whether currents of constant conductances are computed from the last step's voltage."""
         return self.by_place and self.inflow and not self.constant
 
     @property
@@ -305,7 +304,7 @@ class EpochSpec(TemplateSpec):
 
     @property
     def by_place(self) -> bool:
-        """Whether lanes read constants of nodes by device index; otherwise they are in lists."""
+        """Whether lanes read node constants by device index; otherwise they are in lists."""
         return not self.by_node
 
     @property
@@ -334,9 +333,9 @@ class EpochSpec(TemplateSpec):
 
     @property
     def required_size(self) -> str:
-        """The attribute that tells the compiler the size of a work-group, or "".
+        """The attribute that tells the compiler the work-group size, or "".
 
-        NVIDIA's compiler must not know the size if the number of `registers` is limited.
+        NVIDIA's compiler must not know the size if `registers` limits the register count.
         """
         if self.registers:
             return ""
@@ -344,7 +343,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def of_factors(self) -> EpochSpec:
-        """The spec of the kernel that computes the constant factors which this kernel reads."""
         plain = replace(self, arena=None, blocks=(), samples=False, detects=False)
         return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
@@ -377,10 +375,6 @@ class EpochSpec(TemplateSpec):
         return kind.summed and kind.most <= self.chip.step_of_active
 
     def _of_node(self, array: int) -> str:
-        """Return the expression for a value at the node of ``site``, in array number `array`.
-
-        `OnChip.held` names the arrays; ``site`` has the node's cell and place, packed as `SITE`.
-        """
         cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
         each = len(self.chip.held)
         first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
@@ -394,7 +388,6 @@ class EpochSpec(TemplateSpec):
         return self._of_node(len(self.chip.held) - 1)
 
     def factor_of(self, kind: SiteBlocks) -> str:
-        """Return the expression for a density mechanism's factor at the node of ``site``."""
         return f"{self._of_node(0)} * {kind.factor}" if kind.factor else kind.own_factor
 
     # -- mechanisms in lists of nodes ------------------------------------------------------------
@@ -426,7 +419,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def leading(self) -> list[ListBlocks]:
-        """Mechanisms with a GLOBAL variable whose value for all instances this kernel sets."""
         return [kind for kind in self.lists if kind.last and self.leads]
 
     @property
@@ -435,27 +427,25 @@ class EpochSpec(TemplateSpec):
 
     @property
     def num_scalars(self) -> int:
-        """Number of parameters that have a single value in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
 
 @dataclass(frozen=True)
 class ListLoop:
-    """Print the loop of a lane over its lists of nodes, and over the mechanisms at each node.
+    """Print a lane's loop over its lists of nodes, and over the mechanisms at each node.
 
-    A list has up to 32 nodes, which the lanes of a warp advance together, see `lists`.
+    A list has up to 32 nodes, which a warp's lanes advance together, see `lists`.
     """
 
     spec: EpochSpec
 
     @property
     def opens(self) -> str:
-        """Expression for the first step of the loop: a launch may first end an earlier step."""
         return "first_step - pending" if self.spec.ends_later else "first_step"
 
     @property
     def seen(self) -> str:
-        """Expression for all cells' voltages at the begin of a step, which POINTERs read."""
+        """Expression for all cells' voltages at the beginning of a step, which POINTERs read."""
         return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property
@@ -463,7 +453,7 @@ class ListLoop:
         """The loops over a cell's lists in a step; for each loop the names of its phases.
 
         ``states`` and ``end`` end the step before, ``begin`` begins a step. Between two loops the
-        lanes of a cell wait at a barrier.
+        cell's lanes wait at a barrier.
         """
         spec = self.spec
         assert spec.arena is not None
@@ -474,7 +464,6 @@ class ListLoop:
 
     @property
     def first_list(self) -> str:
-        """Expression for the first list of a warp, counted from the cell's first list."""
         return f"part + {self.spec.parts} * warp" if self.spec.parts > 1 else "warp"
 
     @property
@@ -502,7 +491,6 @@ class ListLoop:
         ]  # fmt: skip
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, ListBlocks]:
-        """Return copies of all printers, by mechanism, that add up only the currents of `ions`."""
         return {k.number: replace(k, sums=ions) for k in self.spec.lists}
 
     @property
@@ -519,20 +507,14 @@ class ListLoop:
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
-        """Return the offset of this step's currents of point process `k` in their region of `mem`.
-
-        If a cell has several work-groups, the region has two halves, for even and odd steps: other
-        work-groups may still read the currents of the last step.
-        """
         return f"turn % 2 * count_{k} + " if self.spec.spreads else ""
 
     def turned(self, array: str, at: str) -> str:
-        """Return the expression for the bits of the real ``array[at]``, which work-groups share."""
         return f"((volatile __global {self.bits} *){array})[{at}]"
 
     @property
     def bits(self) -> str:
-        """Integer type with the bits of a real; the last bit tells which step wrote the real."""
+        """Integer type as long as a real; the last bit tells which step wrote the real."""
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
@@ -566,7 +548,7 @@ class ListLoop:
         return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: ListBlocks) -> str:
-        """Return the expression for how many instances of a mechanism a node of a list has at most.
+        """Return the expression for the most instances of a mechanism at one node in a list.
 
         For a density mechanism the expression is a bit: nonzero if the list has the mechanism.
         """
@@ -579,12 +561,10 @@ class ListLoop:
 
     @property
     def old(self) -> CallValues:
-        """Voltage and times to pass to calls that end the step before this one."""
         return self._values("old_begin", "old_end", "old_end")
 
     @property
     def new(self) -> CallValues:
-        """Voltage and times to pass to calls that begin a step."""
         return self._values("t_begin", "t_mid", "t_end")
 
     def _values(self, begin: str, now: str, end: str) -> CallValues:
@@ -594,14 +574,13 @@ class ListLoop:
         return {"v": "v", "dt": "dt", **times, "pointer": f"({self.seen})[{{}}]", "turn": turn}
 
     def _time(self, name: str) -> str:
-        """Return the expression for a time: ``t_mid`` of this step, ``old_mid`` of the last one."""
         prefix, at = name.split("_")
         old = f"max(step - 1, {self.opens})"
         step = old if prefix == "old" else "min(step, first_step + num_steps - 1)"
         return f"step_begin[{step} - first_time]" + HALVES[at]
 
     def times(self, prefix: str, *names: str) -> str:
-        """Return declarations of the begin of a step and of its times `names`: ``mid``, ``end``.
+        """Return declarations of a step's begin and of its times `names`: ``mid``, ``end``.
 
         The prefix ``t`` stands for this step, ``old`` for the step before.
         """
@@ -624,14 +603,12 @@ class ListLoop:
         return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
 
     def _steps(self, kind: ListBlocks) -> list[tuple[str, int]]:
-        """Return the names of pointers to a list's numbers, each with its lines per instance."""
         state = "local_state" if kind.local else "state"
         lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]
 
     @property
     def begin(self) -> str:
-        """Statements that set the pointers to a list's numbers to the first instance."""
         lines = 4 if self.spec.inflow else 2
         first = f"m = member; p = value + {lines * WARP}; state = first_state;"
         return first + (" local_state = first_local;" if self.spec.local_lines else "")

@@ -1,4 +1,4 @@
-"""Copy the tables of plans, and values of nodes, to the device for epochs on GPUs."""
+"""Copy plans' tables, and node values, to the device for epochs on GPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clhines.solver.device.arrays import to_device
 def put_tables(
     plan: EpochPlan, base: int, model: Model, queue: cl.CommandQueue, dtype: DTypeLike
 ) -> dict[str, Any]:
-    """Copy the tables of a plan to the device; return them by the names of kernel arguments.
+    """Copy a plan's tables to the device; return them by kernel argument names.
 
     `base` is the device index of the plan's first node.
     """
@@ -63,7 +63,7 @@ def put_tables(
 def column_tables(
     table: ColumnTable, queue: cl.CommandQueue, dtype: DTypeLike
 ) -> dict[str, cla.Array]:
-    """Copy the factors of columns to the device; return the arrays by names of arguments."""
+    """Copy the columns' factors to the device; return the arrays by argument names."""
     index, rows = table.factors()
     names = "row_of_column", "rows_of_factors"
     return dict(zip(names, (to_device(queue, index, np.int32), to_device(queue, rows, dtype))))
@@ -72,7 +72,7 @@ def column_tables(
 def _of_lists(
     plan: EpochPlan, lists: NodeLists, base: int, model: Model
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the integer tables and the real tables of a plan with lists of nodes.
+    """Return the integer tables and the real tables for a plan with lists of nodes.
 
     `base` is the device index of the plan's first node.
     """
@@ -101,7 +101,7 @@ def _of_lists(
 
 
 class PlacedValues:
-    """Copy constants of nodes, such as capacitances and couplings, to the device, in device order.
+    """Copy node constants, such as capacitances and couplings, to the device, in device order.
 
     `arrays` has them by argument names. Plans with lists of nodes need only ``all_tie``.
     """
@@ -132,7 +132,7 @@ class PlacedValues:
         self.put_constants(model)
 
     def put_constants(self, model: Model) -> None:
-        """Copy constants of nodes to the device; compute the factors that are constant."""
+        """Copy node constants to the device; compute the factors that are constant."""
         queue, at_sites = self._cells.queue, self._cells.at_sites
         if not at_sites:
             return

@@ -18,18 +18,18 @@ MECHANISMS = ~HAS_SPECIAL  # the other bits
 
 
 class ColumnRow:
-    """Offsets of numbers in a column's row of factors; the column has `rows` potentials.
+    """Number offsets in a column's row of factors; the column has `rows` potentials.
 
-    The last column of a segment is not eliminated with the others, so its row differs:
+    A segment's last column is not eliminated with the others, so its row differs:
 
     - 0: reciprocals of pivots; in a last column, conductances to ground
     - `inner`: factors between the column's potentials; in a last column, conductances
-    - `top`: factors to the last column of the parent segment; in a last column, conductances
+    - `top`: factors to the parent segment's last column; in a last column, conductances
     - `next`: factors to the next column
     - `g`: conductances between layers
     - `axial`: conductances to the next column; in a last column, from the segment's first to `top`
     - `has`: 1 if the column has layers
-    - `constant`: constant conductance and current of the membrane
+    - `constant`: the membrane's constant conductance and current
     """
 
     def __init__(self, rows: int) -> None:
