@@ -24,7 +24,6 @@ _DOUBLE = np.dtype(np.float64)
 
 
 def base_diagonal(model: Model, layout: Layout) -> np.ndarray:
-    """Return the constant part of the diagonal at each active node, (a,) float64, µS."""
     return (model.capacitance_over_dt + model.constant_d)[layout.nodes]
 
 
@@ -40,7 +39,7 @@ def fill_arenas(
 
     ``mem`` has the type `dtype`, ``clock`` the type `instant`. `place` has each node's index in the
     solver's order. For identical copies, arrays by node and instance hold one copy, which `tiler`
-    repeats on the device; `Tiler.find_places` then finds the device indices of active nodes, and
+    repeats on the device; `Tiler.find_places` then finds the active nodes' device indices, and
     `place` may be None if there are no pointers.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
@@ -83,7 +82,6 @@ def fill_arenas(
 
 
 def add_turns(model: Model, mem: Arena, turns: int) -> None:
-    """Add regions for GLOBAL variables that a last instance sets: their values in `turns` steps."""
     for k in range(len(model.kinds)):
         for name in model.of_last(k):
             mem.room(f"turns_{k}_{name}", (turns,))
@@ -98,7 +96,6 @@ def _add_read(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
 def _states_at(
     model: Model, layout: Layout, mem: Arena, state: tuple[int, str], instance: np.ndarray
 ) -> np.ndarray:
-    """Return the indices in ``mem`` of a state, (mechanism, name), of instances, (m,) int64."""
     (k, name), kind = state, model.kinds[state[0]]
     states = [q.name for q in kind.mechanism.program.states]
     columns = layout.columns(k, kind)
@@ -106,7 +103,7 @@ def _states_at(
 
 
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add tables of the states that pointers write: the index of each state and of its terms.
+    """Add tables of the states that pointers write: each state's index and its terms' indices.
 
     Terms are the values that several instances add to one state by POINTERs.
     """
@@ -140,7 +137,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 
 
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add the region `name`: the first entry of each active node in a list, and the list's end.
+    """Add the region `name`: each active node's first entry in a list, and the list's end.
 
     `first` has these numbers for one copy.
     """
@@ -189,7 +186,7 @@ def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
 
 
 def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) -> None:
-    """Add somas and detectors sorted by node; with `numbers` also the cell of each soma."""
+    """Add somas and detectors sorted by node; with `numbers` also each soma's cell."""
     soma = layout.number(model.soma)
     order = np.argsort(soma, kind="stable")
     ints.add("first_cell", layout.first(soma[order]))
@@ -205,7 +202,7 @@ def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
-    """Add regions for the ring buffers of event times, for connections and for self events.
+    """Add regions for ring buffers of event times, for connections and for self events.
 
     Artificial cells run `ahead` steps ahead of the others, so their ring buffers are longer.
     """

@@ -47,7 +47,7 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the spec of kernels on `arenas`, and the argument ``at``: offsets of all regions.
+    """Return the spec of kernels on `arenas`, and the argument ``at``: all regions' offsets.
 
     `real` is the type of reals, and vectors have `vector_bytes`, 0 for none. Mechanisms in
     `grouped` get no functions for vectors, because their engine prints its own.

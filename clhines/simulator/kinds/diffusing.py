@@ -15,17 +15,17 @@ from clhines.solver.plan.by_segment.schedule import Contraction, contract
 
 
 class DiffusingRows:
-    """Matrix rows of all diffusing states: cell after cell, in the rounds of their elimination.
+    """Matrix rows for all diffusing states: cell after cell, in elimination rounds.
 
     The leaves are the first round, then come the rounds of `contract`, and the roots are the last:
 
         0-1-2-3-4       rounds of a tree: the leaves 4 and 6, then 1 and 3, 5, 2, and the root 0
-            +-5-6
+          +-5-6
 
-    - `entry`: the index of each row among all states: mechanism after mechanism, then state after
+    - `entry`: each row's index among all states: mechanism after mechanism, then state after
       state, of all instances
     - `above`: the parent's row, -1 for roots
-    - `child`: the children of a row are ``child[a:b]`` with ``a, b = first_child[row : row + 2]``
+    - `child`: a row's children are ``child[a:b]`` with ``a, b = first_child[row : row + 2]``
     - `links`, (n, 2): a row's parent and child when it is eliminated, -1 for none
     - `first`: round k of cell c begins at ``first[c * rounds + k]``
     """
@@ -71,7 +71,7 @@ def diffusing_places(
     """Return the indices in ``mem`` of states, their volumes and coefficients, (3, n) int64.
 
     They are ordered by mechanism, then state, then instance. `instances` returns the instances for
-    each of `Model.diffusions`; `offset` has the offsets of regions.
+    each entry in `Model.diffusions`; `offset` has the regions' offsets.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:
@@ -94,7 +94,7 @@ def diffusing_places(
 def add_diffusing_rows(
     model: Model, layout: Layout, mem: Arena, ints: Arena, order: np.ndarray
 ) -> DiffusingRows:
-    """Add the matrix rows of diffusing states, cell by cell in `order`, and memory to solve."""
+    """Add the matrix rows for diffusing states, cell by cell in `order`, and memory to solve."""
     rank = inverse(order)
     nodes = [model.kinds[one.kind].node for one in model.diffusions]
     cells = [rank[stretch_of(model.forest.cell_offsets, node)] for node in nodes]

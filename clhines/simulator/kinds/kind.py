@@ -14,7 +14,7 @@ CallValues = dict[str, str]  # role ("v"), or role and name ("t now") -> express
 
 
 def fields_of(spec: Any) -> dict[str, Any]:
-    """Return the fields of a spec by name, as arguments for a spec of a derived class."""
+    """Return a spec's fields by name, as arguments for a derived class's spec."""
     return {f.name: getattr(spec, f.name) for f in fields(spec)}
 
 
@@ -26,7 +26,7 @@ def call_of(function: str, passed: list[str], indent: int) -> str:
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """Print calls of a mechanism's blocks for its instances in a network, for templates."""
+    """Print block calls for a mechanism's instances in a network, for templates."""
 
     number: int
     name: str
@@ -60,7 +60,6 @@ class KindBlocks:
 
     @property
     def takes_events(self) -> bool:
-        """Whether the mechanism receives events, at exact times or summed in whole steps."""
         return self.has_net or self.summed
 
     @property
@@ -68,7 +67,6 @@ class KindBlocks:
         return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
-        """Whether the mechanism has a block with this name, and the block sets anything."""
         argument_lists = [arguments for name, _, arguments in self.blocks if name == block]
         return any(a.direction != "in" for arguments in argument_lists for a in arguments)
 
@@ -98,12 +96,11 @@ class KindBlocks:
 
     @property
     def places(self) -> ArenaPlaces:
-        """Expressions for the values of instance j in the arenas."""
+        """Expressions for instance j's values in the arenas."""
         named = self.singles, self.several, self.states, self.outputs, self.weights
         return ArenaPlaces(self.number, *named)
 
     def state(self, name: str) -> str:
-        """Return the expression for a state of instance j during a launch."""
         return self.places.state(name)
 
     def bare_current(self, block: str) -> str:
@@ -116,12 +113,6 @@ class KindBlocks:
         return "" if CURRENT in self.asks(block, "output") else self.places.output(CURRENT)
 
     def call(self, block: str, values: CallValues, indent: int) -> str:
-        """Return statements that call a block for instance j at active node a.
-
-        `values` has expressions for ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``,
-        ``flag``, ``noise``. A result that is not in the arenas stays in a local variable,
-        ``ROLE_NAME``.
-        """
         space = " " * indent
         before, passed, after = [], [*self.leading(block)], []
         for a in self.arguments(block):
@@ -176,7 +167,6 @@ class KindBlocks:
         return values[a.role]
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return statements that store the result `a` of a block from the variable `local`."""
         places = self.places
         if a.role == "state":
             return [f"{self.state(a.name)} = {local};"]

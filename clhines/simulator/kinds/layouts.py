@@ -21,15 +21,15 @@ _ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKe
 
 @dataclass(frozen=True, eq=False)
 class KindColumns:
-    """Order of a mechanism's values: all instances of one variable, then the next variable."""
+    """Order of a mechanism's values: all instances' values of one variable, then the next one."""
 
     by_node: ClassVar[bool] = True
     count: int
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Return the indices of the values of some instances, in a region of `columns` variables.
+        """Return the indices of instances' values, in a region with `columns` variables.
 
-        `column` is the number of the variable.
+        `column` is the variable's number.
         """
         return column * self.count + np.asarray(instance)
 
@@ -71,7 +71,6 @@ class Layout:
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        """Return the index of each node among the active nodes; -1 stays -1 (no node)."""
         once = self._model.once
         nodes, before = _active(once)
         n = once.forest.num_nodes
@@ -79,10 +78,6 @@ class Layout:
         return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """Return each active node's first entry in a list sorted by active node, and the end.
-
-        `number` has the index of each entry's active node.
-        """
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> KindColumns:
@@ -91,8 +86,8 @@ class Layout:
     def owner(self, k: int, instance: np.ndarray) -> np.ndarray:
         """Return the active node whose work-item records each instance of kind `k`, (r,) int64.
 
-        Numbers from 0 on are active nodes. The number of active nodes stands for all artificial
-        cells, and larger numbers for sums that pointers write.
+        Numbers from 0 on are active nodes. The active node count stands for all artificial cells,
+        and larger numbers for sums that pointers write.
         """
         kind = self._model.kinds[k]
         if is_artificial(kind):
@@ -112,7 +107,7 @@ def active_nodes(model: Model) -> np.ndarray:
 
 
 def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return the active nodes of one copy, and how many of them precede each node, (n + 1,)."""
+    """Return one copy's active nodes, and how many of them precede each node, (n + 1,)."""
     sources = model.sources
     if sources not in _ACTIVE:  # models that differ in parameters share their sources
         nodes = [model.soma, model.sources.detector_node]
@@ -142,7 +137,7 @@ def is_artificial(kind: Kind) -> bool:
 def sums_of(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the states that pointers write ("sums"), and the instances that write them.
 
-    1. The sums, (3, s): mechanism, index of the state, instance.
+    1. The sums, (3, s): mechanism, state index, instance.
 
     2. All additions, in NEURON's order, (3, m): the sum, index of mechanism and pointer in
     `Model.written`, instance.
@@ -189,7 +184,7 @@ def num_sums(model: Model) -> int:
 
 
 def node_numbers(model: Model) -> np.ndarray:
-    """Return the index of each node among the `active_nodes`, -1 for others, (n,) int32."""
+    """Return each node's index among the `active_nodes`, -1 for others, (n,) int32."""
     return inverse(active_nodes(model), model.forest.num_nodes).astype(np.int32)
 
 
@@ -206,7 +201,7 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
-    """Return the index of parameter `name` of each `instance` in the region of mechanism `k`."""
+    """Return parameter `name`'s index for each `instance` in mechanism `k`'s region."""
     singles = variables.singles[k]
     several = [n for n, single in singles if not single]
     columns = layout.columns(k, variables.model.kinds[k])

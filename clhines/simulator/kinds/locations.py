@@ -1,4 +1,4 @@
-"""Indices of recorded values in device arrays, and the work-items that write them."""
+"""Recorded values' indices in device arrays, and the work-items that write them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from clhines.simulator.state.variables import Variables
 
 
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
-    """Return the active node whose work-item writes each value of a record, (r,) int64.
+    """Return the active node whose work-item writes each recorded value, (r,) int64.
 
     The number after the last active node stands for values at no node, later ones for sums that
-    pointers write. If an instance sets a state of another, its work-item writes it.
+    pointers write. If an instance sets another's state, its work-item writes it.
     """
     if record.kind < 0:
         return layout.number(record.index)
@@ -46,9 +46,9 @@ def locations(
     place: Callable[[], np.ndarray],
     layout: Layout,
 ) -> list[tuple[str, np.ndarray]]:
-    """Return for each record the array (``v`` or ``mem``) and the indices of its values.
+    """Return for each record the array (``v`` or ``mem``) and its values' indices.
 
-    `place` returns the device index of each node; it is called only if a record needs it.
+    `place` returns each node's device index; it is called only if a record needs it.
     """
     mem, places = arenas["mem"], list[tuple[str, np.ndarray]]()
     for record in records:

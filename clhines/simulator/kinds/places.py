@@ -1,4 +1,4 @@
-"""Expressions for the values of an instance in the arenas, arrays on the device."""
+"""Expressions for an instance's values in the arenas, arrays on the device."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ from clhines.simulator.mechanisms.ir.program import Argument
 
 @dataclass(frozen=True)
 class ArenaPlaces:
-    """Print expressions for the values of instance ``j`` of a mechanism.
-
-    `singles` are the parameters with one number for all instances, `several` the others. The values
-    of one variable follow one another, see `layouts.KindColumns`.
-    """
-
     number: int  # of the kind
     singles: tuple[str, ...]
     several: tuple[str, ...]
@@ -23,7 +17,6 @@ class ArenaPlaces:
     weights: tuple[str, ...]
 
     def in_line(self, line: int, lines: int) -> str:
-        """Return instance j's index in a region of `lines` variables, for variable `line`."""
         return f"{line} * count_{self.number} + j"
 
     def _of(self, role: str, name: str, names: tuple[str, ...]) -> str:
@@ -49,7 +42,7 @@ class ArenaPlaces:
         return f"mem[diffusing_{self.number} + {self.in_line(line, lines)}]"
 
     def weight(self, a: Argument) -> str:
-        """Return the expression for the weight `a`: of the event's connection or of another one.
+        """Return the expression for the weight `a`: the event's connection's or another one's.
 
         The other connection is one that FOR_NETCONS visits, or whose weight a POINTER sets.
         """
@@ -63,7 +56,6 @@ class ArenaPlaces:
         return f"ints[pointer_{self.number}_{name} + j]"
 
     def stream(self, name: str) -> str:
-        """Return the expression for the key of a random stream."""
         words = ", ".join(f"ints[stream_{self.number}_{name} + 4*j + {w}]" for w in range(4))
         return f"as_uint4((int4)({words}))"
 

@@ -43,14 +43,13 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
 
 
 def order_of_played(model: Model, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return each played parameter's active node, and the order of the parameters by node."""
     at = [layout.owner(p.kind, np.array([p.instance])) for p in model.played]
     owner = np.concatenate([np.zeros(0, np.int64), *at])
     return owner, np.argsort(owner, kind="stable")
 
 
 def plays_into_events(model: Model, k: int) -> bool:
-    """Whether a block of mechanism `k` for events reads a parameter that a Vector plays."""
+    """Whether an event block of mechanism `k` reads a parameter that a Vector plays."""
     mechanism, of_kind = model.kinds[k].mechanism, [p for p in model.played if p.kind == k]
     played = {p.parameter for p in of_kind if not p.after_events}
     blocks = [b for b in mechanism.program.blocks if b.startswith(("receive", "watch", "for_net"))]
@@ -59,7 +58,7 @@ def plays_into_events(model: Model, k: int) -> bool:
 
 
 def entries_come(model: Model, layout: Layout, t: float) -> np.ndarray:
-    """Return the index of each played parameter's first entry after `t`, ms, in device order."""
+    """Return each played parameter's first entry after `t`, ms, as an index in device order."""
     _, order = order_of_played(model, layout)
     played = [model.played[n] for n in order.tolist()]
     came = np.array([entries_until(p, t) for p in played], np.int32)

@@ -24,7 +24,7 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
 
 
 def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
-    """Raise InputError if a named constant of a node, (m,) float64, uS or nA, overflows `dtype`."""
+    """Raise InputError if a named node constant, (m,) float64, uS or nA, overflows `dtype`."""
     most = np.finfo(dtype).max
     for name, sums in values.items():
         bad = np.flatnonzero(~(np.abs(sums) <= most))
@@ -39,7 +39,7 @@ def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
 class ArenaSpec(TemplateSpec):
     """Spec of kernels on the arenas: device arrays ``mem`` (reals), ``clock`` (times), ``ints``.
 
-    With `calls` the compiler does not inline functions. Kernels of many mechanisms then build
+    With `calls` the compiler does not inline functions. Kernels with many mechanisms then build
     several times faster, and run as fast on CPUs.
     """
 
@@ -121,7 +121,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def arena(self) -> ArenaSpec:
-        """The spec itself: code that is also used with `EpochSpec` reads ``spec.arena``."""
         return self
 
     @property
@@ -171,11 +170,11 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether kernels store the time of the next due event of each target."""
+        """Whether kernels store when each target's next event is due."""
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
-        """Return the expression for the array that counts the events of a connection's source.
+        """Return the expression for the array that counts events from a connection's source.
 
         `word` is an expression for the connection's `SENDING` flags: with the flag ``short`` its
         target sees events in the step that sends them, otherwise only after it.
@@ -191,7 +190,6 @@ class ArenaSpec(TemplateSpec):
         return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
 
     def call_vectors(self, kind: KindBlocks, block: str, values: CallValues, indent: int) -> str:
-        """Return statements that call a block for instances j to j + n - 1, at nodes ``node``."""
         return VectorCall(kind, block, values).text(self.width, indent)
 
     @property
@@ -204,7 +202,7 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def summed_kinds(self) -> tuple[KindBlocks, ...]:
-        """Mechanisms that receive the sum of the weights of a step's events, not each event."""
+        """Mechanisms that receive the summed weights of a step's events, not each event."""
         return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
 
     @property

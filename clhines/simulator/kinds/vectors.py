@@ -1,4 +1,4 @@
-"""Calls of a block that compute several instances at once, in vectors of a CPU."""
+"""Block calls that compute several instances at once, in CPU vectors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def call_wide(
 
 @dataclass(frozen=True)
 class VectorCall:
-    """Print a call of a block for a vector of n instances, from j on, at nodes ``node``."""
+    """Print a block call for a vector of n instances, from j on, at nodes ``node``."""
 
     kind: KindBlocks
     block: str

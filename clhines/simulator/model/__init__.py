@@ -2,13 +2,13 @@
 
 Who owns what
     `compiling` makes a `Model` from a `Network`, lazily for copies. `model` has `Model`, `Kind`
-    (all instances of one mechanism), ions, sources of events, and connections with exact times.
+    (all instances of one mechanism), ions, event sources, and connections with exact times.
     `instances` makes kinds from groups and sums constant mechanisms. `deliveries` selects the
-    events that act in whole steps; `connections` has the connections of these events. `pointers`
-    has the targets of pointers, `diffusion` the trees of instances between which states diffuse,
-    `layers` the nodes of extracellular layers and their step. `needs` lists the features that a
-    network requires of an engine. `schema` has the fields of a saved state, which files, ranks,
-    copies and NEURON's values use: a new array is a new field.
+    events that act in whole steps; `connections` has these events' connections. `pointers` has
+    the pointers' targets, `diffusion` the trees of instances between which states diffuse,
+    `layers` the nodes in extracellular layers and their step. `needs` lists the features that a
+    network requires of an engine. `schema` has a saved state's fields, which files, ranks, copies
+    and NEURON's values use: a new array is a new field.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm

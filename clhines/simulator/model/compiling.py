@@ -188,7 +188,7 @@ def with_values(
 ) -> Model:
     """Return a network's model, compiled before, with another `v_init` and changed parameters.
 
-    `sums` has the sums of constant mechanisms at each node, which depend on parameters.
+    `sums` has the constant mechanisms' sums at each node, which depend on parameters.
     """
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
@@ -293,7 +293,7 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 
 def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
-    """Return the model of identical copies of a network from the model `once` of one copy."""
+    """Return the model of a network's identical copies from one copy's model `once`."""
     parts, copies, n = inside(network), copied.count, once.forest.num_nodes
     added, wiring = parts.added, parts.wiring
     nothing, first = Wiring(network), np.zeros(0, int)
@@ -328,7 +328,7 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
 
 
 def are_alike(network: Network, model: Model) -> bool:
-    """Return whether copies of a network are identical.
+    """Return whether a network's copies are identical.
 
     They are not if there is noise, or a random stream or an event that belongs to a single copy.
     """
@@ -366,10 +366,10 @@ def fields_of(
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a `Model` that come from what a network adds to its cells.
+    """Return those `Model` fields that come from a network's additions to its cells.
 
-    `cells` are the somas as sources. `wiring` are the connections and the external events at exact
-    times. `ions` are passed if the caller has them; other arguments are fields of `Model`.
+    `cells` are the somas as sources. `wiring` has the connections and the external events at exact
+    times. `ions` are passed if the caller has them; other arguments are `Model` fields.
     """
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
@@ -472,7 +472,7 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
 
 
 def _valence(name: str, declared: Sequence[float | None]) -> float:
-    """Return the valence of an ion; InputError unless all declarations agree."""
+    """Return an ion's valence; InputError unless all declarations agree."""
     valences = {valence for valence in declared if valence is not None}
     if name in KNOWN_IONS:
         valences.add(KNOWN_IONS[name][0])
@@ -483,7 +483,7 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return how a mechanism uses an ion, as two arguments of NEURON's nrn_promote.
+    """Return how a mechanism uses an ion, as two arguments for NEURON's nrn_promote.
 
     The first is for concentrations, the second for the reversal potential: 3 if the mechanism
     writes, 1 if it reads, else 0.
@@ -498,7 +498,6 @@ def _promotion(use: IonUse) -> tuple[int, int]:
 
 
 def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[int, np.ndarray]:
-    """Return for each mechanism that sends events the source number of each instance, or -1."""
     emitted: dict[int, np.ndarray] = {}
     for group, first in added.emitters:
         if not len(group):
@@ -512,11 +511,6 @@ def _emitted(added: Additions, kinds: Sequence[Kind], instances: Spans) -> dict[
 def _streams(
     added: Additions, kinds: Sequence[Kind], instances: Spans
 ) -> dict[tuple[int, str], np.ndarray]:
-    """Return the ids of the random streams of all instances, (count, 3) uint32.
-
-    The keys are the number of the mechanism and the name of the stream. Ids are the user's, or else
-    NEURON's: 1, 0 and a running number.
-    """
     streams, number = {}, 0
     for k, kind in enumerate(kinds):
         for name in kind.mechanism.program.random:

@@ -1,4 +1,4 @@
-"""Connections in whole steps between sources of spikes and their targets."""
+"""Connections in whole steps between spike sources and their targets."""
 
 from __future__ import annotations
 
@@ -62,12 +62,10 @@ class GridConnections:
 
     @property
     def max_delay(self) -> int:
-        """Largest delay in steps; 1 without connections."""
         return int(once(self.delay).max(initial=1))
 
     @property
     def min_delay(self) -> int:
-        """Smallest delay in steps; a very large number without connections."""
         return int(once(self.delay).min()) if self.count else 1 << 30
 
     @property
@@ -79,7 +77,7 @@ class GridConnections:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The connections in the order of the rows, as indices of the arguments, (k,) integer."""
+        """The connections in row order, as indices of the arguments, (k,) integer."""
         if self.is_sorted:
             return np.arange(self.count, dtype=np.int32)
         if self._grouped and self.max_delay < _KEYS:
@@ -88,12 +86,10 @@ class GridConnections:
 
     @cached_property
     def is_sorted(self) -> bool:
-        """Whether the arguments are in the order of the rows."""
         return self._grouped and not self.delay.strides[0]
 
     @cached_property
     def _grouped(self) -> bool:
-        """Whether the arguments are sorted by source and, for each source, by target."""
         return not any(
             ((a[1:] < a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] < b[:-1]))).any()
             for a, b in (
@@ -103,7 +99,6 @@ class GridConnections:
         )
 
     def _by_delay(self) -> np.ndarray:
-        """Return `order` for `_grouped`: sources, each with its connections sorted by delay."""
         order, rows = np.empty(self.count, np.int32), self.row
         sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
         for first in range(0, self.num_sources, sources):
@@ -114,14 +109,13 @@ class GridConnections:
         return order
 
     def by_rows(self, values: np.ndarray) -> np.ndarray:
-        """Reorder values of connections, from the order of arguments to the order of the rows."""
+        """Reorder connection values from argument order to row order."""
         if self.is_sorted or not values.strides[0]:
             return values
         return values[self.order]
 
     @cached_property
     def row(self) -> np.ndarray:
-        """Where each source's connections begin, (num_sources + 1,): ``row[i]:row[i + 1]``."""
         return offsets_of(self.source, self.num_sources)
 
     @cached_property
@@ -131,7 +125,7 @@ class GridConnections:
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the backward rows: a row for each target, with the connections to the target.
 
-        The first result has the bounds of rows, (num_targets + 1,) int64. The second has, for each
+        The first result has the rows' bounds, (num_targets + 1,) int64. The second has, for each
         connection in them, its position in the (forward) rows, (k,) int64, ascending for a target.
         """
         position = np.argsort(self.target[self.order], kind="stable")
@@ -151,12 +145,12 @@ class GridConnections:
         )
 
     def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
-        """Return the unit of integer weights: the smallest with which no target's sum overflows.
+        """Return the unit for integer weights: the smallest with which no target's sum overflows.
 
-        It is a power of two. `external` is the largest sum of other events' magnitudes at each
-        target in one step. `largest`, (k,), is the largest magnitude that each weight can reach, by
-        default its own magnitude. Raises InputError if a target has so many connections that less
-        than 40 bits remain for a weight.
+        It is a power of two. `external` is each target's largest sum of other events' magnitudes in
+        one step. `largest`, (k,), is the largest magnitude that each weight can reach, by default
+        its own magnitude. Raises InputError if a target has so many connections that less than 40
+        bits remain for a weight.
         """
         return unit_of(*self.most(external, largest))
 
@@ -171,7 +165,7 @@ class GridConnections:
 
 
 def unit_of(total: float, most: float, target: int) -> float:
-    """Return the unit of integer weights for a largest sum `total` and a largest weight `most`.
+    """Return the unit for integer weights with a largest sum `total` and a largest weight `most`.
 
     It is a power of two. InputError if `most` would have less than 40 bits.
     """

@@ -63,11 +63,11 @@ def by_delivery(
 def number_connections(
     connections: GridConnections, numbers: np.ndarray, wiring: Wiring, on_grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where `Simulation.weights` has the weights of connections, and all weights.
+    """Return where `Simulation.weights` has the connections' weights, and all weights.
 
-    The results are the indices of `connections`, all weights, and the indices of the weights at
-    exact times. `numbers` are the indices of `connections` among all connections in whole steps;
-    `on_grid` has the indices of the connections in whole steps among all, None if all are.
+    The results are indices for `connections`, all weights, and the indices of weights at exact
+    times. `numbers` has the `connections`' indices among all connections in whole steps; `on_grid`
+    has the indices of the connections in whole steps among all, None if all are.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.calls)
@@ -79,7 +79,7 @@ def number_connections(
 
 
 def all_weights(wiring: Wiring) -> np.ndarray:
-    """Return the weights of all connections in the order of the calls, float64."""
+    """Return all connections' weights in the order of the calls, float64."""
     rows = (columns[3] for columns in wiring.calls)
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
@@ -184,8 +184,8 @@ def compile_connections(
     """Return the connections from cells and detectors, and each one's index in the wiring.
 
     Targets are numbered from 0 to `num_targets`; mechanism k has the numbers from ``first[k]`` on.
-    `instances` has, for each group, its mechanism and its instances of the mechanism. `added` has
-    the trains of events, whose connections are left out.
+    `instances` has, for each group, its mechanism and its instances in the mechanism. `added` has
+    the event trains, whose connections are left out.
     """
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.calls), dtype=np.int32)
@@ -258,7 +258,7 @@ def compile_events(
     instances: Sequence[tuple[int, np.ndarray]],
     on_grid: np.ndarray | None = None,
 ) -> Events:
-    """Return the events of trains and from outside; for `on_grid` see `number_connections`."""
+    """Return the events from trains and from outside; for `on_grid` see `number_connections`."""
     empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float, int))
     outside = [(*columns, np.full(len(columns[0]), -1)) for columns in wiring.outside]
     columns = joined_columns([*outside, *_of_trains(wiring, added)], empty)
@@ -273,10 +273,6 @@ def compile_events(
 
 
 def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield the events of each connection from a train.
-
-    The columns are group, instance, time, weight, and the index of the connection in `wiring`.
-    """
     trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
     is_train, begin = _trains(added), 0
     for source, group, index, rows, delay, _ in wiring.calls if trains else ():

@@ -1,12 +1,12 @@
 """Diffusion along cells: trees of a mechanism's instances, and a step of the diffusing states.
 
-It is NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after the states of all mechanisms, one implicit
-Euler step of
+It is NEURON's LONGITUDINAL_DIFFUSION (ldifus.cpp): after all mechanisms' states, one implicit Euler
+step of
 
     volume dx/dt = d/ds (D dx/ds),   D = diffusion coefficient times cross section,
 
 between the centres of neighbouring segments, where D is the mean of both segments. Nothing flows
-through the ends of a tree, or to segments without the mechanism.
+through a tree's ends, or to segments without the mechanism.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """The diffusing states of a mechanism, and the trees of instances along which they diffuse."""
+    """A mechanism's diffusing states, and the trees of instances along which they diffuse."""
 
     kind: int
     names: tuple[str, ...]  # states, or concentrations of ions
@@ -71,7 +71,7 @@ class Diffusion:
 
 
 def trees_of(diffusions: Sequence[Diffusion]) -> Forest:
-    """Return the trees of all diffusing states, state after state, as one forest."""
+    """Return all diffusing states' trees, state after state, as one forest."""
     forests = [one.forest for one in diffusions for _ in one.names]
     first = starts(np.array([forest.num_nodes for forest in forests], np.int64))
     pairs = [*zip(forests, first, strict=True)]

@@ -1,4 +1,4 @@
-"""Merge the groups of a network by mechanism into the mechanisms of a `Model`.
+"""Merge a network's groups by mechanism into the mechanisms of a `Model`.
 
 Constant mechanisms are summed by node, and summed again when their parameters change.
 """
@@ -31,7 +31,7 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
-    """Refuse a mechanism whose parameter `celsius` differs from the temperature of the network."""
+    """Refuse a mechanism whose parameter `celsius` differs from the network's temperature."""
     for kind in kinds:
         temperature = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
@@ -74,11 +74,11 @@ def kinds_of(
     stored: Collection[tuple[str, str]] = (),
     last: Mapping[int, int] | None = None,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism; return `Model.kinds` and `Model.instances`.
+    """Merge each mechanism's groups; return `Model.kinds` and `Model.instances`.
 
     Constant mechanisms are left out. `stored` has mechanisms and parameters that must be arrays.
-    `last` has, by number of the group, the instance that sets GLOBAL variables (see `Kind.last`);
-    None if all instances must agree.
+    `last` has, by group number, the instance that sets GLOBAL variables (see `Kind.last`); None if
+    all instances must agree.
     """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in all_groups]
@@ -153,9 +153,9 @@ def _check_moved(mechanism: Mechanism, node: int) -> None:
 def set_spike_thresholds(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray, dt: float
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Apply thresholds of mechanism texts (``spike:``).
+    """Apply thresholds in mechanism texts (``spike:``).
 
-    Return the mechanisms, with refractory times in steps, and the thresholds of cells, mV.
+    Return the mechanisms, with refractory times in steps, and the cells' thresholds, mV.
     """
     changed, has_text = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
@@ -215,8 +215,8 @@ def replace_values(
 ) -> tuple[Kind, ...]:
     """Return the mechanisms with the present values of changed parameters.
 
-    `changed` has numbers of groups and names of parameters. `stored` has mechanisms and names of
-    parameters that get one value for each instance.
+    `changed` has group numbers and parameter names. `stored` has mechanisms and names of parameters
+    that get one value for each instance.
     """
     groups_here = []
     for k, kind in enumerate(kinds):
@@ -234,7 +234,7 @@ def replace_values(
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Sort the instances of groups by node; return nodes, order, and each group's new indices."""
+    """Sort all groups' instances by node; return nodes, order, and each group's new indices."""
     if len(groups) == 1 and ascending(groups[0].nodes):
         order = np.arange(len(groups[0]))
         return groups[0].nodes, order, [order]
@@ -249,7 +249,7 @@ def constant_sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sum conductances, µS, and negated currents at 0 mV, nA, of constant mechanisms by node.
 
-    If all cells repeat one cell, the sums are of one cell. With `axial`, add axial conductances.
+    If all cells repeat one cell, the sums are for one cell. With `axial`, add axial conductances.
     """
     constant = [group for group in groups if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
@@ -287,7 +287,6 @@ def begin_of(structure: Structure, v_init: ArrayLike) -> np.ndarray:
 
 
 def _repeats(group: Group) -> bool:
-    """Return whether a group is the same in all cells of a network that repeats one cell."""
     return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
 
 
@@ -297,7 +296,7 @@ def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
 
 
 def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
-    """Add the conductances of a constant group to d, and subtract its currents from b."""
+    """Add a constant group's conductances to d, and subtract its currents from b."""
     n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
     i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
@@ -313,7 +312,6 @@ def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: n
 def at_0_mv(
     mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return currents and conductances of a constant mechanism at 0 mV, (count,) each."""
     values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
     return mechanism.current(np.zeros(count), 0.0, values, {})
 
@@ -321,7 +319,7 @@ def at_0_mv(
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
-    """Merge the values of a parameter in several groups to one number if all are equal.
+    """Merge a parameter's values in several groups to one number if all are equal.
 
     Otherwise, or with `each`, return an array with a value for each instance, in the new `order`.
     """
@@ -357,7 +355,6 @@ class ConstantSums:
         return d, b
 
     def conductances(self, changes: Changes) -> np.ndarray:
-        """Return `Model.constant_g` with changed parameters, (n,) float64."""
         n = len(self._area)
         sums = np.zeros(n)
         for group in self._groups:
@@ -388,7 +385,6 @@ class ConstantSums:
         )
 
     def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return `sums` if cells differ only in parameters: multiply the factors of one cell."""
         assert self._of_one_cell is not None
         cells = self._forest.num_cells
         g_total, *factors = self._of_one_cell
@@ -402,7 +398,7 @@ class ConstantSums:
         return d.reshape(-1), b.reshape(-1)
 
     def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return conductances and currents of a group; compute them only if a value changed."""
+        """Return a group's conductances and currents; compute them only if a value changed."""
         values = [changes.value_of(group, name) for name in group.mechanism.parameters]
         place = self._products.get(group.number)
         if place and all(a is b for a, b in zip(place[0], values, strict=True)):

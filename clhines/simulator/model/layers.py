@@ -1,6 +1,6 @@
 """Extracellular layers: nodes around other nodes (`simulator.cells.around`), and their step.
 
-A step solves for the changes of all potentials of a cell at once. An intracellular node with the
+A step solves for the changes of all potentials in a cell at once. An intracellular node with the
 nodes around it is a column. The system is a network of conductances, where capacitances are C/dt:
 
     layer 2      o ------ o ------ o     `axial[2]`
@@ -8,9 +8,9 @@ nodes around it is a column. The system is a network of conductances, where capa
     layer 1      o ------ o ------ o     `axial[1]`
                  |        |        |     membrane
     inside       o ------ o ------ o     `axial[0]`
-               root      column    tip
+                root      column    tip
 
-Columns are eliminated from the tips of the tree to its root. Eliminating a potential x leaves the
+Columns are eliminated from the tree's tips to its root. Eliminating a potential x leaves the
 conductances ``g_xj g_xk / sum of g_x`` between its neighbours (star to mesh). Nothing is
 subtracted, so layers of 1e10 S/cm² beside layers of 1e-9 do not round each other.
 """
@@ -32,7 +32,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """The nodes of a model with extracellular layers, as m columns of k nodes.
+    """The nodes of a model with extracellular layers, as m columns with k nodes each.
 
     A column has an intracellular node in row 0 and the k - 1 nodes around it. The columns form
     trees; each row has its own axial conductances.
@@ -60,7 +60,7 @@ class Layers:
         return np.where(around < 0, nodes, around)
 
     def part(self, cells: slice) -> Layers:
-        """Return the layers of a range of cells, with nodes numbered from 0."""
+        """Return the layers for a range of cells, with nodes numbered from 0."""
         bounds = self.of_cells[cells.start : cells.stop + 1]
         columns = slice(int(bounds[0]), int(bounds[-1]))
         node, above = self.node[:, columns], self.parent[columns]
@@ -74,11 +74,11 @@ class Layers:
         )
 
     def change(self, d: np.ndarray, b: np.ndarray, v: np.ndarray, dt: float) -> np.ndarray:
-        """Return the change of `v`, (n,) float64, mV, in a step of `dt`, ms.
+        """Return the change in `v`, (n,) float64, mV, in a step of `dt`, ms.
 
-        At intracellular nodes `d`, µS, and `b`, nA, (n,), are the diagonal and the right side of
-        the membrane. At nodes of the first layer `b` is the current of electrodes in the nodes that
-        they enclose; at nodes of the last layer it is the current of electrodes there.
+        At intracellular nodes `d`, µS, and `b`, nA, (n,), are the membrane's diagonal and right
+        side. At nodes in the first layer `b` is the current from electrodes in the nodes that they
+        enclose; at nodes in the last layer it is the current from electrodes there.
         """
         has = self.node >= 0
         at = np.where(has, self.node, 0)
@@ -104,9 +104,9 @@ class Layers:
         return change
 
     def _solve(self, over: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Solve for the changes of potentials, (m, k) float64, mV; overwrite `right`, nA.
+        """Solve for the potential changes, (m, k) float64, mV; overwrite `right`, nA.
 
-        `over` has the conductance of each node to the node around it, or to ground, µS.
+        `over` has each node's conductance to the node around it, or to ground, µS.
         """
         (m, k), has = right.shape, self.node >= 0
         between, ground = np.zeros((m, k, k)), np.zeros((m, k))

@@ -22,7 +22,7 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class ModelSources:
-    """The sources of events.
+    """Event sources.
 
     Sources are numbered: first the cells (their somas), then detectors, trains of event times and
     groups whose instances send events, in the order of their creation.
@@ -59,7 +59,6 @@ class ModelSources:
 
     @property
     def is_detected(self) -> np.ndarray:
-        """Whether each source is a detector of threshold crossings, (count,) bool."""
         detected = np.zeros(self.count, bool)
         detected[self.detector_source] = True
         return detected
@@ -93,7 +92,7 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """The states to which a POINTER of some mechanism leads, a state for each instance."""
+    """The states to which a mechanism's POINTER leads, a state for each instance."""
 
     kind: int  # the other kind
     state: str
@@ -102,13 +101,13 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Steered:
-    """The weights of connections to which a POINTER leads, a weight for each instance."""
+    """The connection weights to which a POINTER leads, a weight for each instance."""
 
     connection: np.ndarray  # (count,) int64
     element: np.ndarray  # (count,) int64: number of the weight in the connection
 
     def places(self, model: Model) -> np.ndarray:
-        """Return the index of each instance's weight in `NetCons.weight`, (count,) int64."""
+        """Return each instance's weight as an index in `NetCons.weight`, (count,) int64."""
         return model.netcons.first_weight[self.connection] + self.element
 
 
@@ -152,12 +151,12 @@ class IonNodes(Deferred):
 
     @property
     def variables(self) -> tuple[str, str, str, str]:
-        """Names of the reversal potential, inside and outside concentration, and current."""
+        """Names for the reversal potential, inside and outside concentration, and current."""
         return f"e{self.name}", f"{self.name}i", f"{self.name}o", f"i{self.name}"
 
 
 def promote(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
-    """Return the styles of an ion after one more mechanism uses it, as NEURON's nrn_promote.
+    """Return an ion's styles after one more mechanism uses it, as NEURON's nrn_promote.
 
     `concentration` and `reversal` are 3 if the mechanism writes, 1 if it reads, else 0.
     """
@@ -273,7 +272,7 @@ class Model:
 
     @property
     def once(self) -> Model:
-        """The model of a single copy if there are identical copies, else the model itself."""
+        """A single copy's model if there are identical copies, else the model itself."""
         return self if self.alike is None else self.alike.once
 
     @property
@@ -291,7 +290,7 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the GLOBAL variables of mechanism `k` that its last instance sets for all.
+        """Return the GLOBAL variables that mechanism `k`'s last instance sets for all.
 
         There are none for k = -1.
         """
@@ -313,7 +312,7 @@ class Model:
 
     @property
     def added_kinds(self) -> frozenset[int]:
-        """Mechanisms whose states are changed by pointers of other mechanisms, or by diffusion."""
+        """Mechanisms whose states other mechanisms' pointers, or diffusion, change."""
         assigned = {
             to.kind
             for (k, name), to in self.read.items()
@@ -323,7 +322,7 @@ class Model:
         return frozenset(assigned | written | {d.kind for d in self.diffusions})
 
     def states_read(self, k: int) -> tuple[str, ...]:
-        """Return the states of mechanism `k` that POINTERs of other instances read."""
+        """Return mechanism `k`'s states that other instances' POINTERs read."""
         return tuple(sorted({to.state for to in self.read.values() if to.kind == k}))
 
     @cached_property
@@ -340,12 +339,12 @@ class Model:
 
     @property
     def threshold(self) -> np.ndarray:
-        """Thresholds of the somas, (num_cells,) float64, mV."""
+        """The somas' thresholds, (num_cells,) float64, mV."""
         return self.sources.detector_threshold[: len(self.soma)]
 
     @cached_property
     def detector_hold(self) -> np.ndarray:
-        """Steps for which a detector is silent after an event, (d,) int32."""
+        """How many steps a detector is silent after an event, (d,) int32."""
         steps = refractory_steps(self.sources.detector_refractory, self.dt)
         steps_held: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
         return steps_held
@@ -366,12 +365,12 @@ class Model:
 
     @cached_property
     def connection_ranks(self) -> np.ndarray:
-        """Rank of each connection, (m,) int64: of simultaneous events the highest rank comes first.
+        """Each connection's rank, (m,) int64: of simultaneous events the highest rank comes first.
 
-        Trains send first, then threshold detectors, then instances, each in the order of their
-        numbers. A source sends along its connections in their order, so the last connection's event
-        comes first. If a source has three or more connections, all with one delay, they are one
-        event in NEURON, which reaches the first connection first.
+        Trains send first, then threshold detectors, then instances, each in number order. A source
+        sends along its connections in their order, so the last connection's event comes first. If a
+        source has three or more connections, all with one delay, they are one event in NEURON,
+        which reaches the first connection first.
         """
         source, delay, m = self.netcons.source, self.netcons.delay, self.netcons.count
         place = np.full(self.sources.count, 2)
@@ -396,12 +395,11 @@ class Model:
 
     @property
     def solved_dt(self) -> float:
-        """Length of the implicit step, ms: half of `dt` with second order."""
+        """The implicit step's length, ms: half of `dt` with second order."""
         return self.dt / 2 if self.secondorder else self.dt
 
     @cached_property
     def schema(self) -> Schema:
-        """The arrays of a simulation's saved state."""
         return Schema(self._fields())
 
     def _fields(self) -> Iterator[Field]:
@@ -433,14 +431,14 @@ class Model:
             yield Field(played.parameter, "instance", "real", played.kind, "played")
 
     def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
-        """Yield group, name and ids, (count, 3) uint32, of all random streams."""
+        """Yield group, name and ids, (count, 3) uint32, for all random streams."""
         for (k, name), ids in self.random_ids.items():
             for number, (group_kind, place) in enumerate(self.instances):
                 if group_kind == k:
                     yield number, name, ids[place]
 
     def cell_of_target(self) -> np.ndarray:
-        """Return the index in the network of the cell of each target, (num_targets,) int64."""
+        """Return each target's cell as an index in the network, (num_targets,) int64."""
         nodes = [k.node for k in self.kinds if k.first_target >= 0]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
         return stretch_of(self.forest.cell_offsets, node) + self.first_cell
@@ -449,7 +447,6 @@ class Model:
         return [self._initial_states(kind) for kind in self.kinds]
 
     def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:
-        """Return the initial states of a mechanism; if all cells are the same, compute one cell."""
         v, cells = self.of_nodes.at("v_init", kind.node), self.forest.num_cells
         varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
         each = kind.count // cells
@@ -463,20 +460,20 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """The numbers of cells, sources and connections in identical copies of a network."""
+    """Cell, source and connection numbers in a network's identical copies."""
 
     once: Model  # the model of one copy
     sources: np.ndarray  # (copies, num_sources) int64: numbers of each copy's sources
     connections: np.ndarray  # (copies, m) int64: numbers of each copy's connections
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the numbers that the sources `source` of one copy have in each copy, joined."""
+        """Return the numbers that one copy's sources `source` have in each copy, joined."""
         return self.sources[:, source].reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Events of trains and from outside in whole steps, each due at the begin of its step."""
+    """Events from trains and from outside in whole steps, each due at the begin of its step."""
 
     target: np.ndarray
     step: np.ndarray
@@ -485,5 +482,4 @@ class Events:
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
-    """Return whether each array consists of repetitions of its first `length` values."""
     return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)

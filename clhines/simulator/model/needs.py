@@ -68,7 +68,7 @@ _SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
 def phrases(words: Iterable[str], last: str = "or") -> str:
-    """Join the phrases of needs to a list in words, such as "a, b or c", in fixed order."""
+    """Join needs' phrases to a list in words, such as "a, b or c", in fixed order."""
     needs = {*words}
     return listed([phrase for need, phrase in NEEDS.items() if need in needs], last)
 
@@ -80,7 +80,7 @@ def listed(names: Sequence[str], last: str = "or") -> str:
 
 
 def of_program(program: Program) -> set[str]:
-    """Return the needs of a mechanism: the features that an engine must support.
+    """Return a mechanism's needs: the features that an engine must support.
 
     A mechanism that a text could describe, with events that can be summed, has none.
     """
@@ -105,7 +105,6 @@ def of_program(program: Program) -> set[str]:
 
 
 def _has_more(program: Program) -> bool:
-    """Return whether a mechanism has GLOBAL states, or blocks or arguments that no text has."""
     if any(q.is_global for q in program.states) or set(program.blocks) - _PLAIN:
         return True
     values = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
@@ -230,12 +229,11 @@ def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set
 
 
 def _event(block: str) -> str:
-    """Return a block's name, but ``receive`` for all blocks that events call."""
     return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
 def _points_in_states(model: Model, k: int) -> bool:
-    """Return whether blocks of mechanism k read the voltages of other nodes by pointers.
+    """Return whether blocks of mechanism k read other nodes' voltages by pointers.
 
     INITIAL, BEFORE BREAKPOINT and currents do not count.
     """
@@ -250,7 +248,6 @@ def _points_in_states(model: Model, k: int) -> bool:
 
 
 def _is_elsewhere(model: Model, pointer: tuple[int, str], to: Written) -> bool:
-    """Return whether a POINTER leads to another cell; each artificial cell counts as a cell."""
     kind, other = model.kinds[pointer[0]], model.kinds[to.kind]
     if "artificial" in (kind.mechanism.kind, other.mechanism.kind):
         return True
@@ -270,8 +267,8 @@ def _reads_currents(kind: Kind) -> bool:
 def check_set_voltages(model: Model) -> None:
     """Refuse events that set voltages if the order within a step would differ from NEURON's.
 
-    Events of different instances have no order in time within a step, and thresholds are compared
-    before the events that are due at its end.
+    Different instances' events have no time order within a step, and thresholds are compared before
+    the events that are due at its end.
     """
     setters = [k for k, kind in enumerate(model.kinds) if kind.mechanism.program.sets_v]
     if not setters:
@@ -304,9 +301,9 @@ def check_set_voltages(model: Model) -> None:
 def check_written(model: Model) -> None:
     """Refuse pointers that set variables if the result would depend on the order of instances.
 
-    The variable must belong to the same cell: within a step cells are simulated independently.
-    If terms are added to it, this happens at the end of AFTER SOLVE: there and in BEFORE STEP
-    nothing else may use it. If it is set, in BEFORE BREAKPOINT, its mechanism must not use it.
+    The variable must belong to the same cell: within a step cells are simulated independently. If
+    terms are added to it, this happens at the end of AFTER SOLVE: there and in BEFORE STEP nothing
+    else may use it. If it is set, in BEFORE BREAKPOINT, its mechanism must not use it.
     """
     set_before = dict[tuple[int, str], np.ndarray]()  # by kind and state: instances that are set
     for (k, name), to in model.written.items():
@@ -435,7 +432,6 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
-    """Return the blocks in which a POINTER replaces the variable, not only adds to it."""
     k, name = pointer
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return {
@@ -444,7 +440,6 @@ def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:
 
 
 def _of_events(kind: Kind, *roles: str) -> bool:
-    """Return whether a block that events or WATCH call has an argument with one of `roles`."""
     blocks = kind.mechanism.program.blocks.items()
     events = (
         arguments for name, arguments in blocks if name in ("receive", "watch") or "netcons" in name

@@ -1,7 +1,7 @@
-"""The arrays of a saved state: every array that a run changes, and the meaning of its axes.
+"""A saved state's arrays: every array that a run changes, and the meaning of its axes.
 
-Files, checks, MPI ranks, copies, the start and the importer use the fields of `Model.schema`. So a
-new array of the state only needs a new field.
+Files, checks, MPI ranks, copies, the start and the importer use the fields in `Model.schema`. So a
+new array in the state only needs a new field.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from clhines.simulator.network.plasticity import Rule
 
 @dataclass(frozen=True)
 class Field:
-    """One array of a saved state.
+    """One array in a saved state.
 
     `per` names the last axis: ``node``, ``cell``, ``instance`` of `kind`, ``target``, ``plastic``
-    connection, ``sent`` (source of a plastic connection), ``connection`` of `Model.netcons`,
+    connection, ``sent`` (a plastic connection's source), ``connection`` in `Model.netcons`,
     ``weight`` of such a connection, ``source``, ``ring`` entry, ``detector``, or ``remote`` node.
-    `rows` names the first of two axes: ``slot`` of the ring buffer, self ``event`` in a queue, or
+    `rows` names the first of two axes: ``slot`` in the ring buffer, self ``event`` in a queue, or
     ``watch`` condition.
     """
 
@@ -37,7 +37,7 @@ class Field:
 
     @cached_property
     def key(self) -> str:
-        """Name of the array in a file, such as ``v``, ``ion_cai`` or ``state3_m``."""
+        """The array's name in a file, such as ``v``, ``ion_cai`` or ``state3_m``."""
         number = "" if self.kind is None else str(self.kind)
         return f"{self.family}{number}_{self.name}" if self.family else self.name
 
@@ -66,9 +66,9 @@ _QUEUE = (
 
 
 def plastic_fields(rule: Rule) -> Iterator[Field]:
-    """Yield the arrays of a plasticity rule in a saved state.
+    """Yield a plasticity rule's arrays in a saved state.
 
-    These are the weights, the traces (``pre``, ``pre1`` ...), and the steps of their last updates.
+    These are the weights, the traces (``pre``, ``pre1`` ...), and their last updates' steps.
     """
     yield Field("weight", "plastic", "float64", family="plastic")
     for side, names in rule.kept.items():
@@ -92,7 +92,7 @@ def queue_of(kind: int) -> Iterator[Field]:
 
 
 class Schema:
-    """The fields of a model's saved state, each once, in the order of files."""
+    """The fields in a model's saved state, each once, in file order."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
         self._fields = tuple(dict.fromkeys(fields))
@@ -113,5 +113,5 @@ class Schema:
     def named(
         self, saved: Mapping[str, np.ndarray], family: str, kind: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Return the arrays of a `family` of fields in a saved state, by field name."""
+        """Return a saved state's arrays for one `family` of fields, by field name."""
         return {field.name: saved[field.key] for field in self.of(family, kind)}

@@ -1,13 +1,13 @@
 """Simulate one network on several MPI processes (ranks).
 
-`mpi` has collectives, and raises errors on all ranks. `partition` divides the cells of a network
-among ranks. `exchange` exchanges spikes in whole steps or events at exact times; `run` advances the
-cells of a rank.
+`mpi` has collectives, and raises errors on all ranks. `partition` divides a network's cells among
+ranks. `exchange` exchanges spikes in whole steps or events at exact times; `run` advances a rank's
+cells.
 
-An importer makes `Ranks` of the `world`, raises errors on all ranks (`agreed`), and joins the
-networks of ranks by numbered sources (`joints`). If all ranks share one GPU, rank 0 advances the
-cells of all ranks (`one_device`): `joining` makes one network of theirs, and `parts` divides the
-state of that network.
+An importer makes `Ranks` from the `world`, raises errors on all ranks (`agreed`), and joins the
+ranks' networks by numbered sources (`joints`). If all ranks share one GPU, rank 0 advances all
+ranks' cells (`one_device`): `joining` makes one network from theirs, and `parts` divides that
+network's state.
 """
 
 from clhines.simulator.ranks.exchange import NO_WORDS

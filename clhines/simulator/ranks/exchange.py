@@ -1,8 +1,8 @@
-"""Exchanges of events between ranks: in whole steps (`StepExchange`) or at exact times.
+"""Exchange events between ranks: in whole steps (`StepExchange`) or at exact times.
 
 A spike in a whole step is one number; GPUs exchange spikes during the next epoch. Events at exact
-times are sent with their times, and with voltages to which pointers of other ranks point. A rank
-keeps an error until the next collective, in which all ranks raise it (`ErrorGuard`).
+times are sent with their times, and with voltages that other ranks' pointers read. A rank keeps an
+error until the next collective, in which all ranks raise it (`ErrorGuard`).
 """
 
 from __future__ import annotations
@@ -47,18 +47,15 @@ class ErrorGuard:
             return None
 
     def call(self, do: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call a function on all ranks; if a rank has an error, all raise."""
         result = self.do(do, *arguments)
         self._settle()
         return cast("_Result", result)  # an error of this rank has been raised
 
     def exchange(self, words: np.ndarray) -> list[np.ndarray]:
-        """Return the messages of all ranks, arrays of words; if a rank has an error, all raise."""
         error, self._error = self._error, None
         return self.ranks.exchange(words, error)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
-        """Return the numbers of all ranks, (size, k) int64; if a rank has an error, all raise."""
         gathered = self.ranks.gather_numbers([self._error is not None, *numbers])
         if gathered[:, 0].any():
             self._settle()
@@ -88,7 +85,7 @@ class Exchange(ABC):
     def begin(self) -> None: ...
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the steps of a chunk in portions between exchanges: (first, count)."""
+        """Yield a chunk's steps in portions between exchanges: (first, count)."""
         yield first, count
 
     @abstractmethod
@@ -96,14 +93,14 @@ class Exchange(ABC):
         """Take note of steps that the run has advanced, or that its device is advancing."""
 
     def deliver(self) -> None:
-        """Exchange the events of the steps that were noted last; the base class does so later."""
+        """Exchange the events in the steps that were noted last; the base class does so later."""
         return
 
     def end(self) -> None:
         return
 
     def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return the results of a chunk: the events since `begin`, failures and recorded values."""
+        """Return a chunk's results: the events since `begin`, failures and recorded values."""
         source, time = (np.concatenate(each) for each in zip(*self._events, strict=True))
         return Chunk.of(time, source, self._dt, failed, values)
 
@@ -139,7 +136,7 @@ class StepExchange(Exchange):
         self._started = True
 
     def note_steps(self, first: int, count: int) -> None:
-        """Exchange the spikes of the previous call's steps, then take note of these steps."""
+        """Exchange the spikes in the previous call's steps, then take note of these steps."""
         self.end()
         self._waiting = self.guard.do(self.run.note_spikes), first, count
 
@@ -208,7 +205,6 @@ class PointedVoltages:
         self._places = np.searchsorted(every, pointed[rank])
 
     def put(self, v: np.ndarray, run: PartRun) -> None:
-        """Give `run` the voltages `v` of other ranks' nodes that its pointers read."""
         if len(self._places):
             run.take_voltages(v[self._places])
 
@@ -276,9 +272,9 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 def of_words(
     words: Sequence[np.ndarray], pointed: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unpack what each rank sent: sources and times of events, and voltages for pointers.
+    """Unpack each rank's message: event sources, event times, and voltages for pointers.
 
-    A rank sent `pointed` voltages.
+    Rank k sent ``pointed[k]`` voltages.
     """
     parts = []
     for values, number in zip(words, pointed, strict=True):

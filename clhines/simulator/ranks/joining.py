@@ -1,8 +1,8 @@
-"""Join the networks of several processes to one network.
+"""Join several processes' networks to one network.
 
-All processes know sources and nodes by common numbers, see `Ends`. In the network of a process an
-empty train stands for a source of another process. In the joined network a connection from such a
-train begins at the source itself, and a pointer to a node of another process points to this node.
+All processes know sources and nodes by common numbers, see `Ends`. In a process's network an empty
+train stands for another process's source. In the joined network a connection from such a train
+begins at the source itself, and a pointer to another process's node points to this node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class PartNumbers:
-    """The indices in the joined network of one network's cells, nodes, sources, connections."""
+    """One network's cells, nodes, sources, connections as indices in the joined network."""
 
     node: int  # index of the first node
     cell: int  # index of the first cell
@@ -55,7 +55,7 @@ class PartNumbers:
 def join_networks(
     networks: Sequence[Network], ends: Sequence[Ends]
 ) -> tuple[Network, list[PartNumbers]]:
-    """Join networks to one; return it, and the indices of each network in it.
+    """Join networks to one; return it, and each network's indices in it.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _structure(parts: Sequence[Structure], first: np.ndarray) -> Structure:
 
 
 class _Builder:
-    """Build the joined network, and the indices in it of each network's parts."""
+    """Build the joined network, and the indices in it for each network's parts."""
 
     def __init__(self, networks: Sequence[Network], ends: Sequence[Ends]) -> None:
         self.networks, self.ends = networks, ends
@@ -139,7 +139,7 @@ class _Builder:
             numbers[: network.num_cells] = cell + np.arange(network.num_cells)
 
     def _mechanisms(self) -> list[Mechanism]:
-        """Return all mechanisms; the mechanisms of each network keep their order."""
+        """Return all mechanisms; each network's mechanisms keep their order."""
         order = list[Mechanism]()
         for network in self.networks:
             at = 0
@@ -174,7 +174,6 @@ class _Builder:
         self.sources[k][first : first + len(numbers)] = numbers
 
     def put_sources(self) -> None:
-        """Add all detectors and trains; a train that represents a source gets its index."""
         self.is_remote = [np.zeros(len(numbers), bool) for numbers in self.sources]
         for k, part in enumerate(self.parts):
             for one in part.added.sources:
@@ -208,14 +207,12 @@ class _Builder:
                 self.whole.random(groups[number], name, ids, self.index)
 
     def _nodes(self, k: int, node: np.ndarray) -> np.ndarray:
-        """Return the indices in the joined network of nodes of network k, also of remote nodes."""
         count = self.networks[k].forest.num_nodes
         nodes, remote = node + self.first[k], np.flatnonzero(node >= count)
         nodes[remote] = self._remote(self.ends[k].pointed[node[remote] - count])
         return nodes
 
     def _remote(self, number: np.ndarray) -> np.ndarray:
-        """Return the indices in the joined network of nodes with some common numbers."""
         nodes = np.zeros_like(number)
         for ends, first in zip(self.ends, self.first, strict=True):
             here = (number >= ends.nodes.start) & (number < ends.nodes.stop)

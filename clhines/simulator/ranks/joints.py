@@ -1,7 +1,7 @@
-"""Connect the networks of MPI ranks by numbered sources, as NEURON does by gids.
+"""Connect MPI ranks' networks by numbered sources, as NEURON does by gids.
 
-Each rank simulates and records its own network. `Joints` has the numbers of sources; a
-`JoinedExchange` sends the events of numbered sources to all ranks.
+Each rank simulates and records its own network. `Joints` has the source numbers; a `JoinedExchange`
+sends the numbered sources' events to all ranks.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class EventExchange(Protocol):
         """Exchange all events until now; all ranks call this at the end of a run."""
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Send events at `time`, ms, of sources whose events the run does not detect."""
+        """Send events at `time`, ms, from sources whose events the run does not detect."""
 
 
 class Joints:
-    """The connections between this rank's network and the networks of other ranks.
+    """The connections between this rank's network and the other ranks' networks.
 
     Sources have numbers (NEURON's gids). In this rank's network an empty train stands for each
-    numbered source of another rank. All ranks exchange events after the same steps, as often as the
+    numbered source on another rank. All ranks exchange events after the same steps, as often as the
     smallest delay needs.
 
     If this rank fails, the other ranks wait in `agreed` or, if they are `joined`, in an exchange;
-    `told` is whether they know of the failure. With `in_steps`, times are rounded to the nearest
-    step, as with NEURON's ``spike_compress``. `exchange` is the exchange of the last run.
+    `told` is whether they know about the failure. With `in_steps`, times are rounded to the nearest
+    step, as with NEURON's ``spike_compress``. `exchange` is the last run's exchange.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -69,11 +69,9 @@ class Joints:
         self.point(range(0), np.zeros(0, np.int64))
 
     def join(self, *columns: np.ndarray) -> None:
-        """Set `sources`, `sent`, `trains` and `heard`, see `Ends`."""
         self.sources, self.sent, self.trains, self.heard = columns
 
     def point(self, nodes: range, pointed: np.ndarray) -> None:
-        """Set `nodes` and `pointed`, the numbers of nodes, see `Ends`."""
         self.nodes, self.pointed = nodes, pointed
 
     @property
@@ -90,7 +88,6 @@ class Joints:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Execute a block; if it raises, let the other ranks raise, too, where they wait next."""
         try:
             yield
         except Exception as error:
@@ -103,7 +100,7 @@ class Joints:
 
 
 class Outbox:
-    """The events of this rank's numbered sources that other ranks have not received yet."""
+    """Events from this rank's numbered sources that other ranks have not received yet."""
 
     def __init__(self, joints: Joints, model: Model) -> None:
         number = np.full(model.sources.count, -1)
@@ -121,7 +118,6 @@ class Outbox:
         return bool((~self._is_late & (self._number >= 0)).any())
 
     def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times of the trains that other ranks need, sorted by time."""
         sources = model.sources
         numbered = [k for k, one in enumerate(sources.train_source) if self._number[one] >= 0]
         times = [sources.train_time[k] for k in numbered]
@@ -134,15 +130,13 @@ class Outbox:
         self._events = []
 
     def put(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events of sources at `time`, ms."""
         self._events.append((self._number[source], time))
 
     def put_detected(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that the run has detected; threshold detectors' are SPIKE_LATE later."""
         self.put(source, np.where(self._is_late[source], time + SPIKE_LATE, time))
 
     def take(self, now: float) -> tuple[np.ndarray, np.ndarray]:
-        """Remove all events until `now`, ms; return the numbers of their sources, and times."""
+        """Remove all events until `now`, ms; return their sources' numbers, and times."""
         source, time = self._ahead
         count = int(np.searchsorted(time, now, "right"))
         if count:  # the run does not detect events of trains
@@ -166,9 +160,9 @@ class Outbox:
 def agreed_epoch(
     joints: Joints, model: Model, least: int, is_loose: bool, during: bool
 ) -> tuple[int, bool]:
-    """Agree with all ranks on the number of steps between two exchanges, `least` or fewer.
+    """Agree with all ranks on the step count between two exchanges, `least` or fewer.
 
-    Return this number, and whether to exchange events while the next steps run: if all ranks have
+    Return this count, and whether to exchange events while the next steps run: if all ranks have
     set `during`. `is_loose` says that this rank sends events between steps.
     """
     from_others = np.isin(model.netcons.source, joints.trains)
@@ -198,7 +192,7 @@ class JoinedExchange(Exchange):
     """Exchange events between joined networks; call `exchange` once at the end of a run.
 
     Epochs, the steps between exchanges, begin at the same steps on all ranks, whatever chunks of
-    steps a rank advances. On GPUs (see `overlap`) the events of half an epoch are exchanged during
+    steps a rank advances. On GPUs (see `overlap`) the events in half an epoch are exchanged during
     the next half:
 
         advance    | half 1 | half 2 | half 3 | ...
@@ -236,7 +230,7 @@ class JoinedExchange(Exchange):
         self._events = []
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Exchange the events of t = 0; yield the steps of a chunk, cut at the ends of epochs."""
+        """Exchange the events at t = 0; yield a chunk's steps, cut at the ends of epochs."""
         end, self._step = first + count, first
         if not self._started:
             self.exchange()
@@ -271,10 +265,6 @@ class JoinedExchange(Exchange):
         self._tell(v)
 
     def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
-        """Exchange the events in all ranks' outboxes, and pass other ranks' events to the run.
-
-        `v` has the voltages that pointers of other ranks read.
-        """
         joints = self._joints
         mine = words_of(*self._outbox.take(self._clock.at(self._step)), v)
         number, time, v = of_words(joints.ranks.exchange(mine), self._voltages.counts)
@@ -285,7 +275,6 @@ class JoinedExchange(Exchange):
         self._voltages.put(v, self.run)
 
     def _take(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Add events that the run has detected to the chunk and to the outbox."""
         self._events.append((source, time))
         self._outbox.put_detected(source, time)
 

@@ -1,9 +1,9 @@
 """MPI through mpi4py: one collective per epoch, and errors that all ranks raise.
 
-Every rank has the same description of the network, and simulates some neighbouring cells on its own
-device. One collective sends the spikes of an epoch to all ranks, on GPUs during the next epoch.
-Each rank delivers the spikes to its own targets. `run.SharedRun` is such a rank's run;
-`partition.split` divides the cells.
+Every rank has the same network description, and simulates some neighbouring cells on its own
+device. One collective sends an epoch's spikes to all ranks, on GPUs during the next epoch. Each
+rank delivers the spikes to its own targets. `run.SharedRun` is such a rank's run; `partition.split`
+divides the cells.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def world() -> MPI.Comm:
 
 
 class Ranks:
-    """A communicator of MPI ranks: one collective per epoch, and errors that all ranks raise.
+    """A communicator for MPI ranks: one collective per epoch, and errors that all ranks raise.
 
     It duplicates `comm`, so that no other message interferes. `local_rank` and `local_size` count
-    the ranks of this machine. `seconds` is the time in exchanges, waiting included, `received` the
-    number of bytes that this rank has received. A rank that waits polls for `spin` s before it
-    sleeps. `call` names the user's call that makes the object, see `meet`.
+    the ranks on this machine. `seconds` is the time in exchanges, waiting included, `received` the
+    bytes that this rank has received. A rank that waits polls for `spin` s before it sleeps. `call`
+    names the user's call that makes the object, see `meet`.
     """
 
     def __init__(self, comm: MPI.Comm, call: str) -> None:
@@ -90,7 +90,6 @@ class Ranks:
         )
 
     def agree(self, error: BaseException | None) -> None:
-        """Wait for all ranks; if one has an error, raise it there, and RankError on the others."""
         if self.any(error is not None):
             self._raise(error)
 
@@ -117,7 +116,6 @@ class Ranks:
                 )
 
     def check_alone(self, call: str) -> None:
-        """Raise InputError on several ranks, for a user's `call` that only one process supports."""
         raise InputError(f"{call} is for one process; expected a simulation without comm")
 
     def gather(self, value: _Value) -> list[_Value]:
@@ -143,7 +141,6 @@ class Ranks:
         raise RankError(f"rank {rank}: {errors[rank][0]}", rank, are_refusals)
 
     def _wait(self, request: MPI.Request) -> None:
-        """Wait for a request: poll, then sleep, which leaves the core to a CPU device."""
         end = time.perf_counter() + self.spin
         while not request.Test():
             if time.perf_counter() >= end:
@@ -156,7 +153,7 @@ class Ranks:
         return gathered
 
     def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
-        """Return the spikes of all ranks, encoded; if a rank has an `error`, all ranks raise."""
+        """Return all ranks' spikes, encoded; if a rank has an `error`, all ranks raise."""
         begin = time.perf_counter()
         message = np.zeros(1 + self._capacity, np.uint32)
         message[0] = _FAILED if error is not None else len(mine)
@@ -235,9 +232,9 @@ def encode(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.nda
 def decode(
     codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sources and steps of the spikes of all ranks; a code is ``cell * count + step``.
+    """Return the sources and steps of all ranks' spikes; a code is ``cell * count + step``.
 
-    `sources`: the source of each cell of a rank; steps count from `first`.
+    `sources` maps each rank's cells to their sources; steps count from `first`.
     """
     pairs = [np.divmod(rank_codes.astype(np.int64), count) for rank_codes in codes]
     numbers = [detectors[cell] for detectors, (cell, _) in zip(sources, pairs, strict=True)]
@@ -285,7 +282,7 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
 
 
 def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.Device]:
-    """Return the devices for the ranks of a machine: the chosen one, and all equal ones."""
+    """Return the devices for a machine's ranks: the chosen one, and all equal ones."""
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
     spec = spec or os.environ.get("PYOPENCL_CTX")

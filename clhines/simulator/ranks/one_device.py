@@ -1,14 +1,14 @@
-"""Simulate the cells of all ranks of a machine on one device, which rank 0 owns.
+"""Simulate the cells of all ranks on a machine on one device, which rank 0 owns.
 
-A GPU runs the kernels of several processes one after the other, so ranks that share a GPU would
-wait for each other. Here each rank reads, describes and compiles its own network. Rank 0 receives
-all descriptions, joins them to one network (`joining`), and advances all cells:
+A GPU runs several processes' kernels one after the other, so ranks that share a GPU would wait for
+each other. Here each rank reads, describes and compiles its own network. Rank 0 receives all
+descriptions, joins them to one network (`joining`), and advances all cells:
 
     rank 0     describe, compile | join, plan, build kernels | steps of all cells | save
     rank 1...  describe, compile | wait ..................................... | its state
 
-`OneDeviceRun` is the run of a rank and has a copy of its state. If the copy has changed, it is sent
-to rank 0 before the next steps; at the end of a run it is sent back. Spikes need no messages.
+`OneDeviceRun` is a rank's run and has a copy of its state. If the copy has changed, it is sent to
+rank 0 before the next steps; at the end of a run it is sent back. Spikes need no messages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MakeRequest = Callable[..., object]
 
 
 class WholeRun:
-    """The run on rank 0 that advances the cells of all ranks, and each rank's part of it."""
+    """The run on rank 0 that advances all ranks' cells, and each rank's part of it."""
 
     def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
         self.run, self._model, self._parts = run, model, parts
@@ -66,7 +66,7 @@ class WholeRun:
         return self._by_rank(self.run.now(self._records, requests[0][2]))
 
     def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
-        """Advance to the first end of a rank's chunk; return each rank's steps and results."""
+        """Advance to the first end of a rank's chunk; return each rank's step count and results."""
         self._take(requests)
         count = min(end for *_, end in requests) - step
         cost = dict.fromkeys(("steps", "spikes", "collect"), 0.0)
@@ -83,7 +83,7 @@ class WholeRun:
 
 
 class OneDeviceRun(Run):
-    """The run of a rank whose cells rank 0 advances, see `Run`; only rank 0 has `whole`.
+    """A rank's run whose cells rank 0 advances, see `Run`; only rank 0 has `whole`.
 
     All ranks call `now`, `advance` and `exchange` together; `exchange` ends a run.
     """
@@ -114,8 +114,8 @@ class OneDeviceRun(Run):
         """Send a request to rank 0, and return rank 0's answer; all ranks call this together.
 
         ``request(*flags)`` makes this rank's request; a flag is set if it is set on any rank. On
-        rank 0 ``answers`` makes the answers from the requests of all ranks. If rank 0 fails, all
-        ranks raise.
+        rank 0 ``answers`` makes the answers from all ranks' requests. If rank 0 fails, all ranks
+        raise.
         """
         joints, error = self._joints, None
         comm, by_rank = joints.ranks.comm, list[_Answer]()
@@ -157,7 +157,7 @@ class OneDeviceRun(Run):
         self._of_chunk, self._chunks = list(records), []
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Advance all ranks together; the chunks of other ranks may end earlier or later."""
+        """Advance all ranks together; other ranks' chunks may end earlier or later."""
         whole, end = self._whole, first + count
         while first < end:
             answers = partial(whole.advance, first) if whole else list
@@ -184,7 +184,6 @@ class OneDeviceRun(Run):
         self._arrays = self._meet([], lambda: None, self._whole.save if self._whole else list)
 
     def send(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Note that these sources have sent events of which other ranks do not know yet."""
         self._sent = source.astype(np.int64)
 
     def voltages(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Divide a network among MPI ranks by cost, and make the model of each rank."""
+"""Divide a network among MPI ranks by cost, and make each rank's model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IN_FINISH = ("advance", "after_solve", "before_step")  # blocks after the voltag
 class RankRecords:
     """The parts of a network's records that one rank records.
 
-    ``local(record)`` returns the rank's part of a record, and which columns of the record it has.
+    ``local(record)`` returns the rank's part of a record, and which record columns it has.
     """
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
@@ -49,7 +49,7 @@ class RankRecords:
         return [record for _, record, _ in self._rows]
 
     def gather(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
-        """Gather the values of all ranks for each record, (rows, width); missing rows are -1."""
+        """Gather all ranks' values for each record, (rows, width); missing rows are -1."""
         if not self._rows:
             return []
         assert values is not None  # else the error of this rank has been raised
@@ -78,7 +78,7 @@ def cell_costs(model: Model) -> np.ndarray:
 def split(costs: np.ndarray, size: int) -> np.ndarray:
     """Divide cells among `size` ranks at about equal costs; each rank gets at least one.
 
-    Return the first cell of each rank, and the end, (size + 1,).
+    Return each rank's first cell, and the end, (size + 1,).
     """
     cells = len(costs)
     if cells < size:
@@ -118,7 +118,7 @@ def agreed_overlap(
     request: Request,
     requested: bool | None,
 ) -> bool:
-    """Return whether to exchange the spikes of an epoch during the next epoch.
+    """Return whether to exchange an epoch's spikes during the next epoch.
 
     This does not pay if the cores that simulate must also exchange. `requested` is the user's
     choice. InputError on all ranks if networks, initial voltages or arguments differ.
@@ -142,7 +142,7 @@ RankEntries = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Join the saved states of all ranks to a state of the whole network."""
+    """Join all ranks' saved states to a state of the whole network."""
     joined, whole = {}, shares[0].whole
     for field in whole.schema:
         for share, arrays in zip(shares, saved, strict=True):
@@ -162,9 +162,9 @@ def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dic
 class Share:
     """One rank's part of a network: consecutive cells, and everything at their nodes.
 
-    All ranks have all artificial cells, and compute the same for them. A rank has all mechanisms of
-    the network, even without instances: the bits of a cell may depend on the number of mechanisms.
-    Its cells are ``first:end`` of the network, its nodes ``low:high``.
+    All ranks have all artificial cells, and compute the same for them. A rank has all mechanisms in
+    the network, even without instances: a cell's bits may depend on the mechanism count. Its cells
+    are ``first:end`` in the network, its nodes ``low:high``.
     """
 
     def __init__(self, whole: Model, first: int, end: int) -> None:
@@ -185,7 +185,6 @@ class Share:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """For each mechanism, the index on this rank of each of the network's instances, or -1."""
         places = [np.full(kind.count, -1) for kind in self.whole.kinds]
         for numbers, here in zip(places, self.instances, strict=True):
             numbers[here] = np.arange(here.stop - here.start)
@@ -203,7 +202,6 @@ class Share:
 
     @cached_property
     def _target(self) -> np.ndarray:
-        """Index on the rank of each target of the network, or -1."""
         places = np.full(max(self.whole.num_targets, 1), -1)
         places[self.targets] = np.arange(len(self.targets))
         return places
@@ -215,7 +213,7 @@ class Share:
 
     @cached_property
     def connections(self) -> np.ndarray:
-        """The connections with exact times to instances of the rank, (k,) int64."""
+        """The connections with exact times to the rank's instances, (k,) int64."""
         netcons = self.whole.netcons
         here = np.zeros(netcons.count, bool)
         for k in np.unique(netcons.kind):
@@ -234,7 +232,7 @@ class Share:
 
     @cached_property
     def remote(self) -> np.ndarray:
-        """The nodes of other ranks to which pointers of this rank point, (r,) int64."""
+        """The other ranks' nodes to which this rank's pointers point, (r,) int64."""
         pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         return every[~self._here(every)]
@@ -242,11 +240,11 @@ class Share:
     # -- the model of the rank -----------------------------------------------------------------
 
     def model(self) -> Model:
-        """Return the model of the rank.
+        """Return the rank's model.
 
-        Its pointers' nodes of other ranks follow the rank's nodes. Instances keep their indices in
-        the network for noise. Sources keep their numbers, but without events at exact times
-        detectors are numbered by rank.
+        Nodes on other ranks to which its pointers point follow the rank's nodes. Instances keep
+        their network indices for noise. Sources keep their numbers, but without events at exact
+        times detectors are numbered by rank.
         """
         whole, grid, rows = self.whole, self.whole.connections, self.on_grid
         events = np.flatnonzero(self._target[whole.events.target] >= 0)
@@ -350,7 +348,7 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The rank's entries of the axes `Field.per` that ranks divide; other axes it has whole."""
+        """The rank's entries on the axes `Field.per` that ranks divide; other axes it has whole."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,
@@ -362,13 +360,12 @@ class Share:
         }
 
     def places(self, field: Field) -> RankEntries:
-        """Return the rank's entries in an array of the network's state."""
         if field.kind is not None:
             return self.instances[field.kind]
         return self._entries.get(field.per, slice(None))
 
     def numbers(self, per: str) -> np.ndarray:
-        """Return the network's indices of the rank's items of an axis `per`, (k,) int64."""
+        """Return the network indices of the rank's items on an axis `per`, (k,) int64."""
         return np.arange(length(self.whole, per))[self._entries[per]]
 
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -383,7 +380,7 @@ class Share:
         return arrays | {"remote_v": saved["v"][self.remote]}
 
     def record(self, record: Record) -> tuple[Record, np.ndarray]:
-        """Return the rank's part of a record, and which columns of the record it has."""
+        """Return the rank's part of a record, and which record columns it has."""
         low, high = self.low, self.high
         if record.kind >= 0:
             low, high = self.instances[record.kind].start, self.instances[record.kind].stop

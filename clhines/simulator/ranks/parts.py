@@ -1,8 +1,9 @@
-"""Divide the state, records and results of joined networks among their ranks.
+"""Divide joined networks' state, records and results among their ranks.
 
 A rank compiles its own network and has its state as arrays of its own model. `RankPart` says where
-each array is in the joined state: at a slice or at indices. Rings of events are an exception: in a
-rank's model, a source of another rank is a spike train without times, with a ring of its own.
+each array is in the joined state: at a slice or at indices. Ring buffers of events are an
+exception: in a rank's model, another rank's source is a spike train without times, with a ring
+buffer of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _OF_EVENTS = "cursor", "ring", "count"
 
 @dataclass(frozen=True, eq=False)
 class RankLayout:
-    """The sizes and tables of a rank's model that `RankPart` needs."""
+    """The sizes and tables in a rank's model that `RankPart` needs."""
 
     fields: tuple[Field, ...]
     kinds: tuple[int, ...]  # number of instances of each kind
@@ -102,7 +103,6 @@ class RankPart:
         return replace(field, kind=there).key, places
 
     def put(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Copy the rank's arrays, except for ring buffers of events, into the joined state."""
         for field in self.layout.fields:
             if (field.name in _OF_EVENTS and not field.family) or field.per == "remote":
                 continue
@@ -113,7 +113,6 @@ class RankPart:
             whole[key][..., places] = values
 
     def put_sent(self, arrays: StateArrays, whole: StateArrays) -> None:
-        """Copy the ring buffers of the rank's own sources into the joined state."""
         sizes = ring_sizes(self._whole)
         local = np.flatnonzero(~self._is_remote)
         there, count = self.sources[local], arrays["count"][local]
@@ -167,7 +166,6 @@ class RankPart:
         return replace(record, kind=kind, index=index, columns=NO_COLUMNS)
 
     def chunk(self, whole: Chunk, values: list[np.ndarray]) -> Chunk:
-        """Return the rank's part of a chunk of the joined run; `values` are the rank's records."""
         number = self._number[whole.spike_cell]
         mine = np.flatnonzero(number >= 0)
         mine = mine[np.lexsort((number[mine], whole.spike_time[mine]))]
@@ -176,7 +174,6 @@ class RankPart:
 
 
 def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return the ring buffers of the sources `chosen`, joined; `sizes` has all sources' sizes."""
     chosen_rings: np.ndarray = ring[ranges(starts(sizes)[chosen], sizes[chosen])]
     return chosen_rings
 
@@ -184,7 +181,7 @@ def _of_rings(ring: np.ndarray, sizes: np.ndarray, chosen: np.ndarray) -> np.nda
 def put_all(
     parts: Sequence[RankPart], states: Sequence[tuple[StateArrays, np.ndarray]], before: StateArrays
 ) -> StateArrays:
-    """Combine the states of all ranks to a joined state.
+    """Combine all ranks' states to a joined state.
 
     `states` has, for each rank, its arrays and its sources with a new event. `before` is the joined
     state before the ranks' steps.

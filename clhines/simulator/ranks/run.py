@@ -19,7 +19,7 @@ from clhines.simulator.state.chunk import Chunk
 
 
 class RankedRun:
-    """Advance the cells of a rank, and exchange events; results are of these cells only."""
+    """Advance a rank's cells, and exchange events; results are for these cells only."""
 
     device: Any  # device of its run
 
@@ -52,10 +52,6 @@ class RankedRun:
         return self._exchange.chunk(failed, values)
 
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the failures and the recorded values of a chunk of steps.
-
-        RankError if only a voltage of another rank is not finite.
-        """
         failed = 0 if chunk is None else int((chunk.failed > 0).sum())
         broken = np.flatnonzero(self._guard.gather_numbers([failed]))
         assert chunk is not None  # else the error of this rank has been raised
@@ -145,12 +141,12 @@ class SharedRun(RankedRun):
         return np.concatenate([on_grid, exact])
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return the state of the network on rank 0, nothing on other ranks."""
+        """Return the network's state on rank 0, nothing on other ranks."""
         parts = self._ranks.comm.gather(super().save())
         return {} if parts is None else join(self._shares, parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from a state of the whole network, as `save` returns it.
+        """Continue from the whole network's state, as `save` returns it.
 
         Only rank 0 passes the state. It may come from a run on another number of ranks.
         """

@@ -52,9 +52,9 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeat arrays of one copy of a network for all `copies`, on a device.
+    """Repeat one copy's arrays for all `copies` of a network, on a device.
 
-    `gather` has the node, among all copies, at each index of the solver's order.
+    `gather` has the node, among all copies, at each index in the solver's order.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Tiler:
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
     def tile(self, once: np.ndarray, whole: cla.Array, begin: int, step: int) -> None:
-        """Write (rows, n) values of one copy for all copies into `whole`, from entry `begin` on.
+        """Write one copy's (rows, n) values for all copies into `whole`, from entry `begin` on.
 
         In each row the copies follow each other. Integers grow by `step` from copy to copy.
         """
@@ -89,7 +89,6 @@ class Tiler:
             )
 
     def pack(self, values: np.ndarray) -> cla.Array:
-        """Expand (n,) values of one copy, in natural order, to all nodes in the solver's order."""
         on_device = cla.to_device(self.queue, np.ascontiguousarray(values, self.dtype))
         gather, places = self._gather, len(self._gather)
         packed = cla.empty(self.queue, places, self.dtype)
@@ -98,9 +97,9 @@ class Tiler:
         return packed
 
     def neighbours(self, of_one: np.ndarray) -> list[cla.Array]:
-        """Expand the neighbours of each node from one copy to all copies.
+        """Expand each node's neighbours from one copy to all copies.
 
-        `of_one`, (k, n), has the indices of k neighbours of each node of one copy, or -1. Return k
+        `of_one`, (k, n), has the indices of each node's k neighbours in one copy, or -1. Return k
         arrays of device indices, (places,) on the device, in the solver's order.
         """
         gather, places, n = self._gather, len(self._gather), of_one.shape[1]
@@ -123,9 +122,9 @@ class Tiler:
     ) -> None:
         """Find the device indices of active nodes (nodes with instances, ions or detectors).
 
-        `number` has the index of each node of a copy among the copy's active nodes, or -1. `active`
-        gets the active node at each device index; `ints` gets, from entry `begin` on, the device
-        index of each active node.
+        `number` has each node's index among its copy's active nodes, or -1. `active` gets the
+        active node at each device index; `ints` gets, from entry `begin` on, each active node's
+        device index.
         """
         numbers = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
@@ -148,11 +147,11 @@ _FETCHED = 1 << 20  # numbers up to which one transfer beats one per region
 
 
 class Arena:
-    """A device array of named regions, one after another.
+    """A device array with named regions, one after another.
 
-    If there is a `tiler`, it repeats regions of one copy for all copies.
+    If there is a `tiler`, it repeats one copy's regions for all copies.
 
-    | v | state m | state h | ... | offset["state m"] = index of its first number
+        | v | state m | state h | ... | offset["state m"] = index of its first number
     """
 
     def __init__(self, dtype: np.dtype, tiler: Tiler | None = None) -> None:
@@ -167,7 +166,6 @@ class Arena:
         return 1 if self._tiler is None else self._tiler.copies
 
     def align(self, size: int) -> None:
-        """Let the next region begin at a multiple of `size` numbers."""
         self._size += -self._size % size
 
     def room(self, name: str, shape: tuple[int, ...]) -> int:
@@ -246,7 +244,7 @@ class Arena:
         return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
-        """Return an arena on the host with the values of all regions, by one transfer.
+        """Return an arena on the host with all regions' values, by one transfer.
 
         For a large arena return the arena itself, which transfers each region when it is read.
         """
@@ -272,12 +270,10 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _part_of(self, begin: int, size: int) -> int | None:
-        """Return the index in `_parts` of the region with this begin and size, or None."""
         parts = [(at, len(values)) for at, values in self._parts]
         return parts.index((begin, size)) if (begin, size) in parts else None
 
     def _joined(self) -> np.ndarray:
-        """Join all regions on the host into one array, with an additional 0 at the end."""
         if len(self._parts) == 1 and len(self._parts[0][1]) > self._size:
             return self._parts[0][1]
         whole = np.zeros(self._size + 1, self.dtype)

@@ -43,7 +43,7 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Where a run stores a parameter of a mechanism: a device array, and indices in it."""
+    """Where a run stores a mechanism's parameter: a device array, and indices in it."""
 
     array: cla.Array
     offset: int
@@ -54,7 +54,7 @@ class Storage:
 
 
 class Spread:
-    """Write new values of parameters into arrays on a device; cache the tables of indices."""
+    """Write new parameter values into arrays on a device; cache the index tables."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
@@ -66,7 +66,7 @@ class Spread:
         self._written = deque[cl.Event | None](maxlen=8)
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
-        """Enqueue a write of new values for the instances of group number `group`."""
+        """Enqueue a write of new values for the instances in group number `group`."""
         numbers = value.numbers.astype(self.dtype)
         key, first, count = (storage.key, group), 0, 1
         if storage.places is not None:
@@ -123,10 +123,6 @@ class Spread:
         return self._tables[key]
 
     def _entries(self, storage: Storage, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return indices of a group's instances in the array of `storage`, and in the group.
-
-        `group` is the number of the group.
-        """
         assert storage.places is not None
         at, instance = storage.places()
         k, instances = self._model.instances[group]
@@ -146,7 +142,7 @@ _SPARE_BITS = 8  # the present unit may waste so many of the largest sum's 62 bi
 
 
 class DeviceChanges:
-    """Change parameters, constants and weights of a run in place, on one device.
+    """Change a run's parameters, constants and weights in place, on one device.
 
     A method returns False if the change is not possible in place; then a new run is needed.
     """
@@ -221,7 +217,7 @@ class DeviceChanges:
 
 
 def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
-    """Whether a change of a parameter changes the state at t = 0.
+    """Whether a change in a parameter changes the state at t = 0.
 
     Values that the first step computes again do not count.
     """
@@ -238,7 +234,7 @@ def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
 def with_other_events(
     saved: dict[str, np.ndarray], before: Model, model: Model, num_sources: int
 ) -> dict[str, np.ndarray]:
-    """Convert a state of model `before` to one of `model`, which has other external events.
+    """Convert a state of model `before` to one for `model`, which has other external events.
 
     At exact times each external event is a source with one connection. These sources come after the
     first `num_sources` sources, and their connections after all others.

@@ -1,4 +1,4 @@
-"""Results of a chunk of steps, and spikes whose events are pending after it."""
+"""Results of some consecutive steps, and spikes whose events are pending after them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceR
 
 @dataclass(eq=False)
 class Chunk:
-    """Results of a chunk of steps; the events of all sources are sorted by time, then source."""
+    """Results of some consecutive steps; events are sorted by time, then source."""
 
     spike_step: np.ndarray  # step of each event; -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
@@ -47,7 +47,7 @@ class Chunk:
     def of_steps(
         cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: RecordRows
     ) -> Chunk:
-        """Make a chunk of events, in any order, at the ends of steps; -1 stands for t = 0."""
+        """Make a chunk from events, in any order, at the ends of steps; -1 stands for t = 0."""
         step, source, t = by_step(step, source, dt)
         return cls(step, source, failed, values, t)
 
@@ -87,11 +87,11 @@ def check_room(count: int, room: int, last: int) -> None:
 
 
 class UnderWay:
-    """Spikes of the last `max_delay` steps, whose events may be pending.
+    """Spikes in the last `max_delay` steps, whose events may be pending.
 
-    NEURON reads a weight when it delivers an event; here weights are summed when a cell spikes.
-    After a change of weights the sums are computed again, exactly, from these spikes. Spikes before
-    step `since` are unknown.
+    NEURON reads a weight when it delivers an event; here weights are summed when a cell spikes. If
+    weights change, the sums are computed again, exactly, from these spikes. Spikes before step
+    `since` are unknown.
     """
 
     def __init__(self, since: int = -1, step: ArrayLike = (), cell: ArrayLike = ()) -> None:
@@ -102,10 +102,6 @@ class UnderWay:
         return len(self._step)
 
     def note(self, chunk: Chunk, model: Model, step: int) -> None:
-        """Add the spikes of a chunk that ends when `step` begins.
-
-        Drop all spikes whose events have acted before `step`.
-        """
         if not len(chunk.spike_step) and not len(self._step):
             return
         least = step - 1 - model.connections.max_delay
@@ -114,7 +110,6 @@ class UnderWay:
         self._cell = np.append(self._cell[old], chunk.spike_cell[new:])
 
     def forget(self, step: int) -> None:
-        """Drop all spikes: from now on, spikes before `step` are unknown."""
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
 
     def copies(self, sources: np.ndarray) -> UnderWay:
@@ -123,7 +118,6 @@ class UnderWay:
         return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
-        """Raise InputError if an event is pending at `step` whose spike is unknown."""
         last = self.since + model.connections.max_delay
         if self.since >= 0 and step <= last and incoming.any():
             raise InputError(

@@ -1,4 +1,4 @@
-"""Choices for a whole network, which all ranks share, and shapes of its state's arrays."""
+"""Choices for a whole network, which all ranks share, and the shapes of its state's arrays."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Decisions:
 
 
 def epoch_steps(model: Model, overlap: bool = False) -> int:
-    """Return the steps of an epoch: the smallest delay, or half of it with `overlap`."""
+    """Return the steps in an epoch: the smallest delay, or half of it with `overlap`."""
     least = model.connections.min_delay
     return min((least + 1) // 2 if overlap else least, MAX_EPOCH)
 
@@ -63,12 +63,12 @@ def has_inflow(model: Model) -> bool:
 
 
 def ring_slots(model: Model) -> int:
-    """Return the length of the ring of incoming events, in steps."""
+    """Return the length, in steps, of the ring buffer for incoming events."""
     return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
 
 
 def external_sums(model: Model) -> np.ndarray:
-    """Return the largest sum of external events in one step for each target, (num_targets,)."""
+    """Return each target's largest sum of external events in one step, (num_targets,)."""
     events, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(events.step * targets + events.target, return_inverse=True)
     each = np.bincount(where.reshape(-1), np.abs(events.weight), len(key))
@@ -90,7 +90,7 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
-    """Return the length of one axis of a saved array: the number of items of the sort `per`.
+    """Return the length of one axis in a saved array: the item count for `per`.
 
     For ``node``, for example, it is num_nodes; see `Field`. If a mechanism has the items, `kind` is
     its number.

@@ -16,7 +16,6 @@ from clhines.simulator.state.decisions import Decisions
 
 
 def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
-    """Raise InputError if a weight or a trace is not finite."""
     if not all(np.isfinite(array).all() for array in values):
         raise rule.not_finite()
 
@@ -24,7 +23,7 @@ def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
     """Return a saved state whose plastic weights and traces are advanced to `step`, without events.
 
-    In `saved` they have the values of each connection's last event, and ``dw/dt`` is not applied.
+    In `saved` they have the values at each connection's last event, and ``dw/dt`` is not applied.
     """
     rule = model.connections.rule
     if rule is None or "plastic_step_synapse" not in saved:
@@ -66,7 +65,7 @@ class HostGrid:
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield mechanism, instances, and sums of weights that the instances receive in a step."""
+        """Yield mechanism, instances, and the weight sums that the instances receive in a step."""
         events, slot = self.model.events, self.incoming[step % self.slots]
         now = slice(*np.searchsorted(events.step, [step, step + 1]))
         weight = np.rint(events.weight[now] / self.scale).astype(np.int64)
@@ -80,7 +79,7 @@ class HostGrid:
         slot[:] = 0
 
     def send(self, step: int, sources: np.ndarray) -> None:
-        """Deliver the spikes of a step, from `sources`, and change plastic weights."""
+        """Deliver a step's spikes, from `sources`, and change plastic weights."""
         connections = self.model.connections
         sent = self.connections_of(sources)
         rule = connections.rule

@@ -34,13 +34,11 @@ def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, floa
 
 
 def value_after(played: Played, number: int, t: float) -> float:
-    """Return the value at `t`, ms, after `number` entries were delivered; NaN before the first."""
     parts = [float(share * played.y[k]) for k, share in shares_after(played, number, t)]
     return sum(parts[1:], parts[0]) if parts else float("nan")
 
 
 def entries_until(played: Played, t: float) -> int:
-    """Return how many entries have times up to `t`, ms."""
     return int(np.searchsorted(played.t, t, side="right"))
 
 
@@ -56,14 +54,12 @@ class PlayedValues:
                 self._of_kind.setdefault(played.kind, []).append(number)
 
     def start(self) -> None:
-        """Set the values of t = 0, before INITIAL."""
         self.begin(0.0)
         for played, number in zip(self._played, self._came, strict=True):
             if number and not played.after_events:
                 self._set(played, number, played.t[number - 1])
 
     def begin(self, t: float) -> None:
-        """Count the entries up to time `t`, ms, as delivered, without setting values."""
         self._came = [entries_until(played, t) for played in self._played]
 
     def at(self, t: float, middle: float) -> None:
@@ -82,10 +78,10 @@ class PlayedValues:
     ) -> None:
         """Set the values that are played into mechanism `k` until `until`, ms.
 
-        Of each instance only the values before its next event are set. `due` and `sent`, (count,),
-        ms, are the times at which this event is due and was sent; if a value is due at the same
-        time, the one that was sent first comes first. Instances not in `here`, (count,) bool, get
-        no values.
+        Each instance gets only the values before its next event. `due` and `sent`, (count,), ms,
+        are the times at which this event is due and was sent; if a value is due at the same time,
+        the one that was sent first comes first. Instances not in `here`, (count,) bool, get no
+        values.
         """
         for number in self._of_kind.get(k, ()):
             played = self._played[number]

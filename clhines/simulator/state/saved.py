@@ -96,14 +96,13 @@ def write(
 
 
 def _settings(model: Model) -> str:
-    """Return, as a text, the settings on which a state depends besides the network."""
     return f"dt={model.dt!r} ms, secondorder={model.secondorder}, seed={model.seed}"
 
 
 def _difference(saved_settings: str, model: Model) -> str:
-    """Say, for an error, how a saved state differs from a model: in settings or in the network.
+    """Return, as words for an error, how a saved state's settings or network differ from a model's.
 
-    `saved_settings` is empty for files of earlier versions, which have no settings.
+    `saved_settings` is empty for files from earlier versions, which have no settings.
     """
     settings = _settings(model)
     if not saved_settings:
@@ -192,7 +191,7 @@ def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
-    """Return the smallest and the largest valid value of a field at a step; None: no bound."""
+    """Return a field's smallest and largest valid value at a step; None: no bound."""
     if field.key == "failed":  # a failed run cannot be saved
         return 0, 0
     if field.key == "held":
@@ -214,7 +213,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 def _incoming(model: Model) -> Bounds:
     """Return the least and largest sum of pending weights that each target can have.
 
-    These are minus and plus the sum of the weights of all its connections and external events.
+    These are minus and plus the sum of all its connections' and external events' weights.
     """
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)

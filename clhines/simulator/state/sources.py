@@ -1,11 +1,11 @@
-"""Wires: tables of sources, connections and targets in a network with exact event times.
+"""Sources, connections and targets in a network with exact event times.
 
-A source writes the times of its events into a ring and counts them. A connection has a cursor: how
-many events of its source its target has received. Nothing is pushed; a target reads the rings of
-its connections and takes the events that are due.
+A source writes its events' times into a ring buffer and counts them. A connection has a cursor: how
+many of its source's events its target has received. Nothing is pushed; a target reads its
+connections' ring buffers and takes the events that are due.
 
     source 0             ring [ 1.2 | 3.7 |  .  ], count 2
-    connection 0 -> 5    delay 1, cursor 1: the event of 3.7 ms is due at 4.7 ms
+    connection 0 -> 5    delay 1, cursor 1: the event at 3.7 ms is due at 4.7 ms
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ MOST_STEPS = 2**13  # of delay for which a ring has room; a longer one may overf
 class Wires:
     """Tables of sources, connections and targets for events at exact times.
 
-    A target is an instance with NET_RECEIVE. The ring of a source has the times of its last spikes.
+    A target is an instance with NET_RECEIVE. A source's ring buffer has the times of its last
+    spikes.
     """
 
     kinds: tuple[int, ...]  # indices of mechanisms with NET_RECEIVE
@@ -49,7 +50,7 @@ class Wires:
     tight: bool  # a ring is shorter than its longest delay needs
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """Return the sizes of ring buffers, (num_sources,) int64, with room for `steps` more steps.
+        """Return ring buffer sizes, (num_sources,) int64, with space for `steps` more steps.
 
         They are needed if artificial cells are so many steps ahead of others.
         """
@@ -57,7 +58,7 @@ class Wires:
 
 
 def steps_between(model: Model, chosen: np.ndarray) -> int | None:
-    """Return the most steps of a launch such that no event is due in the launch that sends it.
+    """Return the most steps in a launch such that no event is due in the launch that sends it.
 
     Only the connections `chosen`, (m,) bool, count. None: no limit. 0: an event may be due in the
     step that sends it. By rounding, an event that an instance sends just after the middle of a step
@@ -77,9 +78,9 @@ def _in_steps(delay: np.ndarray, dt: float) -> np.ndarray:
 
 
 def steps_of_cells(model: Model) -> int | None:
-    """Return the most steps of a launch such that no event between cells is due in the same launch.
+    """Return the most steps in a launch such that no event between cells is due in it.
 
-    See `steps_between`; events of artificial cells do not count.
+    See `steps_between`; events from artificial cells do not count.
     """
     sends = model.sources.is_emitted | model.sources.is_detected
     sent = (sends & ~artificial_sources(model))[model.netcons.source]
@@ -89,7 +90,7 @@ def steps_of_cells(model: Model) -> int | None:
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:
-    """Copy the latest entries of all ring buffers into buffers of other sizes.
+    """Copy the latest entries in all ring buffers into buffers with other sizes.
 
     `ring` has all buffers, `count` is how many events each source has sent, `sizes` are the old
     sizes and `others` the new ones.
@@ -105,7 +106,7 @@ def moved_rings(
 
 
 def wires_of(model: Model) -> Wires:
-    """Return the tables of a model; InputError if instances send each other events in a circle.
+    """Return a model's tables; InputError if instances send each other events in a circle.
 
     Only connections with delays below a step count for circles.
     """
@@ -140,7 +141,7 @@ def wires_of(model: Model) -> Wires:
 
 
 def ring_sizes(model: Model) -> np.ndarray:
-    """Return the capacity of each source's ring buffer of events: (num_sources,) int64."""
+    """Return the capacity of each source's event ring buffer: (num_sources,) int64."""
     if model.sources.ring_size is not None:
         return model.sources.ring_size
     longest = np.zeros(model.sources.count)
@@ -161,8 +162,8 @@ def _layers(
 ) -> list[np.ndarray]:
     """Group targets by the longest path to them along connections with delays below a step.
 
-    `first_target` has the first target of each mechanism, `target` the target of each connection;
-    `total` is the number of targets. Return an array of targets for each length.
+    `first_target` has each mechanism's first target, `target` each connection's target; `total` is
+    the target count. Return an array of targets for each length.
     """
     sender = np.full(model.sources.count, -1)
     for k, sources in model.sources.emitted.items():

@@ -1,4 +1,4 @@
-"""Every value of a network that changes, in NumPy, and calls of mechanisms' blocks.
+"""Every changing value in a network, in NumPy, and calls of mechanisms' blocks.
 
 The reference works on `Variables`; runs on devices take their initial values from them.
 """
@@ -65,7 +65,7 @@ class Exact:
 
 @dataclass(eq=False)
 class BlockCall:
-    """Inputs of a call of an NMODL block, besides the values of its instances, and the results."""
+    """Inputs for a call of an NMODL block, besides its instances' values, and the results."""
 
     v: np.ndarray
     t: dict[str, float | np.ndarray]
@@ -78,7 +78,6 @@ class BlockCall:
 
 
 def nernst_scale(celsius: float, z: float) -> float:
-    """Return RT / zF, mV."""
     return 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z if z else 0.0
 
 
@@ -95,11 +94,11 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 class Variables:
     """All values that change in a network, or in one rank's part of it.
 
-    A part needs the `decisions` of the whole network.
+    A part needs the `decisions` for the whole network.
 
     - `once`: the model whose nodes and instances have values here: `model`, or one of equal copies
     - `parameters`, `states`, `outputs`: for each mechanism a dict, (count,) float64 by name
-    - `ions`: (n,) by variable, such as ``cai``, and ``dica`` for the slope of a current
+    - `ions`: (n,) by variable, such as ``cai``, and ``dica`` for a current's slope
     - `remote_v`: voltages, mV, of nodes on other ranks
     - `failed`: see `Chunk.failed`
     - `wanted`: names of recorded outputs, by mechanism
@@ -164,10 +163,6 @@ class Variables:
 
     @cached_property
     def rounds(self) -> list[list[np.ndarray]]:
-        """The instances of each mechanism in rounds, in each of which a node occurs only once.
-
-        So a round adds to a node's ion variable only once. Mechanisms without ions have one round.
-        """
         return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
 
     @cached_property
@@ -180,7 +175,6 @@ class Variables:
         return self.tables[k][name]
 
     def _filled(self, k: int, name: str) -> np.ndarray:
-        """Compute a FUNCTION_TABLE or TABLE as NEURON does: (n + 1, columns) float64."""
         mechanism = self.model.kinds[k].mechanism
         table = next(t for t in mechanism.program.tables if t.name == name)
         n = table.n
@@ -222,7 +216,7 @@ class Variables:
                 outputs.setdefault(name, np.zeros(kind.count))
 
     def declared(self, k: int) -> tuple[str, ...]:
-        """Return the recorded outputs of mechanism `k` that it declares.
+        """Return mechanism `k`'s recorded outputs that it declares.
 
         The current ``i`` of a mechanism that is written as equations is recorded without a
         declaration.
@@ -237,9 +231,9 @@ class Variables:
     def call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall
     ) -> Sequence[np.ndarray]:
-        """Call a block of `instances` of mechanism `k`, and store its results.
+        """Call a block for `instances` of mechanism `k`, and store its results.
 
-        `call` has what all arguments need besides the instances' own values.
+        `call` has all that arguments need besides the instances' own values.
         """
         if (k, block) not in self.functions:
             self.functions[k, block] = self._function(k, block)
@@ -260,7 +254,6 @@ class Variables:
         return results
 
     def _are_alike(self, k: int, read: Sequence[Argument], values: Sequence[Any]) -> bool:
-        """Whether INITIAL gives all instances equal results, because it reads equal `values`."""
         used = self.model.kinds[k].mechanism.compiled.free("initial")
         has_outputs = bool(self.declared(k))  # which may read any parameter
         for a, x in zip(read, values, strict=True):
@@ -283,7 +276,6 @@ class Variables:
         """Do nothing; gradients override it, to record the values that a block reads."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
-        """Return a block's inputs, its results, and its NumPy function (None without results)."""
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)
@@ -323,14 +315,13 @@ class Variables:
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
 
     def _pointed(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
-        """Return the states or voltages to which pointers of `instances` refer."""
         if (k, name) in self.model.read:
             to = self.model.read[k, name]
             return self.states[to.kind][to.state][to.instance[instances]]
         return np.append(self.v, self.remote_v)[self.model.pointers[k, name][instances]]
 
     def stream(self, k: int, name: str, instances: np.ndarray) -> np.ndarray:
-        """Return the Random123 keys of the stream `name` of `instances`, (r, 4) uint32."""
+        """Return the Random123 keys of `instances` for the stream `name`, (r, 4) uint32."""
         ids = self.model.random_ids[k, name][instances]
         return np.hstack([ids, np.full((len(instances), 1), self.model.random_index, np.uint32)])
 
@@ -342,9 +333,9 @@ class Variables:
         return np.where(place < 0, 0.0, padded[place])
 
     def place_of_weight(self, k: int, role: str, name: str, call: BlockCall) -> np.ndarray:
-        """Return the index in `NetCons.weight` of the weight `name` for each event, (r,) int64.
+        """Return each event's index in `NetCons.weight` for the weight `name`, (r,) int64.
 
-        With role ``weight`` it belongs to the connection of the event, else to the connection that
+        With role ``weight`` it belongs to the event's connection, else to the connection that
         FOR_NETCONS visits. The index is -1 without a connection.
         """
         at = call.weight_at if role == "weight" else call.other_at
@@ -391,7 +382,6 @@ class Variables:
                 self.outputs[k][CURRENT][instances] = call.results[role, name]
 
     def _add_current(self, kind: Kind, name: str, value: np.ndarray, instances: np.ndarray) -> None:
-        """Add currents of instances, or their slopes, to an ion variable `name`, per area."""
         node, per_area = kind.node[instances], 1.0
         if kind.mechanism.kind == "point":
             per_area = 1.0 / (DENSITY * self.model.area[node])
@@ -403,7 +393,6 @@ class Variables:
         return [ion for ion in self.model.ions if names & {*ion.variables[1:3]}]
 
     def wrote_concentrations(self, k: int, block: str, instances: np.ndarray) -> None:
-        """Update reversal potentials of `instances` whose `block` has written concentrations."""
         node = self.model.kinds[k].node[instances]
         for ion in self.writes(k, block):
             style = ion.style[np.searchsorted(ion.node, node)]
@@ -416,20 +405,17 @@ class Variables:
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
 
     def clear_currents(self) -> None:
-        """Set ion currents and slopes to 0, before mechanisms add theirs."""
         for ion in self.model.ions:
             current = ion.variables[3]
             self.ions[current][:] = 0.0
             self.ions[f"d{current}"][:] = 0.0
 
     def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
-        """Call a block for all instances of mechanism `k`, if it has one, at the times `t`, ms."""
         if block in self.model.kinds[k].mechanism.program.blocks:
             for instances in self.rounds[k]:
                 self.call(k, block, instances, BlockCall(self.v_of(k, instances), dict(t)))
 
     def v_of(self, k: int, instances: np.ndarray) -> np.ndarray:
-        """Return the voltages of `instances` of mechanism `k`, mV; 0 for artificial cells."""
         kind = self.model.kinds[k]
         artificial = kind.mechanism.kind == "artificial"
         return np.zeros(len(instances)) if artificial else self.v[kind.node[instances]]
@@ -445,7 +431,6 @@ class Variables:
         owner[name] = array
 
     def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
-        """Return the dict that holds the array of a field, and its key there."""
         if one.kind is None:
             if one.key == "incoming" or one.family.startswith("plastic"):
                 assert self.grid is not None
@@ -461,7 +446,7 @@ class Variables:
         return kinds[one.family][one.kind], one.name
 
     def copy(self) -> Variables:
-        """Return a copy that shares the arrays, which the caller then replaces one by one."""
+        """Return a copy that shares the arrays; replace them one by one, do not change them."""
         copied = copy(self)
         copied.functions = {}  # they depend on the model, and it may be replaced
         vars(copied).pop("rounds", None)  # likewise
@@ -500,7 +485,7 @@ def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
 def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> Copies:
     """Return the map from one copy of a network to the model `whole` of all `count` copies.
 
-    `model` is the model of one copy.
+    `model` is one copy's model.
     """
     events = model.sources.count - inside(network).added.num_sources  # a source for each
     sources = in_blocks([*source_sizes(network), events], count)
@@ -529,7 +514,7 @@ class Copies:
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
     def places(self, field: Field) -> np.ndarray | None:
-        """Return the indices of each copy's entries of a field in the state of all copies.
+        """Return the indices of each copy's entries in a field of all copies' state.
 
         The result is (copies, m) int64, or None if the copies' entries follow each other.
         """
@@ -566,7 +551,7 @@ class Copies:
         return _entries(offsets(old), starts(new)[sources])
 
     def tiled(self, field: Field, values: np.ndarray) -> np.ndarray:
-        """Expand a field's array of one copy to all copies."""
+        """Expand one copy's array of a field to all copies."""
         at = self.places(field)
         if at is None and not field.refers:
             return np.tile(values, self.count)
@@ -584,29 +569,24 @@ class Copies:
 
 
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return the indices of each copy's entries in the state of all copies, (copies, m) int64.
-
-    Entries are in ranges: `first` has the bounds of the ranges in one copy, and `begin`, (copies,
-    ranges), the first entry of each range in the state of all copies.
-    """
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])
 
 
 def alike(model: Model) -> Copies:
-    """Return the map from one copy to all copies of a model that consists of equal copies."""
+    """Return the map from one copy to all copies for a model that consists of equal copies."""
     assert model.alike is not None
     return Copies(model.once, model, model.alike.sources, model.alike.connections)
 
 
 def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Expand a saved state of one copy to all copies; return a state of all copies unchanged."""
+    """Expand one copy's saved state to all copies; return a state of all copies unchanged."""
     whole = len(saved["v"]) == model.forest.num_nodes
     return saved if whole else alike(model).state(saved)
 
 
 def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
-    """Expand event buffers, connections and queues of one copy to all copies of `model`.
+    """Expand one copy's event buffers, connections and queues to all copies in `model`.
 
     Values by node and by instance remain those of one copy.
     """
@@ -619,7 +599,7 @@ def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
 
 
 def whole(variables: Variables) -> Variables:
-    """Expand the values by node and by instance of one copy to all copies."""
+    """Expand one copy's values by node and by instance to all copies."""
     once, model = variables.once, variables.model
     if once is model:
         return variables
@@ -634,7 +614,7 @@ def whole(variables: Variables) -> Variables:
 
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:
-    """Expand the events and failures of one copy at t = 0 to all copies."""
+    """Expand one copy's events and failures at t = 0 to all copies."""
     if model.alike is None:
         return early
     source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
