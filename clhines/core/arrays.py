@@ -11,36 +11,36 @@ _CHUNK = 1 << 18  # entries that `ascending` compares at once: they stay in the 
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return where m consecutive ranges of ``counts[k]`` entries start and end, (m + 1,) int64."""
+    """Return the bounds of m consecutive ranges with ``counts[k]`` entries, (m + 1,) int64."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
 def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
-    """Return `copies` copies of `numbers` as one int64 array; copy k is larger by ``k * step``."""
+    """Concatenate `copies` copies of `numbers`, int64; copy k is larger by ``k * step``."""
     return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return where consecutive ranges of ``counts[k]`` entries start, (m,) int64."""
+    """Return the first index of each consecutive range with ``counts[k]`` entries, (m,) int64."""
     return np.cumsum(counts) - counts
 
 
 def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
-    """Return an array of `size` entries, a, with ``a[order[k]] = k``, and -1 elsewhere; int64."""
+    """Invert a permutation: return a, (size,) int64, with ``a[order[k]] = k`` and -1 elsewhere."""
     place = np.full(len(order) if size is None else size, -1)
     place[order] = np.arange(len(order))
     return place
 
 
 def children_of(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all children, (c,) int64, sorted by parent, and `offsets` of each node's children."""
+    """Return all children sorted by parent, (c,) int64, and `offsets` of each node's children."""
     inner = np.flatnonzero(parent >= 0)
     child = inner[np.argsort(parent[inner], kind="stable")]
     return child, offsets(np.bincount(parent[inner], minlength=len(parent)))
 
 
 def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
-    """Return the number k of the range ``offsets[k]:offsets[k + 1]`` that contains each index."""
+    """Return, for each index, the number k of the range ``offsets[k]:offsets[k + 1]`` around it."""
     return np.searchsorted(offsets, index, side="right") - 1
 
 
@@ -60,7 +60,7 @@ def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = No
 
 
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return `parent` plus ``by[k]`` in its k-th range of ``counts[k]`` entries; -1 stays -1."""
+    """Add ``by[k]`` to the parents in the k-th range of ``counts[k]`` nodes; roots (-1) stay -1."""
     return np.where(parent < 0, -1, parent + np.repeat(by, counts))
 
 
@@ -72,20 +72,23 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def by_level(level: np.ndarray) -> list[np.ndarray]:
-    """Return for each level that occurs, lowest first, the array of the indices on this level."""
+    """Group indices by level: return one index array per level that occurs, lowest level first."""
     order = np.argsort(level, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
 
 
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Concatenate `num_cells` arrays, (n_c, ...); cell c has ``per_cell[c % len(per_cell)]``."""
+    """Concatenate the arrays (n_c, ...) of `num_cells` cells; cell c has ``per_cell[c % m]``.
+
+    `per_cell` has m arrays.
+    """
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)
     return repeat_moved(once, count)
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Repeat an array up to a length of `count`; repetition k is larger by ``k * step``."""
+    """Tile an array to a length of `count`; repetition k is larger by ``k * step``."""
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short arrays: several repetitions at once
@@ -106,7 +109,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
 
 
 def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
-    """Return the parents of `count` nodes, by repeating the cells whose parents are `once`."""
+    """Tile the parents `once` of a few cells to `count` nodes; each repetition is renumbered."""
     parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
     rounds, rest = divmod(count, len(once))
     some = rounds * len(roots) + int(np.searchsorted(roots, rest))
@@ -115,7 +118,7 @@ def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
 
 
 def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the parents in cells of ``sizes[k]`` nodes from ``first[k]`` on, renumbered from 0."""
+    """Concatenate the parents of cells ``first[k]:first[k] + sizes[k]``, renumbered from 0."""
     if (first[1:] == first[:-1] + sizes[:-1]).all():  # consecutive cells: a slice keeps the dtype
         some = parent[first[0] : first[-1] + sizes[-1]]
         return np.where(some < 0, -1, some - int(first[0]))
@@ -130,17 +133,17 @@ def ascending(values: np.ndarray) -> bool:
 
 
 def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
-    """Return the number of nodes of `num_cells` cells, whose sizes are `sizes` again and again."""
+    """Return the node count of `num_cells` cells; cell c has ``sizes[c % len(sizes)]`` nodes."""
     rounds, rest = divmod(int(num_cells), len(sizes))
     return rounds * sum(sizes) + sum(sizes[:rest])
 
 
 def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Follow `above` from each node to the end of its path; return the ends and sums of `weight`.
+    """Return the end of each node's path along `above`, and the sum of `weight` over the path.
 
-    A path ends where `above` is -1 or the node itself. The sum is over the nodes of the path; the
-    end must have the weight 0. By default other nodes have the weight 1. Pointer jumping takes
-    O(log n) rounds. A path into a cycle ends somewhere in the cycle.
+    A path ends where `above` is -1 or the node itself; this end must have the weight 0. By default
+    all other nodes have the weight 1. Pointer jumping takes O(log n) rounds. A path into a cycle
+    ends somewhere in the cycle.
     """
     numbers = np.arange(len(above))
     anchor = np.where(above < 0, numbers, above)
@@ -155,7 +158,7 @@ def climb(above: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarr
 
 
 def half_steps(t: float, dt: float, count: int) -> np.ndarray:
-    """Return NEURON's clock, ms: `t`, and the time after each of `count` half steps; float64."""
+    """Return NEURON's clock, (count + 1,) float64, ms: `t`, then the time after each half step."""
     halves = np.full(count + 1, 0.5 * dt)
     halves[0] = t
     return np.cumsum(halves)

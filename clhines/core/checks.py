@@ -15,7 +15,7 @@ from clhines.core.quantities import as_numbers
 MAX_COUNT = 10**15  # larger counts exceed any memory
 _UNCHECKED = 2**20  # bytes: to ask the system takes longer than to allocate so few
 _MEMINFO = Path("/proc/meminfo")
-_GROUPS = (  # files with the limit and the use of a control group; versions 2 and 1
+_GROUPS = (  # a control group's memory limit and use, as files; versions 2 and 1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
         Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -28,7 +28,7 @@ _DLPACK = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "one
 
 
 def host_array(name: str, a: Any) -> Any:
-    """Return an object with ``__dlpack__`` as an array on the same memory; keep other objects."""
+    """View an object with ``__dlpack__`` as a NumPy array on the same memory; keep others."""
     if isinstance(a, np.ndarray) or not hasattr(type(a), "__dlpack__"):
         return a  # look at the type: pint's quantities forward attributes to their arrays
     kind = type(a).__name__
@@ -48,7 +48,7 @@ def host_array(name: str, a: Any) -> Any:
 def _array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values as an array in `unit`; refuse masked entries, as NumPy would use their data."""
+    """Convert values to an array in `unit`; refuse masked entries, whose data NumPy would use."""
     values = host_array(name, as_numbers(name, values, unit))
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
@@ -65,7 +65,7 @@ def _array(
 def as_array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values as an array of at most one dimension, converted to `unit`."""
+    """Convert values to an array in `unit`, of one dimension at most."""
     array = _array(name, values, dtype, unit)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")
@@ -136,7 +136,7 @@ def as_check(value: object) -> bool | str:
 
 
 def as_indices(name: str, numbers: object, count: int, what: str) -> np.ndarray:
-    """Return indices of `what`, such as cells, as (m,) int64; each is from 0 to ``count - 1``."""
+    """Check indices of `what`, such as cells, from 0 to ``count - 1``; return them, (m,) int64."""
     values = np.atleast_1d(as_array(name, numbers))
     if not values.size:
         return np.zeros(0, np.int64)
@@ -160,7 +160,7 @@ def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarra
 
 
 def integers(values: np.ndarray, name: str) -> np.ndarray:
-    """Return values as a 1-D array of signed integers; raise `ForestError` if they are not."""
+    """Convert values to a 1-D array of signed integers; raise `ForestError` if impossible."""
     try:
         array = _array(name, values)
     except InputError as error:
@@ -179,7 +179,7 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def real_numbers(name: str, a: object) -> np.ndarray:
-    """Return an array of real numbers; refuse other dtypes and masked entries."""
+    """Convert values to an array of real numbers; refuse other dtypes and masked entries."""
     array = _array(name, a)
     if array.dtype.kind not in "fiub":
         hint = ""
@@ -242,7 +242,7 @@ def _of_group(limit: Path, use: Path) -> int | None:
 
 
 def check_room(needed: float, what: str) -> None:
-    """Raise HostMemoryError if fewer than `needed` bytes are free; `what` names the data."""
+    """Raise HostMemoryError if the host has less than `needed` bytes free; `what` is the data."""
     if needed < _UNCHECKED:
         return
     there, needed = available(), min(needed, 2.0**100)

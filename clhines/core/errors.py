@@ -19,10 +19,10 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
 _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-_SHOWN = 60  # characters of a value that a message repeats
-# environment variables for the number of ranks: of MPICH and Intel, of Open MPI, of Slurm
+_SHOWN = 60  # most characters of a value in a message
+# environment variables with the rank count: MPICH and Intel, Open MPI, Slurm
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-_LONGEST = 400  # characters of a name in a message: more than any path that fits on a screen
+_LONGEST = 400  # most characters of a name in a message: longer than any path that fits on a screen
 _NAMES = re.compile(r"(?<!\w)'[^'\n]*'|\S+")  # a quoted name, which may have spaces, or a word
 
 
@@ -305,7 +305,7 @@ def _caller() -> tuple[FrameType, int]:
 
 
 def suggest_keywords(home: ModuleType, name: str) -> object:
-    """Make the function or class `home.name` suggest keywords for misspelt ones; return it."""
+    """Wrap the function or class `home.name` to suggest keywords for misspelt ones; return it."""
     public = getattr(home, name)
     if isinstance(public, FunctionType) and not hasattr(public, "__suggests__"):
         original, public = public, _suggesting(public)

@@ -19,8 +19,8 @@ from clhines.core.errors import InputError, shown
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _log = logging.getLogger(__name__)
-MOST_JSON = 1 << 20  # most bytes of a JSON file
-_SHOWN_PATH = 120  # characters of a path in a message
+MOST_JSON = 1 << 20  # largest JSON file, bytes
+_SHOWN_PATH = 120  # most characters of a path in a message
 
 
 def cache_folder() -> Path:
@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 
 
 def check_target(path: PathLike) -> None:
-    """Refuse a path that `whole` cannot write to; a read-only file is refused for root, too."""
+    """Refuse a path that `whole` cannot write to; read-only files are refused even for root."""
     try:
         _target(path)
     except OSError as error:
@@ -65,7 +65,7 @@ def _cannot(path: PathLike, error: OSError) -> InputError:
 
 
 def path_text(path: PathLike) -> str:
-    """Return a path as it stands in a one-line message: shortened, without line ends."""
+    """Shorten a path for a one-line message, and escape line ends."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -134,7 +134,7 @@ def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[B
 def open_regular(path: PathLike) -> BinaryIO:
     """Open a regular file to read; pipes and devices are refused, as reading may never end."""
     try:
-        status = os.stat(os.fspath(path))  # fspath refuses a number, the handle of an open file
+        status = os.stat(os.fspath(path))  # fspath refuses a number, a file descriptor
         file = open(path, "rb") if stat.S_ISREG(status.st_mode) else None
     except OSError as error:
         raise InputError(f"{path_text(path)}: cannot be read: {error.strerror or error}") from error
@@ -218,7 +218,7 @@ def write_entry(name: str, schema: int, key: Mapping[str, object], **more: objec
 
 
 def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> None:
-    """Cache the values `more` for `key` in a file; only log system errors, as runs work without."""
+    """Cache the values `more` under `key` in a file; only log system errors: runs work without."""
     try:
         write_entry(name, schema, key, **more)
     except OSError as error:
@@ -226,7 +226,7 @@ def keep_entry(name: str, schema: int, key: Mapping[str, object], **more: object
 
 
 def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, Any]:
-    """Return the entry that `keep_entry` wrote for `key` and `schema`, or an empty dict."""
+    """Return the entry that `keep_entry` cached under `key` and `schema`, or an empty dict."""
     try:
         entry = read_json(entry_path(name, key))
     except InputError:
@@ -238,7 +238,7 @@ def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, A
 
 @contextmanager
 def one_process(name: str) -> Iterator[None]:
-    """Let only one process of this machine execute blocks of this name at a time; others wait."""
+    """Lock a file named `name` for the block: other processes of this machine wait for it."""
     try:
         import fcntl
 

@@ -23,7 +23,7 @@ _wait = ContextVar("_wait", default=0.0)  # s before a bar appears
 
 
 class _Lines:
-    """A file that prints each state of a progress bar as a line on stderr."""
+    """File object that prints each state of a progress bar as a line on stderr."""
 
     def write(self, text: str) -> None:
         if text.strip():
@@ -34,7 +34,7 @@ class _Lines:
 
 @contextmanager
 def showing(show: bool, after: float = 0.0) -> Iterator[None]:
-    """In the block print each `phase` that begins after the first `after` seconds, if `show`."""
+    """If `show`, print each `phase` that begins in the block after the first `after` seconds."""
     token = _since.set(time.monotonic() + after) if show else None
     _last.set("")
     try:
@@ -46,7 +46,7 @@ def showing(show: bool, after: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def long_bars(wait: float) -> Iterator[None]:
-    """In the block show a progress bar only if its work lasts for more than `wait` seconds."""
+    """Show progress bars in the block only for work that lasts for more than `wait` seconds."""
     token = _wait.set(wait)
     try:
         yield
@@ -55,7 +55,7 @@ def long_bars(wait: float) -> Iterator[None]:
 
 
 def phase(what: str) -> None:
-    """In a `showing` block, print `what`, the work that begins now, above any progress bar."""
+    """Print the work that begins now, `what`, above any progress bar; only in `showing` blocks."""
     if time.monotonic() < _since.get() or what == _last.get():
         return
     _last.set(what)

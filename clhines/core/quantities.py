@@ -16,8 +16,8 @@ import numpy as np
 from clhines.core.errors import InputError, shown
 
 TextReader: TypeAlias = Callable[[str, str], float | None]  # (text, unit) -> number in that unit
-_readers: list[TextReader] = []  # empty, or `number_in` of the simulator
-_MEMBERS = (  # attributes of types with units: pint and quantities; astropy and unyt; brian2
+_readers: list[TextReader] = []  # empty, or the simulator's `number_in`
+_MEMBERS = (  # attributes of unit types: pint and quantities; astropy and unyt; brian2
     ("magnitude", "units"),
     ("unit", "to_value"),
     ("units", "to_value"),
@@ -78,7 +78,6 @@ def read_texts_by(reader: TextReader) -> None:
 
 
 def _of_text(name: str, text: str, unit: str) -> object:
-    """Convert a text with a unit to a number; return any other text unchanged."""
     try:
         number = _readers[0](text, unit) if _readers else None
     except InputError as error:
