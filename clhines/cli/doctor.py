@@ -27,7 +27,7 @@ from clhines.solver.device import caches as kept
 from clhines.solver.device import devices, pocl, trust
 
 _SECONDS = 30  # time to wait for MPI's programs
-_OTHER_NAMES = {"neuron": ("neuron-nightly",)}  # distributions of the same package
+_OTHER_NAMES = {"neuron": ("neuron-nightly",)}  # distributions with the same package
 _ANOTHER = "install another version of its driver or runtime, or name another device"
 _KINDS = (
     ("MPICH", "mpich", "hydra"),
@@ -81,7 +81,6 @@ def versions() -> list[Finding]:
 
 
 def _addresses() -> list[Finding]:
-    """Return a finding with the project's URLs and the names of unset URLs; [] without URLs."""
     try:
         declared = metadata.metadata("clhines").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:

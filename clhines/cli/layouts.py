@@ -54,7 +54,6 @@ def page() -> str:
 
 
 def _fork() -> np.ndarray:
-    """Return the parent of each node of the branched cell that `_FORK` draws, (25,) int64."""
     parent = np.arange(25) - 1
     parent[[5, 10, 15, 20]] = 4, 4, 9, 9
     return parent
@@ -101,7 +100,7 @@ def _segments(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _cut(plan: Plan, names: list[str], starts: Iterable[int]) -> list[list[str]]:
-    """Return the names of the nodes in device order, cut into rows at the positions `starts`."""
+    """Cut the node names, in device order, into rows at the positions `starts`."""
     end = int(np.flatnonzero(plan.gather >= 0)[-1]) + 1
     edges = [*(int(start) for start in starts), end]
     return [

@@ -149,7 +149,6 @@ def _drop_output() -> None:
 
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Print warnings in one line, like errors, without their place in the source."""
     with warnings.catch_warnings():
 
         def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

@@ -62,7 +62,6 @@ def option_values(name: str) -> str:
 
 
 def option_of(text: str) -> tuple[str, Option]:
-    """Parse ``NAME=VALUE``; return the name of an option and its value."""
     name, equals, value = text.partition("=")
     if not equals or name not in OPTION_TEXTS:
         raise InputError(

@@ -75,7 +75,7 @@ def folded(line: str, indent: int) -> str:
 
 
 def check_writable(name: str) -> None:
-    """Refuse a file of ``--out`` that cannot be written."""
+    """Refuse an ``--out`` file that cannot be written."""
     with named_option("--out"):
         files.check_target(name)
     suffix = Path(name).suffix.lower()
@@ -85,7 +85,7 @@ def check_writable(name: str) -> None:
 
 @contextmanager
 def named_option(option: str) -> Iterator[None]:
-    """Put the option's name in front of the message of an InputError that the block raises."""
+    """Prefix the option's name to the message of an InputError from the block."""
     try:
         yield
     except InputError as error:

@@ -94,7 +94,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    """Execute the script up to its first call that runs steps; then initialise its model."""
+    """Execute the script up to its first run, then initialise its model."""
     from clhines.neuron.switch.enabled import skipping
 
     with skipping(ends=True):
@@ -129,7 +129,6 @@ class ScriptError(clhines.ClhinesError):
 
 
 def _execute(arguments: argparse.Namespace) -> int:
-    """Run the script and return its exit status."""
     from clhines.neuron.switch.hooks import ScriptEnd
 
     script = Path(arguments.script)

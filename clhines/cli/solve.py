@@ -97,7 +97,7 @@ class PassiveSteps:
             return self.capacitance_over_dt * self.before + self.constant
 
     def solve_seconds(self) -> float:
-        """Return the median time of a solve with the last right-hand side, on the device."""
+        """Return the median device time of a solve with the last right-hand side, s."""
         from clhines.solver.device import timing
 
         solver, arrays = self.solver, (self.d, self.u, self._right_hand_side())
@@ -218,7 +218,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
 
 def _speed(cells: PassiveSteps) -> dict[str, float]:
-    """Return a solve's time and bandwidth, and its time divided by that of copying its arrays."""
+    """Return a solve's time and bandwidth, and its time relative to copying the same arrays."""
     from clhines.solver.device import timing
 
     solver, n = cells.solver, cells.forest.num_nodes
