@@ -33,7 +33,7 @@ MOST_LOST = 32.0  # largest componentwise backward error without a warning, in e
 
 
 def is_spoilt(arrays: dict[str, Array], target: Array) -> bool:
-    """Whether the solution has overwritten an operand, so that its error cannot be computed."""
+    """Whether the solution overwrote an operand, so that its error cannot be computed."""
     if isinstance(target, cla.Array):
         return any(getattr(a, "base_data", None) == target.base_data for a in arrays.values())
     return any(np.may_share_memory(a, target) for a in arrays.values())

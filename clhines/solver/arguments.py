@@ -30,9 +30,10 @@ from clhines.solver.forest import Forest
 
 @dataclass(frozen=True)
 class Arguments:
-    """Checks of the arrays for one solver: NumPy arrays, or pyopencl arrays in its context.
+    """Check a user's arrays for one solver: shape, dtype, order and OpenCL context.
 
-    With `chains` messages name the system and the row, else the cell and the node.
+    Arrays are NumPy arrays, or pyopencl arrays in the solver's context. Messages name the cell and
+    the node; with `chains` they name the system and the row.
     """
 
     forest: Forest
@@ -41,7 +42,7 @@ class Arguments:
     chains: bool = False
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
-        """Check and return `a`, (size,) or (k, size); `on_device`: it must be in device order."""
+        """Check `a`, (size,) or (k, size), and return it; with `on_device` in device order."""
         a = self.of_buffer(name, a, size)
         if isinstance(a, cla.Array):
             a = self.of_device(name, a, on_device)
@@ -61,7 +62,7 @@ class Arguments:
         return a
 
     def of_buffer(self, name: str, a: Given | None, size: int) -> Given | None:
-        """Return a `pyopencl.Buffer` as an array, (size,) or (k, size), other objects unchanged."""
+        """Wrap a `pyopencl.Buffer` as an array, (size,) or (k, size); return others unchanged."""
         if not isinstance(a, cl.Buffer):
             return a
         row = size * self.dtype.itemsize
@@ -80,7 +81,7 @@ class Arguments:
         return tuple(self.of_buffer(n, a, size) for n, a in zip(names.split(), arrays))
 
     def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
-        """Check and return a pyopencl array; with `on_device` it may be in device order."""
+        """Check a pyopencl array and return it; with `on_device` it may be in device order."""
         if a.dtype != self.dtype:
             raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
         if a.context != self.queue.context:
@@ -96,7 +97,7 @@ class Arguments:
         return a.copy(queue=self.queue) if a.offset else a
 
     def natural(self, system: dict[str, Given | None]) -> dict[str, Array]:
-        """Return d, u, (l), b in natural order, checked; all NumPy, or all pyopencl arrays."""
+        """Check d, u, (l), b in natural order, all NumPy or all pyopencl arrays; return them."""
         ready = self._ready(system)
         if ready is not None:
             return ready
@@ -138,7 +139,7 @@ class Arguments:
             raise InputError("out is a strided or offset view; expected a whole array")
 
     def in_order(self, name: str, a: cla.Array, order: Order, packed: bool) -> cla.Array:
-        """Check that `a` is in device order, but trust a caller who sets `packed`; return `a`."""
+        """Check that `a` is in device order, unless the caller sets `packed`; return `a`."""
         a = self.checked(name, a, len(order.gather), on_device=True)
         if not packed:
             order.check(name, a)
@@ -147,7 +148,7 @@ class Arguments:
     def packed(
         self, system: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
     ) -> list[cla.Array]:
-        """Check `out` and d, u, (l), b as `in_order` does; return d, u, (l), b."""
+        """Check d, u, (l), b by `in_order`, and `out`; return d, u, (l), b."""
         system = {name: a for name, a in system.items() if name != "l" or a is not None}
         size, operands = len(order.gather), list[cla.Array]()
         operands = [self.in_order(name, a, order, packed) for name, a in system.items()]
@@ -181,7 +182,7 @@ class Arguments:
         return f"system {cell}, row {row} (row {node} of all)"
 
     def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
-        """Whether the solve reports a b that is not finite, so that b needs no check before it."""
+        """Whether the solve itself finds values of b that are not finite: no check is needed."""
         if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)

@@ -80,7 +80,7 @@ def entry_gradients(
 
 
 def vjp(
-    self: Any,  # a `Solver`, of which this is a method
+    self: Any,  # the `Solver`: this function is its method
     d: ArrayLike,
     u: ArrayLike,
     x: ArrayLike,
@@ -145,7 +145,7 @@ class Factors:
 
     @exclusive
     def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
-        """Return what a pickle needs: the forest, the method, the dtype and d, u, (l)."""
+        """Return the contents of a pickle: the forest, the method, the dtype, and d, u, (l)."""
         matrix = {name: a.copy() for name, a in self.eliminated.matrix_on_host().items()}
         return self._arguments.forest, self._engine.method, self._arguments.dtype, matrix
 

@@ -17,8 +17,8 @@ from clhines.core.checks import as_array, as_places, as_whole_number, check_room
 from clhines.core.errors import ForestError, shown
 from clhines.core.summary import counted
 
-_NODE_BYTES, _CELL_BYTES = 8, 32  # memory of a forest per node and per cell
-_CHUNK_NODES = 1 << 20  # nodes of cells that are compared at once: they stay in the cache
+_NODE_BYTES, _CELL_BYTES = 8, 32  # forest memory per node and per cell, bytes
+_CHUNK_NODES = 1 << 20  # nodes to compare at once: they stay in the cache
 
 
 def _as_list(parents: object) -> list[np.ndarray]:
@@ -30,7 +30,7 @@ def _as_list(parents: object) -> list[np.ndarray]:
 def _are_flat(parents: Sequence[np.ndarray]) -> bool:
     try:
         return all(np.ndim(p) == 1 for p in parents)
-    except ValueError:  # nested lists of different lengths
+    except ValueError:  # nested lists with different lengths
         return False
 
 
@@ -43,8 +43,8 @@ class Trees:
     then level, then first node (2018 report, section 2).
     """
 
-    offsets: np.ndarray  # nodes of tree s are ``offsets[s]:offsets[s + 1]``
-    parent: np.ndarray  # index of the parent in these arrays, -1 at each root
+    offsets: np.ndarray  # tree s has the nodes ``offsets[s]:offsets[s + 1]``
+    parent: np.ndarray  # each node's parent, as an index in these arrays; -1 at roots
     cuts: np.ndarray | None = None
 
     @property
@@ -52,7 +52,7 @@ class Trees:
         return len(self.offsets) - 1
 
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
-        """Drop trees that no cell has; return each cell's new shape number, and the other trees."""
+        """Drop trees that no cell has; return each cell's new tree number, and the trees left."""
         shapes, first = np.unique(shape_of_cell, return_index=True)
         shapes = shapes[np.argsort(first)]
         if np.array_equal(shapes, np.arange(self.num_trees)):
@@ -84,7 +84,7 @@ class Trees:
 
     @cached_property
     def _chains(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first node of each node's branch, and the node's position in that branch."""
+        """First node of each node's branch, and the node's position in that branch."""
         inner = self.parent >= 0
         is_first = ~inner
         is_first[inner] = self.num_children[self.parent[inner]] != 1
@@ -150,7 +150,7 @@ class Trees:
 
     @cached_property
     def branch_offsets(self) -> np.ndarray:
-        """First branch of each tree, and the end, (num_trees + 1,) int64."""
+        """First branch of each tree, and the branch count, (num_trees + 1,) int64."""
         counts = np.bincount(self.branch_tree, minlength=self.num_trees)
         return arrays.offsets(counts)
 
@@ -183,7 +183,7 @@ class Trees:
     def by_level(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the first branch of each level, tree by tree, and where each tree starts."""
         first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
-        first = np.union1d(first, self.branch_offsets[:-1])  # a tree of one level follows another
+        first = np.union1d(first, self.branch_offsets[:-1])  # a tree with one level follows another
         return first, np.searchsorted(first, self.branch_offsets[:-1])
 
     @cached_property
@@ -241,7 +241,7 @@ class Forest:
         self._take_over(parents, integers(bounds, "cell_offsets").astype(np.int64))
 
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
-        """Check, analyse and freeze the arrays, to which no caller has a reference."""
+        """Check, analyse and freeze arrays that nothing else refers to."""
         self.parent, self.cell_offsets = parent, cell_offsets
         self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
@@ -283,7 +283,7 @@ class Forest:
 
     @classmethod
     def repeat(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
-        """Make a forest of `num_cells` cells whose trees are `parents`, again and again.
+        """Make a forest of `num_cells` cells whose trees cycle through `parents`.
 
         `parents` are (n_c,) integer arrays: each node's parent in its cell, -1 at the root.
         """
@@ -326,7 +326,7 @@ class Forest:
 
     @classmethod
     def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
-        """Make a forest of valid trees; ``parents()`` returns its `parent`, when first needed."""
+        """Make a forest of valid trees; ``parents()`` computes its `parent` when first needed."""
         forest = cls.__new__(cls)
         forest._put(trees, shapes, parents)
         return forest
@@ -363,7 +363,7 @@ class Forest:
         return self.trees.heights[self.shape_of_cell]
 
     def node_index(self, cell: int, rank: int) -> int:
-        """Return the natural index of a node; `rank` is its number in the elimination order."""
+        """Return a node's natural index from `rank`, its number in the elimination order."""
         cell = as_whole_number("cell", cell, 0, self.num_cells - 1)
         rank = as_whole_number("rank", rank, 0, int(self.sizes[cell]) - 1)
         shape = int(self.shape_of_cell[cell])
@@ -408,7 +408,7 @@ class Forest:
             )
 
     def _rows(self, cells: np.ndarray, size: int) -> np.ndarray:
-        """Return parents in cells of one size, (len(cells), size), counted from 0 in each cell."""
+        """Return the parents in cells of one size, (len(cells), size), numbered from 0 per cell."""
         starts = self.cell_offsets[cells]
         if starts[-1] - starts[0] == (len(cells) - 1) * size:  # consecutive cells: no copy needed
             rows = self.parent[starts[0] : starts[-1] + size].reshape(-1, size)
@@ -437,7 +437,7 @@ class Forest:
         )
 
     def _equal_sized(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield (cells of one size, this size), about `_CHUNK_NODES` nodes at a time at most."""
+        """Yield (cells of one size, this size), at most about `_CHUNK_NODES` nodes at a time."""
         by_size = np.argsort(self.sizes, kind="stable")
         cuts = np.flatnonzero(np.diff(self.sizes[by_size])) + 1
         for cells in np.split(by_size, cuts):

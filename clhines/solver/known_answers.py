@@ -13,7 +13,7 @@ CELLS = 17  # more than fit into any vector
 
 
 def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Solve trees in vectors of cells, then in vectors of branches; return what is wrong, or "".
+    """Solve trees in vectors of cells, then in vectors of branches; return the fault, or "".
 
     Each row is diagonally dominant by at least half of d, so the condition is at most 3, and an
     entry is rounded fewer than 20 times.

@@ -146,12 +146,12 @@ def multiply(
 def condition(
     forest: Forest, d: np.ndarray, u: np.ndarray, b: np.ndarray, x: np.ndarray
 ) -> np.ndarray:
-    """Return a bound: how much each x may be wrong, per unit of componentwise backward error.
+    """Return each x's largest error per unit of componentwise backward error.
 
-    A solution with the error w (Oettli-Prager, see `residual`) is wrong by at most w times ``|A^-1|
-    (|A| |x| + |b|)`` (Bauer and Skeel; Higham 2002, theorem 7.4). If no entry off the diagonal is
-    positive and all pivots are, A is an M-matrix: no entry of its inverse is negative, and one
-    solve gives this bound exactly.
+    A solution with the backward error w (Oettli-Prager, see `residual`) is wrong by at most w times
+    ``|A^-1| (|A| |x| + |b|)`` (Bauer and Skeel; Higham 2002, theorem 7.4). If no entry off the
+    diagonal is positive and all pivots are, A is an M-matrix: no entry of its inverse is negative,
+    and one solve gives this bound exactly.
 
     Returns
     -------

@@ -31,7 +31,7 @@ from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import Option, Options, Plan, real_name
 from clhines.solver.tune import Tuning, engine_for
 
-AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # all arrays of a solve are of one kind
+AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # a solve has arrays of one kind
 
 
 class SolverOptions(Options, total=False):

@@ -44,7 +44,7 @@ def on_device(*arrays: Given) -> bool:
 
 
 MOST_KEPT = 4  # batches whose plan `solve_tridiagonal` keeps
-MOST_ROWS = 1 << 24  # rows of all these batches together
+MOST_ROWS = 1 << 24  # rows in all these batches together
 _KEPT: OrderedDict[object, Tridiagonal] = OrderedDict()  # the last used is the last
 _LOCK = threading.Lock()
 
@@ -243,7 +243,7 @@ class Tridiagonal(Holder):
         return self.solver.status()
 
     def device_side(self) -> DeviceChains:
-        """Return the object that converts pyopencl arrays; the first call makes it."""
+        """Return the converter of pyopencl arrays; the first call makes it."""
         if self._device is None:
             self._device = DeviceChains(self.chains, self.solver.queue)
         return self._device
@@ -375,9 +375,9 @@ class TridiagonalFactors:
     def source(
         self,
     ) -> tuple[np.ndarray, str, dict[str, np.ndarray], np.ndarray | None, Corners | None]:
-        """Return what a pickle must contain to eliminate the matrices again.
+        """Return the contents of a pickle, from which the matrices are eliminated again.
 
-        This is sizes, method, d, u, l of the chains, row signs or None, and corners or None.
+        These are sizes, method, d, u, l of the chains, row signs or None, and corners or None.
         """
         _, method, _, matrix = self.factors.source()
         return self._owner.sizes, method, matrix, self._rows.sign_on_host(), self._corners

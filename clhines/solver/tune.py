@@ -33,7 +33,7 @@ _TIE = 0.01  # the cost model's choice wins if it is slower than the fastest by 
 @dataclass(frozen=True)
 class Tuning:
     rows: tuple[tuple[Candidate, float], ...]  # s per solve, in the cost model's order
-    heuristic: Candidate  # choice of the cost model
+    heuristic: Candidate  # the cost model's choice
     best: Candidate  # the fastest, or `heuristic` if it is slower by at most `_TIE`
 
 
@@ -52,7 +52,7 @@ def measure(
     prepare: Callable[[Plan], TimedRun],
     keep: bool = True,
 ) -> Tuning:
-    """Time the candidates, and return their seconds and the fastest one.
+    """Time the candidates; return their seconds and the fastest one.
 
     The cost model's choice comes first. Plans that do not fit into memory or do not build are left
     out. ``prepare(plan)`` returns the run to time; without `keep`, again in each round.
@@ -81,7 +81,7 @@ def measure(
 _log = logging.getLogger(__name__)
 trust.register("solve", "solves in vectors", "clhines.solver.known_answers")
 _Any = TypeVar("_Any", bound=SolveEngine)
-_USABLE = 0.9  # fraction of the device's memory that a batch may use
+_USABLE = 0.9  # share of device memory that a batch may use
 
 
 class Pick:

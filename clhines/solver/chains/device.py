@@ -65,15 +65,15 @@ class DeviceChains:
 
     @cached_property
     def ones(self) -> cla.Array:
-        """The factor 1 for each row, (n,): the signs of matrices whose rows need no factor -1."""
+        """Row signs (n,) of a matrix in which no row was multiplied by -1: all 1."""
         return cla.to_device(self._queue, np.ones(self._chains.n, self._chains.dtype))
 
     def rows(
         self, b: cla.Array, sign: cla.Array, shape: Shape, columns: bool, out: cla.Array | None
     ) -> cla.Array:
-        """Enqueue ``sign * b`` as rows of `shape`, (n,) or (k, n), and return these.
+        """Enqueue ``sign * b`` in the layout `shape`, (n,) or (k, n); return that array.
 
-        With `columns` the last axis of b counts right-hand sides. `out`, if set, gets the rows.
+        With `columns` the last axis of b counts right-hand sides. `out`, if set, gets the result.
         """
         target = cla.empty(self._queue, shape, self._chains.dtype)
         if out is not None:

@@ -55,7 +55,7 @@ class Corners:
     def correction(self, solve: _ChainSolve, check: bool | str) -> Callable[[np.ndarray], None]:
         """Return a function that turns y into x in place, where T y = b and A x = b.
 
-        y is (n,) or (k, n). ``solve(p)`` returns z, with T z = p. `check` refuses a singular A.
+        y is (n,) or (k, n). ``solve(p)`` returns z with T z = p. With `check`, a singular A raises.
         """
         z, q, sizes = solve(self.p), self.q, self.sizes
         first, last = offsets(sizes)[:-1], offsets(sizes)[1:] - 1
@@ -97,14 +97,14 @@ class Corners:
 
     @cached_property
     def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the previous and next row of each row, (n,) each; systems are rings."""
+        """Indices of each row's previous and next row in its periodic system, (n,) each."""
         first, last = offsets(self.sizes)[:-1], offsets(self.sizes)[1:] - 1
         before, after = np.arange(-1, len(self.main) - 1), np.arange(1, len(self.main) + 1)
         before[first], after[last] = last, first
         return before, after
 
     def _residual(self, b: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the residual b - A x, and its scale |A| |x| + |b|, float64."""
+        """Return the residual b - A x and its scale |A| |x| + |b|, both float64."""
         before, after = self._neighbours
         wide = x.astype(np.float64)
         terms = self.low * wide[..., before], self.main * wide, self.up * wide[..., after]
@@ -115,7 +115,7 @@ class Corners:
 def cut_corners(
     sizes: np.ndarray, low: np.ndarray, main: np.ndarray, up: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Corners]:
-    """Split periodic matrices into the diagonals of tridiagonal ones, (n,) each, and corners.
+    """Split periodic matrices into the three diagonals of T, (n,) each, and their `Corners`.
 
     The first `low` and the last `up` of each system are the corners of the periodic matrix.
     """

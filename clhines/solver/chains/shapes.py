@@ -15,8 +15,8 @@ from clhines.core.errors import InputError
 from clhines.solver.device.arrays import Array
 from clhines.solver.forest import ChainTrees, Forest
 
-_ROW_BYTES = 64  # least memory of the forest for each row of a batch
-MOST_OF_ALL = 2**31 - 1  # rows of a batch: kernels count them in 32 bits
+_ROW_BYTES = 64  # least memory per row for the forest, bytes
+MOST_OF_ALL = 2**31 - 1  # most rows in a batch: kernels count them in 32 bits
 MIXED = "dl, d, du and b mix NumPy, or numbers, and pyopencl arrays; expected one kind"
 Shape: TypeAlias = tuple[int, ...]
 
@@ -64,7 +64,7 @@ class Chains:
         self.grid = (self.m, int(rows[0])) if equal else None
 
     def forest(self) -> Forest:
-        """Return a forest with a chain for each system; chains of equal size share one plan."""
+        """Return the forest of chains, one per system; chains of equal length share one plan."""
         sizes, first, number = np.unique(self.rows, return_index=True, return_inverse=True)
         appear = np.argsort(first)  # shapes are numbered by their first appearance
         shape = inverse(appear)[number.reshape(-1)]
@@ -80,7 +80,7 @@ class Chains:
     # -- shapes --------------------------------------------------------------------------------
 
     def _shapes(self, between: bool) -> list[Shape]:
-        """Return a diagonal's accepted shapes; `between`: with one value less per system."""
+        """Return the accepted shapes of a diagonal; `between`: it has one value less per system."""
         less = int(between)
         shapes: list[Shape] = [(self.n - less * self.m,)]
         if self.grid is not None:
@@ -89,7 +89,7 @@ class Chains:
         return shapes
 
     def is_between(self, name: str, shape: Shape) -> bool:
-        """Whether a diagonal has one value less per system than `d`; refuse wrong shapes."""
+        """Whether a diagonal has one value less per system than `d`; refuse other shapes."""
         if name != "d" and shape in self._shapes(True):
             return True
         if shape and shape not in self._shapes(False):
@@ -101,7 +101,7 @@ class Chains:
         return False
 
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return x's shape for the user and for the solver; `columns`: the last axis of b is k."""
+        """Return the shapes of x for the user and for the solver; `columns`: b has k last."""
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)
@@ -115,7 +115,7 @@ class Chains:
         return ((*shape[1:], *shape[:1]) if columns else shape), rows
 
     def _solution_shape(self, b_shape: Shape) -> Shape:
-        """Return the shape of x for a shape of b, both with k first; () if b may not have it."""
+        """Return the shape of x for this shape of b, both with k first; () if it is not valid."""
         if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
             return b_shape
         if self.grid is None:
@@ -174,7 +174,7 @@ class Chains:
         table[:, 1:], table[:, 0] = rows[..., :last] if rows.ndim else rows, 0
 
     def whole(self, name: str, a: object) -> np.ndarray:
-        """Return a diagonal of periodic matrices, (n,), with a value for each row."""
+        """Expand a diagonal of periodic matrices to one value per row, (n,)."""
         if isinstance(a, cla.Array):
             raise InputError(f"{name} is a pyopencl array; expected NumPy for periodic systems")
         values = self.values(name, a)
@@ -189,7 +189,7 @@ class Chains:
         return np.broadcast_to(values, self.grid).reshape(-1)
 
     def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
-        """Return `b` (k last if `columns`) as (n,) or (k, n) for the solver, and the shape of x."""
+        """Return `b` as (n,) or (k, n) for the solver, and the shape of x; `columns`: k is last."""
         a = self.values("b", b)
         shape, rows = self.shapes(a.shape, columns)
         if columns:

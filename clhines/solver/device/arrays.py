@@ -14,16 +14,19 @@ from numpy.typing import ArrayLike, DTypeLike
 from clhines.core.errors import InputError
 from clhines.solver.device import copies
 
-# bytes; NVIDIA's driver fills 2 GiB and more, and behind the first 2 GiB of a buffer, wrongly
+# bytes; NVIDIA's driver fills wrongly: 2 GiB and more, and behind a buffer's first 2 GiB
 _MOST_FILLED = _FAR = 1 << 30
-HOST = "clhines_host"  # attribute of arrays from `within_reach`
-_MARK = "clhines_order"  # attribute of arrays in device order
+HOST = "clhines_host"  # attribute that `within_reach` sets on its arrays
+_MARK = "clhines_order"  # attribute that marks arrays in device order
 Array: TypeAlias = np.ndarray | cla.Array  # numbers on the host or on a device
 Given: TypeAlias = "ArrayLike | cla.Array"  # what callers may pass
 
 
 class Order:
-    """The device order of a plan; `mark` labels arrays in this order. `gather` is `Plan.gather`."""
+    """Device order of a plan: mark arrays that are in it, and check them by the mark.
+
+    `gather` is `Plan.gather`.
+    """
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
         self.gather, self.num_nodes = gather, num_nodes
@@ -87,10 +90,10 @@ def events_of(name: str, wait_for: object, queue: cl.CommandQueue) -> list[cl.Ev
 def within_reach(
     queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype, zeros: bool = True
 ) -> cla.Array:
-    """Return a new device array, in memory that the host can access without commands if possible.
+    """Return a new device array, in memory that it shares with the host if possible.
 
-    Such memory is fine-grained SVM, and `host_of` returns the host's view. It saves commands, which
-    take longer than short kernels. Without `zeros` the values are undefined.
+    This memory is fine-grained SVM: the host needs no copy commands, which take longer than short
+    kernels. `host_of` returns the host's view. Without `zeros` the values are undefined.
     """
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)
@@ -127,7 +130,7 @@ def _filled(
     queue: cl.CommandQueue,
     waits: Sequence[cl.Event] = (),
 ) -> list[cl.Event]:
-    """Enqueue fills of the bytes `begin` to `end` of an array with a value; return their events."""
+    """Enqueue fills of the bytes `begin` to `end` of an array; return their events."""
     events = []
     for first in range(begin, end, _MOST_FILLED):
         size = min(_MOST_FILLED, end - first)
@@ -221,7 +224,7 @@ def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) 
 
 
 def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
-    """Return `a`, or a copy if writes to `target` would overwrite values of `a` that are in use.
+    """Return `a`, or a copy if the solution in `target` would overwrite values that are in use.
 
     A right-hand side may itself be the `target`. With `matrix`, `a` is d, u or l, and may not.
     """

@@ -27,7 +27,7 @@ from clhines.core.errors import CacheWarning, DeviceError, shown, warn_caller
 _ROOM = 16 << 20  # free bytes for a usable cache: a program takes 0.3 MiB, 0.5 while compiled
 _LEAST = 2 << 20  # free bytes to build one program
 _SLACK = 120.0  # s before the last check: files as new as this may not have been on disk yet
-_STAMP = "clhines-checked"  # file whose time is that of the last check
+_STAMP = "clhines-checked"  # its modification time is the time when files were last checked
 _BITCODE, _ELF = b"BC\xc0\xde", b"\x7fELF"
 _log = logging.getLogger(__name__)
 
@@ -46,12 +46,12 @@ def pocl_folder() -> Path:
 
 
 def pocl_problem() -> str:
-    """Return why PoCL's cache cannot be used and what to do; empty if it can be used."""
+    """Say why PoCL's cache cannot be used, and what to do; empty if it can be used."""
     return _CacheState.pocl or _pocl_problem()
 
 
 def pyopencl_problem() -> str:
-    """Return why PyOpenCL's caches cannot be used and what to do; empty if they can be used."""
+    """Say why PyOpenCL's caches cannot be used, and what to do; empty if they can be used."""
     return _CacheState.pyopencl or _pyopencl_problem()
 
 
@@ -92,7 +92,7 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove incomplete files, written since the last call, from PoCL's cache; return how many."""
+    """Remove incomplete files, written since the last call, from PoCL's cache; return the count."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0
@@ -110,7 +110,7 @@ def clean(folder: Path) -> int:
 
 
 def drop_last() -> int:
-    """Remove the last used program from PoCL's cache; return the number of removed files."""
+    """Remove the last used program from PoCL's cache; return the count of removed files."""
     used = {e: _changed(e + "/last_accessed", 0.0) for e in _entries(pocl_folder())}
     last = max(used.values(), default=0.0)
     return sum(_unlink(f) for e, time in used.items() if time == last for f in _files(e))
@@ -123,7 +123,7 @@ def _entries(folder: Path) -> Iterator[str]:
 
 
 def _files(entry: str) -> Iterator[str]:
-    """Yield those files of the cached program `entry` that an interrupted write may have cut."""
+    """Yield the files of the cached program `entry` that an interrupted write may have cut."""
     yield entry + "/program.bc"
     for kernel in _names(entry):
         for sizes in _names(kernel):
@@ -209,7 +209,7 @@ def _pyopencl_problem() -> str:
 
 
 def _unusable(folder: Path) -> str:
-    """Return why `folder`, which may not exist yet, cannot take `_ROOM` bytes; empty if it can."""
+    """Say why `folder`, which may not exist yet, cannot hold `_ROOM` bytes; empty if it can."""
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     try:

@@ -17,16 +17,16 @@ import pyopencl as cl
 
 from clhines.solver.device.devices import is_cpu, is_simulator
 
-PIECE_BYTES = 4 << 20  # size of a pinned piece: each costs a few acquisitions of the GIL
-LEAST_PIECE = 2 << 20  # least size of one copy, for the same reason
+PIECE_BYTES = 4 << 20  # bytes in a pinned piece: each piece takes the GIL a few times
+LEAST_PIECE = 2 << 20  # smallest copy, bytes, for the same reason
 LEAST_BYTES = 1 << 23  # smaller arrays are copied by one thread
 PIECES = 2  # pinned pieces per thread
 MOST_THREADS = 8
 _SLICE_BYTES = 512 << 10  # slice that one thread fills while the bus carries the one before
-_RESULT_BYTES = 256 << 10, 64 << 20  # least and most size of a pinned result
+_RESULT_BYTES = 256 << 10, 64 << 20  # smallest and largest pinned result, bytes
 MOST_RESULTS = 3  # results that are pinned at once
 Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and their buffer on the device
-RowPart = tuple[np.ndarray, cl.Buffer, int]  # part of a row, its buffer, and its byte offset there
+RowPart = tuple[np.ndarray, cl.Buffer, int]  # a row's part, its buffer, and its byte offset there
 _PAGE_BYTES = 4096
 _FEWER = 4  # cores per copying thread
 
@@ -103,7 +103,7 @@ class Pins:
 
 
 class _Piece:
-    """Memory of a pinned array; `free` gets it back when the array and its views are deleted."""
+    """Memory of a pinned array; `free` gets it back when the array and all views are deleted."""
 
     __slots__ = ("__array_interface__", "_free", "_memory")
 
@@ -129,7 +129,7 @@ class PinnedArrays:
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
         self._free: list[np.ndarray] = []
-        self._sizes: list[int] = []  # of pieces
+        self._sizes: list[int] = []  # bytes per piece
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
         """Return an array like `a`, in pinned memory if its size and the number of arrays allow."""
@@ -201,7 +201,7 @@ def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Bu
 
 
 def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
-    """Return a pinned buffer, and its bytes as an array, which is valid while the buffer lives."""
+    """Pin `size` bytes; return the buffer, and its bytes as an array while the buffer lives."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
     buffer = cl.Buffer(queue.context, flags, size)
     both = cl.map_flags.READ | cl.map_flags.WRITE

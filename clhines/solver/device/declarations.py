@@ -65,7 +65,7 @@ def _lines_of(header: Path) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def _header() -> Path | None:
-    """Return the header file of the PoCL library in this process; None if there is none."""
+    """Find the header ``opencl-c.h`` of this process's PoCL library; None if not exactly one."""
     try:
         maps = Path("/proc/self/maps").read_text("utf-8", "replace")
     except OSError:  # not Linux

@@ -25,8 +25,8 @@ INSTALL_HINT = f"install a driver for your GPU, or a runtime for the CPU: {insta
 _INTEL = "Intel(R) OpenCL"
 _CLANG = ("Portable Computing Language", _INTEL)
 _BULK = 9, 525  # least compute capability and driver (PTX 8.0) for NVIDIA's bulk copies
-SMALL_GROUP = 64  # size of work-groups whose work-items share nothing
-WIDE_GROUP = 1024  # size of work-groups whose work-items share values through a cache
+SMALL_GROUP = 64  # work-group size if work-items share nothing
+WIDE_GROUP = 1024  # work-group size if work-items share values through a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
 _PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # see `part_of`
 _LOCK = threading.Lock()
@@ -79,7 +79,7 @@ def whole_device(device: cl.Device) -> cl.Device:
 def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
     """Return sub-device `number` of `count` equal ones, or the device if it cannot be divided."""
     key = device, number, count
-    if key not in _PARTS:  # every call of OpenCL makes new devices, which need new contexts
+    if key not in _PARTS:  # every OpenCL call makes new devices, which need new contexts
         cores = max(1, device.max_compute_units // count)
         try:
             parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores])
@@ -102,7 +102,6 @@ def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
 
 
 def _copies_in_bulk(device: cl.Device) -> bool:
-    """Whether a device is NVIDIA's, and its compiler accepts ``cp.async.bulk``."""
     if "cl_nv_device_attribute_query" not in device.extensions:
         return False
     driver = device.driver_version.split(".")[0]
@@ -142,7 +141,7 @@ def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]
 
 
 def _vector_bytes(device: cl.Device) -> tuple[int, int]:
-    """Return the width of vectors to use, and the largest width that compiles correctly, bytes."""
+    """Return the vector width to use, and the widest that compiles correctly, both in bytes."""
     if not is_cpu(device):
         return 16, WIDEST_VECTOR
     reported = min(64, max(16, 4 * device.native_vector_width_float))
@@ -153,7 +152,7 @@ def _vector_bytes(device: cl.Device) -> tuple[int, int]:
 
 
 def label(device: cl.Device) -> str:
-    """Return a device's name, the name of its platform, and the driver's version."""
+    """Return the name of a device and its platform, and the driver version."""
     return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
 
 
@@ -203,7 +202,7 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
 
 
 def _rank(device: cl.Device) -> int:
-    """Return a CPU runtime's place in the order of preference: PoCL's kernels are the fastest."""
+    """Return a CPU runtime's rank in the order of preference: PoCL's kernels are the fastest."""
     name = device.platform.name.strip()
     return _CLANG.index(name) if name in _CLANG else len(_CLANG)
 

@@ -27,8 +27,8 @@ _RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpe
 class _ForkState:
     uses_opencl = False
     forked_from = 0  # parent process if it used OpenCL before the fork; else 0
-    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # objects of `lock_of`
-    kept: tuple[Any, ...] = ()  # these objects at the time of the fork
+    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # objects with a lock by `lock_of`
+    kept: tuple[Any, ...] = ()  # these objects when the process was forked
 
 
 def check_process() -> None:

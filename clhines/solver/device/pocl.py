@@ -20,14 +20,14 @@ import pyopencl as cl
 
 from clhines.core.checks import is_switched_on
 
-# LLVM's names of x86-64 levels, and the flags of /proc/cpuinfo that each requires
+# LLVM's names for x86-64 levels, and the /proc/cpuinfo flags that each requires
 _LEVELS: tuple[tuple[bytes, set[str]], ...] = (
     (b"x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma"}),
     (b"x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}),
     (b"x86-64", set()),
 )
-# Bytes of vector registers, and LLVM's names of x86-64 processors that have them; other names, also
-# of other architectures, count as `_OTHER`.
+# Vector register bytes, and LLVM's names for x86-64 processors that have them; all other names,
+# also on other architectures, count as `_OTHER`.
 _REGISTERS: dict[int, frozenset[str]] = {
     64: frozenset(
         "knl knm skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client "
@@ -45,7 +45,7 @@ _VECTOR = re.compile(rf"\b({'|'.join(_SIZES)})(2|4|8|16)\b")
 _UNNAMED = re.compile(r"-(x86_64-[\w-]+)-generic\s*$")
 _OTHER = 32
 SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # 1 turns `name_processor` off
-_RECORD_BYTES = 1024  # of PoCL's device record, which begins with the names
+_RECORD_BYTES = 1024  # in PoCL's device record, which begins with the names
 _NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # PoCL keeps their addresses
 
 

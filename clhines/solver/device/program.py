@@ -31,8 +31,8 @@ MOST_PROGRAMS = 256  # programs that are kept per context
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
-_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # types of arguments
-build_seconds: list[float] = []  # wall times of the builds in this process
+_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # types of scalar arguments
+build_seconds: list[float] = []  # wall time of each build in this process
 
 
 def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
@@ -40,7 +40,7 @@ def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) ->
     check_process()
     if source is not None:
         return _compile(context, source, spec)
-    with _LOCK:  # several devices may ask from threads of their own
+    with _LOCK:  # several devices may build in threads
         built = _BUILT.setdefault(context, OrderedDict())
         if spec not in built:
             built[spec] = _compile(context, render(spec), spec)
@@ -132,7 +132,6 @@ class NamedKernel:
 
 
 def _dump(source: str, spec: TemplateSpec) -> None:
-    """Write generated source to the folder ``CLHINES_DUMP``, if it is set."""
     folder = os.environ.get("CLHINES_DUMP")
     if not folder:
         return
@@ -158,7 +157,7 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
             options.append("-D NAMED")  # not a cached program that ``generic`` has built
         caches.before_build(device)
     if any(warns_of_vectors(device, source) for device in context.devices):
-        options.append("-w")  # PoCL prints the number of warnings on stderr
+        options.append("-w")  # PoCL prints a warning count on stderr
     _log.debug("building %s", _named(spec))
     phase(f"building kernels, {len(build_seconds)} done")
     begin = time.perf_counter()
@@ -186,7 +185,7 @@ def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
     text, guard = declarations.minimal(context.devices[0], source)
     for turn in range(3):  # other processes use the cache, too
         try:
-            with warnings.catch_warnings():  # some drivers warn of every build
+            with warnings.catch_warnings():  # some drivers warn in every build
                 warnings.simplefilter("ignore", cl.CompilerWarning)
                 program = cl.Program(context, text).build(options + guard)
         except cl.Error as error:

@@ -63,7 +63,6 @@ def _is_of_wheel() -> bool:
 
 
 def _icd_files(folder: Path) -> dict[str, str]:
-    """Return by file name the text of each .icd file in a folder: the path of a library."""
     texts = {}
     for path in sorted(folder.glob("*.icd")):
         try:
@@ -74,7 +73,7 @@ def _icd_files(folder: Path) -> dict[str, str]:
 
 
 def _folder(files: dict[str, str]) -> Path:
-    """Return a folder with `files`, texts by name; it is kept, because child processes read it."""
+    """Return a folder with these `files`, text by name; child processes read it, so it stays."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
     folder = cache_folder() / "vendors" / digest
     if folder.is_dir():

@@ -21,10 +21,10 @@ from clhines.solver.plan.plan import STREAM_BYTES, real_name
 TimedRun = Callable[[int], cl.Event | list[cl.Event]]  # enqueues run k
 FLOOR_ARRAYS = 4  # a solver at least reads d, u and b and writes x
 _DRAWN = 1 << 22  # most random values: to make more takes longer than to measure
-_LEAST_TURNS = 8  # solves of a candidate, one in each turn
+_LEAST_TURNS = 8  # rounds: solves per candidate, one in each round
 _MOST_TURNS = {True: 400, False: 60}  # True: by wall time, which is noisy; False: by events
-_CANDIDATE_SECONDS = 0.1  # time for the solves of a candidate, within these bounds
-_TRIAL = 4, 2.5  # number of turns after which candidates slower by this factor are dropped
+_CANDIDATE_SECONDS = 0.1  # solve time per candidate, within these bounds
+_TRIAL = 4, 2.5  # rounds after which candidates slower by this factor are dropped
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,12 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Return the time, s, of each run; ``ready[k]()`` returns run k, and the runs take turns.
+    """Return the mean time of each run, s, measured in rounds that launch every run once.
 
-    So other load on the machine slows all runs alike. Runs that are far too slow are dropped early.
-    A time is the mean of the faster half of the measurements, because disturbances only add to a
-    time, and a median jumps if times have two peaks. The fastest run gets about `budget` seconds.
+    ``ready[k]()`` returns run k. Other load on the machine then slows all runs alike. Runs that are
+    far too slow are dropped early. The mean is over the faster half of the measurements, because
+    disturbances only add to a time, and a median jumps if times have two peaks. The fastest run
+    gets about `budget` seconds.
     """
     times: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

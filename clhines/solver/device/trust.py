@@ -37,17 +37,17 @@ from clhines.solver.plan.plan import Limits
 from clhines.solver.plan.templates import digest
 
 SWITCH = "CLHINES_TRUST"  # 1 turns the self-tests off
-PROCESSOR_SECONDS = 30  # limit of a self-test; good devices take one to three
+PROCESSOR_SECONDS = 30  # limit of processor time; good devices take one to three
 MEMORY = 4 << 30  # bytes that a self-test may use on a CPU
 _OF_THREAD = 128 << 20  # address space that a thread may reserve, bytes
-SECONDS = 180.0  # limit of a self-test's wall time, as it may wait for ever
+SECONDS = 180.0  # limit of wall time, as a self-test may wait for ever
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from clhines.solver.device.trust import main; main(sys.argv[2:])"
 )
 _WORD = "clhines-known-answers: "  # begins the lines that the self-test's process prints
 _UNCHECKED = "unchecked: "  # begins an answer that says nothing about the device
-_SCHEMA = 1  # version of stored files
+_SCHEMA = 1  # file format version
 _log = logging.getLogger(__name__)
 _LOCK = threading.RLock()
 
@@ -85,13 +85,13 @@ class Outcome:
 
     family: str
     dtype: str
-    widest: int  # bytes of the widest vectors that were right; 0 if none were
+    widest: int  # bytes in the widest vectors that were right; 0 if none were
     seconds: float  # wall time of all tests
     said: tuple[str, ...] = ()  # faults with wider vectors, widest first
 
 
 class _TrustState:
-    forced = 0  # bytes of vectors in a self-test's process; 0 elsewhere
+    forced = 0  # vector bytes in a self-test's process; 0 elsewhere
     outcomes: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
     used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  family -> family to test
     wrong: set[tuple[cl.Device, str]] = set()  # noqa: RUF012  families that failed
@@ -273,7 +273,7 @@ def _narrowed(device_limits: Limits, width: int) -> Limits:
 
 
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
-    """Return the stored outcome, or run the self-test (in one process of the machine at a time)."""
+    """Return the stored outcome, or run the self-test, in one process of the machine at a time."""
     place = device, family, dtype
     with _LOCK:
         if place in _TrustState.outcomes:
@@ -343,7 +343,7 @@ def _answer(arguments: Sequence[str]) -> str:
     """
     try:
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
-            # A cache of its own: a killed build makes a cache unusable, and the test is to compile.
+            # Use another cache: a killed build spoils a cache, and the self-test has to compile.
             variables = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
             out, code = _run(arguments, {**os.environ, **variables, "CLHINES_DUMP": ""})
     except OSError as error:
@@ -389,7 +389,7 @@ def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, in
 
 
 def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
-    """Return all that a family's self-test depends on: the key of the file with its outcome."""
+    """Return the key of a stored outcome: everything that a family's self-test depends on."""
     return {
         "platform": device.platform.name.strip(),
         "platform_version": device.platform.version.strip(),

@@ -17,7 +17,7 @@ _SOONEST = 0.02  # s between the first two looks
 
 @dataclass(eq=False)
 class _WatchedBuild:
-    """A build in progress or, until its `event` ends, a kernel's first launch."""
+    """A build in progress, or a kernel's first launch until its `event` ends."""
 
     what: str
     advice: str

@@ -37,7 +37,7 @@ class DeviceOrder(Protocol):
         """Convert values from device to natural order, in `target`, and return it."""
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
-        """Return the launches that solve d, u, (l), b; they can be enqueued again and again.
+        """Prepare the launches that solve d, u, (l), b; they can be enqueued again and again.
 
         With `overwrite` the operands may be overwritten.
         """
@@ -56,7 +56,7 @@ class EliminatedMatrix(Protocol):
         """Enqueue a solve for right-hand sides `b`, which writes the solutions to `target`."""
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        """Return the launches of a solve in device order; they can be enqueued again and again."""
+        """Prepare the launches of a solve in device order; they can be enqueued again and again."""
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
         """Enqueue launches that `prepare` returned for this `out`; return the last event."""
@@ -113,7 +113,6 @@ class SolveEngine:
         return f"{self.plan.method}, {devices.label(self.queue.device)})"
 
     def device_order(self) -> DeviceOrder:
-        """Return the object that solves arrays in device order."""
         raise NotImplementedError
 
     def empty_like(self, b: np.ndarray) -> np.ndarray:

@@ -29,9 +29,9 @@ class Transfer:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
 
     def bring(self, a: np.ndarray, buffers: Buffers, name: str) -> cla.Array:
-        """Return an array on the device with the values of the host array `a`.
+        """Return a device array with the values of the host array `a`.
 
-        The device uses the host's memory until the solve ends, or gets a copy in the buffer `name`.
+        It uses the host's memory until the solve ends, or is a copy in the buffer `name`.
         """
         if copies.lends(self.device, a):
             return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
@@ -57,7 +57,6 @@ class Transfer:
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
-        """Named arrays in pinned memory, which one copy after another uses."""
         return copies.Pins(self.queue)
 
     @functools.cached_property
@@ -99,7 +98,7 @@ def prefers_shared(resident: Resident, rows: int) -> bool:
 
 
 def solves_by_values(resident: Resident) -> bool:
-    """Whether to store factors as NumPy arrays: a solve eliminates them again, without copies."""
+    """Whether to store factors as NumPy arrays, which each solve eliminates without copies."""
     if any(launch.part.keeps_factors for launch in resident.launches):
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
@@ -316,7 +315,7 @@ class BufferedSolve:
         return self._status
 
     def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
-        """Eliminate d, u, (l) in the NumPy arrays themselves, which the kernels must use in place.
+        """Eliminate d, u, (l) in the NumPy arrays, which the device must be able to use in place.
 
         Return the status, (num_cells,), which is valid until the next call.
         """
@@ -334,10 +333,9 @@ class BufferedSolve:
     def _launch(
         self, system: dict[str, np.ndarray], sources: dict[str, cl.Buffer], lent: cl.Buffer | None
     ) -> cl.Buffer:
-        """Copy the values that are not lent, enqueue the launches, and return the buffer of x.
+        """Copy values that the device cannot use in place, enqueue the launches; return x's buffer.
 
-        `sources` has buffers in the memory of lent arrays, and `lent` is such a buffer for x, or
-        None.
+        `sources` has buffers on the memory of host arrays by name; `lent` is such a buffer for x.
         """
         queue, buffers, bring = self.queue, self.buffers, self._carrier.bring
         if self.natural:

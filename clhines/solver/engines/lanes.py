@@ -76,14 +76,13 @@ class ChainKernels:
         return within_reach(self.queue, cells, np.dtype(np.int32), zeros=False)
 
     def take_finite(self) -> bool:
-        """Wait, and return whether all solutions since the last call were finite."""
         finite = not values_of(self.not_finite, self.queue)[0]
         if not finite:
             set_soon(self.not_finite, 0, np.zeros(1, np.int32), self.queue)
             self.queue.finish()
         return finite
 
-    # -- arrays of the host ------------------------------------------------------------------------
+    # -- host arrays -------------------------------------------------------------------------------
 
     def on_device(self, name: str, a: np.ndarray, brings: bool = True) -> cl.Buffer:
         """Return a device buffer for a host array: its own memory, or a buffer that calls reuse.
@@ -130,13 +129,13 @@ class ChainKernels:
         return kernel.launch(self.queue, arguments, (items,), (1,))
 
     def items(self, rows: int) -> int:
-        """Return the number of work-items that solve for `rows` right-hand sides."""
+        """Return the work-item count for `rows` right-hand sides."""
         tasks, values = self.blocks.num_blocks * rows, self.blocks.size * rows
         most = min(_ITEMS * self._limits.compute_units, tasks)
         return max(1, min(most, values // _ITEM_VALUES))
 
     def values(self, items: int) -> cl.Buffer:
-        """Return scratch memory with space for one block per work-item."""
+        """Return scratch memory with one block of chains per work-item."""
         size = items * self.blocks.room * self.blocks.lanes
         return self._room.of([Buffer("values", size, self.dtype)])["values"].base_data
 
@@ -157,7 +156,7 @@ class LanesEngine(SolveEngine):
         self.kernels, self._make_usual, self._is_lazy = kernels, make_usual, is_lazy
         self.queue = kernels.queue
         self.kernel_events: list[cl.Event] = []
-        self._bad: Callable[[], BadPivots] | None = None  # returns those of the last solve
+        self._bad: Callable[[], BadPivots] | None = None  # returns the last solve's bad pivots
         self._kept = KeptBuffers(self.queue)
         if not is_lazy:
             _ = self.usual
@@ -185,7 +184,7 @@ class LanesEngine(SolveEngine):
     def finds_finite(self) -> bool:
         return self._is_lazy or self.usual.finds_finite
 
-    # -- properties of an engine -------------------------------------------------------------------
+    # -- engine properties -------------------------------------------------------------------------
 
     @property
     def memory(self) -> Memory:
@@ -294,7 +293,7 @@ class EliminatedLanes:
             buffers["up"], buffers["low"] = buffers["low"], buffers["up"]
         return EliminatedLanes(self._engine, matrix, buffers, self._status)
 
-    # -- arrays of the host ------------------------------------------------------------------------
+    # -- host arrays -------------------------------------------------------------------------------
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         engine, rows = self._engine, len(b) if b.ndim > 1 else 1
@@ -345,8 +344,6 @@ class EliminatedLanes:
 
 
 class _SmallSolve:
-    """Solve for one right-hand side in shared memory, by a kernel whose arguments never change."""
-
     def __init__(
         self, kernels: ChainKernels, symmetric: bool, buffers: Mapping[str, cl.Buffer]
     ) -> None:

@@ -18,7 +18,7 @@ from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solver.plan.kernel_spec import NOT_FINITE, STATUS, TemplateSpec
 from clhines.solver.plan.plan import Part, Plan
 
-_FAR = ("far_low", "far_mid", "far_up", "far_right")  # names of scratch in ``reduction.mako``
+_FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch names in ``reduction.mako``
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Step(NamedTuple):
 
 
 class Launch:
-    """Part `number` of a plan, on a queue: its index tables, and kernels, built at first use."""
+    """One part of a plan, `number`, on a queue: its index tables, and its kernels."""
 
     def __init__(self, part: Part, plan: Plan, number: int, buffers: Buffers) -> None:
         self.part, self.plan, self._number, self._buffers = part, plan, number, buffers
@@ -116,7 +116,7 @@ class Launch:
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
-        """The additional tables that the kernel for natural order needs; made when first used."""
+        """Additional tables of the kernel for natural order, made when first used."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
         if self.expands is not None:
             index = self.expands.natural_tables["natural_index"]
@@ -174,7 +174,7 @@ class Launch:
 
 
 class Resident:
-    """A plan on a queue's device: its launches, and its buffers for tables, scratch and status."""
+    """A plan on a queue's device: its launches, and buffers for tables, scratch and status."""
 
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
@@ -281,7 +281,7 @@ class Resident:
         for launch in able:
             run = self.run(launch.steps(arrays, len(matrix) == 2, range(1), "make"), events)
             only_event(factors, run[-1])
-        if len(able) < len(self.plan.parts):  # a solve of zeros gives the pivots of the others
+        if len(able) < len(self.plan.parts):  # a solve with zeros finds the other pivots
             b, x = buffers["b"], buffers["x"]
             set_zero(b, self.queue)
             events = [*b.events, *factors.events]
@@ -290,7 +290,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Return the operands and x of each reduced system; allocate them at first use."""
+        """Return the operands and x of each reduced system, allocated at first use."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -310,7 +310,7 @@ class Resident:
         return target
 
     def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
-        """Convert three arrays of one row to device order, reading the gather table only once."""
+        """Convert three arrays of one row to device order; the gather table is read only once."""
         arrays = *sources, *targets
         events = [e for a in arrays for e in a.events]
         event = self._permute(self._pack_three, [a.base_data for a in arrays], None, events)
@@ -340,7 +340,6 @@ class Resident:
         rows: int | None,
         wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue a kernel of ``permute.mako`` for arrays of `rows` rows, or for three if None."""
         plan, (items, group) = self.plan, self._groups
         size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
         kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
@@ -370,7 +369,7 @@ def _names(symmetric: bool) -> list[str]:
 def _reduced(
     names: Sequence[str], rest: Sequence[cla.Array | Slot], x: cla.Array | Slot
 ) -> dict[str, cla.Array | Slot]:
-    """Return operands `rest` and solution `x` of a reduced system, by their names in kernels."""
+    """Name the operands `rest` and the solution `x` of a reduced system as kernels do."""
     system = {f"rest_{name}": a for name, a in zip(names, rest)}
     return {**system, **dict(zip(_FAR, [*rest[:3], x])), "rest_x": x}
 

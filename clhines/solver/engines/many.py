@@ -27,8 +27,8 @@ from clhines.solver.plan.by_cell.many import many_spec, steps_of
 from clhines.solver.plan.kernel_spec import NOT_FINITE
 from clhines.solver.plan.plan import Limits, real_name
 
-_ITEMS = 4  # work-items per core of a CPU
-_VALUE_BYTES = 256 << 20  # most bytes of right-hand sides, or of kept scratch, on the device
+_ITEMS = 4  # work-items per CPU core
+_VALUE_BYTES = 256 << 20  # most device bytes for right-hand sides, or for scratch between calls
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class ManySolve:
         self._kernels: dict[str, program.NamedKernel] = {}
         self._values: cla.Array | None = None
         self._carriers: dict[int, hosted.Carrier] = {}
-        self._status: np.ndarray | None = None  # of the last solve, if it has been copied
+        self._status: np.ndarray | None = None  # the last solve's status, if it has been copied
         self._kept, self._kept_rows = KeptBuffers(self.queue), KeptBuffers(self.queue)
 
     def _put(self, values: np.ndarray) -> cla.Array:
@@ -98,7 +98,6 @@ class ManySolve:
         return made
 
     def _on_device(self, matrix: Mapping[str, Array]) -> dict[str, cl.Buffer]:
-        """Return buffers with the values of arrays: host arrays are used in place, or copied."""
         host = {name: a for name, a in matrix.items() if isinstance(a, np.ndarray)}
         device = {name: a for name, a in matrix.items() if not isinstance(a, np.ndarray)}
         buffers = {name: a.base_data for name, a in device.items()}
@@ -111,7 +110,7 @@ class ManySolve:
         return buffers | targets
 
     def _carrier(self, rows: int) -> hosted.Carrier:
-        """Return the object that copies `rows` right-hand sides; later calls use it again."""
+        """Return the object that copies `rows` right-hand sides, made once."""
         if rows not in self._carriers:
             names, status = ("d", "u", "l", "b", "x"), self._shared.status
             carrier = hosted.Carrier(self._resident, self._transfer, names, rows, status)
@@ -198,7 +197,7 @@ class ManySolve:
         return self._launch("substitute", arguments, size, group, waits)
 
     def _room(self, count: int) -> cl.Buffer:
-        """Return scratch for `count` values; later calls use it again unless it is large."""
+        """Return scratch memory for `count` values; later calls reuse it unless it is large."""
         if self._values is None or self._values.size < count:
             self._values = None
             self._values = cla.empty(self.queue, count, self.dtype)

@@ -48,7 +48,7 @@ class Buffers:
         self._arrays: dict[str, cla.Array] = {}
 
     def __getitem__(self, name: str) -> cla.Array:
-        """Return the whole buffer, (size,); `KeyError` if it is not in the list."""
+        """Return the whole buffer `name`, (size,)."""
         if name not in self._arrays:
             one = self.listed[name]
             self._arrays[name] = cla.Array(self.queue, one.size, one.dtype)
@@ -91,7 +91,7 @@ def total(listed: Iterable[Buffer]) -> int:
 
 
 def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
-    """List the buffers of a plan's tables and status; `natural` adds tables for natural order."""
+    """List buffers for a plan's tables and status; `natural` adds tables for natural order."""
     listed = [
         Buffer("gather", plan.packed_size, _INT),
         Buffer("status", plan.forest.num_cells, _INT),
@@ -114,7 +114,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 
 
 def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """List the buffers of d, u, (l), b, 3 or 4 `operands`, and of x; b and x have `rows` rows."""
+    """List buffers for d, u, (l), b (3 or 4 `operands`) and x; b and x have `rows` rows."""
     each = {name: size * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     return [Buffer(name, count, dtype) for name, count in each.items()]
 
@@ -122,14 +122,14 @@ def operand_buffers(size: int, dtype: np.dtype, operands: int, rows: int) -> lis
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """List the buffers of a solve from NumPy to NumPy: 3 or 4 operands, and x, of `rows` rows."""
+    """List buffers for a solve from NumPy to NumPy: 3 or 4 operands, and x, of `rows` rows."""
     n = plan.forest.num_nodes
     listed = operand_buffers(n if natural else plan.packed_size, dtype, operands, rows)
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
 
 
 def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """List the buffers of a matrix that is eliminated once, and of later solves with it."""
+    """List buffers for a matrix that is eliminated once, and for later solves with it."""
     listed = value_buffers(plan, dtype, operands, rows, False)
     listed.append(Buffer("factored", plan.forest.num_cells, _INT))
     able = any(part.keeps_factors for part in plan.parts)
@@ -137,7 +137,7 @@ def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> lis
 
 
 def natural_factor_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
-    """List the buffers of a matrix that stays on the device in natural order, and of its status."""
+    """List buffers for a matrix that stays on the device in natural order, and for its status."""
     names = [name for name in OPERANDS[operands] if name != "b"]
     status = Buffer("status", plan.forest.num_cells, _INT)
     return [*(Buffer(name, plan.forest.num_nodes, dtype) for name in names), status]
@@ -159,7 +159,7 @@ def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
 class Room:
     device: str  # its name, for messages
     memory: int  # bytes in all
-    largest: int  # bytes of one array
+    largest: int  # bytes in one array
     dtype: np.dtype
 
     def needed(self, plan: Plan) -> int:
@@ -171,7 +171,7 @@ class Room:
         return one <= self.largest and self.needed(plan) <= self.memory
 
     def rows_at_once(self, plan: Plan) -> int:
-        """Return the number of right-hand sides per launch that fit; at least 1."""
+        """Return how many right-hand sides fit into one launch, at least 1."""
         most = max(part.max_rhs for part in plan.parts)
         one = plan.packed_size * self.dtype.itemsize
         needed = total(most_buffers(plan, self.dtype, most))
@@ -192,10 +192,10 @@ class Room:
 
 @dataclass(frozen=True)
 class Memory:
-    """Most memory that solves of a batch use, in bytes."""
+    """Peak memory of the solves of a batch, in bytes."""
 
-    device: int  # bytes of device memory: values in both orders, factors, tables
-    pinned: int  # bytes of pinned host memory, through which values are copied
+    device: int  # device bytes: values in both orders, factors, tables
+    pinned: int  # bytes in pinned host memory, through which values are copied
 
     def __str__(self) -> str:
         text = f"{size_text(self.device)} on the device"

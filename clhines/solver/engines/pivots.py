@@ -12,8 +12,8 @@ from clhines.solver.forest import Forest
 class BadPivots(NamedTuple):
     """The cells whose elimination failed or lost digits, as kernels find them.
 
-    For each of the cells, `nodes` has a node, and `bad` says whether its pivot is bad (True) or
-    digits were lost there (False).
+    All arrays have one entry per such cell: `nodes` has a node, and `bad` says whether its pivot is
+    bad (True) or digits were lost there (False).
     """
 
     cells: np.ndarray

@@ -16,7 +16,7 @@ import pyopencl.array as cla
 
 from clhines.solver.engines.loaded import Step
 
-MOST_CALLS = 4  # calls that are kept: sets of arrays that take turns
+MOST_CALLS = 4  # most stored calls: sets of arrays that take turns
 LowerArray: TypeAlias = cla.Array | None  # None if there is no `l`
 CallKey: TypeAlias = tuple[int, ...]
 
@@ -56,7 +56,7 @@ class Call:
         return True
 
     def events(self, arrays: Sequence[LowerArray], last: cl.Event | None) -> list[cl.Event]:
-        """Return the arrays' events, except `last` and those for which the queue waits already."""
+        """Return the arrays' events, except `last` and events for which the queue waits already."""
         self._waits = waits = {}
         for k, a in enumerate(arrays):
             if a is None or not (events := a.events):
@@ -115,5 +115,5 @@ class Calls:
 
 
 def _state(a: LowerArray) -> tuple[object, ...] | None:
-    """Return an array's memory and layout; prepared arguments are wrong if any of these changes."""
+    """Return an array's memory and layout; if these change, prepared arguments are wrong."""
     return None if a is None else (a.base_data, a.shape, a.dtype, a.offset, a.strides)

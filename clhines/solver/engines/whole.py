@@ -37,7 +37,7 @@ from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solver.plan.by_cell.many import is_faster
 from clhines.solver.plan.plan import Limits, Plan
 
-MOST_WAYS = 2  # prepared solves that are kept: numbers of right-hand sides that take turns
+MOST_WAYS = 2  # most stored prepared solves: row counts that take turns
 
 
 class HostSolves:
@@ -61,16 +61,16 @@ class HostSolves:
 
     @functools.cached_property
     def _at_once(self) -> int:
-        """The most right-hand sides in one solve that memory allows."""
+        """Most right-hand sides that memory allows in one solve."""
         return self._room.rows_at_once(self.loaded.plan)
 
     def values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
         return value_buffers(self.loaded.plan, self._room.dtype, operands, rows, natural)
 
     def take(self, listed: list[Buffer]) -> Buffers:
-        """Return the device buffers for a list; use the last call's buffers again if they fit.
+        """Return device buffers for a list; use the last call's buffers again if they fit.
 
-        Otherwise make new ones, and drop the prepared solves that use the old ones.
+        Otherwise make new buffers, and drop the prepared solves that use the old ones.
         """
         if not self._kept.holds(listed):
             self.forget()
@@ -85,7 +85,7 @@ class HostSolves:
     # -- solves ----------------------------------------------------------------------------------
 
     def solve(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> tuple[BadPivots, bool]:
-        """Solve into `target`; return the bad pivots, and whether all values were found finite."""
+        """Solve into `target`; return the bad pivots, and whether all values are surely finite."""
         names = tuple(arrays)
         pivots: BadPivots = NO_PIVOTS
         finite = True
@@ -102,7 +102,7 @@ class HostSolves:
         return pivots, finite
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> bool:
-        """Solve with factors into `target`; return whether all values were found to be finite."""
+        """Solve with factors into `target`; return whether all values are surely finite."""
         natural, finite = bool(factors.values), True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
@@ -143,10 +143,10 @@ class HostSolves:
     def _way(
         self, names: tuple[str, ...], rows: int, most: int
     ) -> hosted.SharedMemorySolve | hosted.BufferedSolve:
-        """Return an object that solves NumPy arrays for `rows` right-hand sides; make it once.
+        """Return the prepared solve from NumPy to NumPy for `rows` right-hand sides; make it once.
 
-        `names` are the arrays of the system, such as d, u and b. The object's buffers have space
-        for `most` right-hand sides.
+        `names` are the arrays of the system, such as d, u and b. Its buffers have space for `most`
+        right-hand sides.
         """
         way = self.ways.get((names, rows))
         if way is None:
@@ -177,7 +177,7 @@ class HostSolves:
         return total(both) <= self._room.memory
 
     def factor_natural(self, arrays: dict[str, np.ndarray]) -> tuple[dict[str, Slot], BadPivots]:
-        """Eliminate d, u, (l); return device copies of these and the status, and the bad pivots."""
+        """Eliminate d, u, (l); return their device copies with the status, and the bad pivots."""
         names, spare, plan = tuple(arrays), len(arrays) + 1, self.loaded.plan
         buffers = self.take([Buffer("x", plan.forest.num_nodes, self._room.dtype)])
         if self._elimination is None or self._elimination.names != names:
@@ -212,7 +212,7 @@ class Whole(SolveEngine):
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
-        self._status: cla.Array | None = None  # of the last solve; None for `loaded.status`
+        self._status: cla.Array | None = None  # the last solve's status; None for `loaded.status`
         self.kernel_events: list[cl.Event] = []
         self._load()
         self.on_host = HostSolves(self.loaded, self.transfer, room)
@@ -229,7 +229,7 @@ class Whole(SolveEngine):
 
     @property
     def memory(self) -> Memory:
-        """The most memory that solves use. The plan's tables are on the device already."""
+        """Peak memory of solves, without the plan's tables, which are on the device already."""
         return memory_of(self.plan, self.room, self.transfer)
 
     @functools.cached_property
@@ -250,7 +250,7 @@ class Whole(SolveEngine):
     # -- many right-hand sides -------------------------------------------------------------------
 
     def many_for(self, b: np.ndarray | cla.Array) -> ManySolve | None:
-        """Return the `ManySolve` if it solves for `b` faster than the plan, else None."""
+        """Return the `ManySolve` if it is faster for `b` than the plan, else None."""
         rows = b.shape[0] if b.ndim > 1 else 1
         if self._limits is None or rows == 1:
             return None
@@ -383,7 +383,7 @@ class WholeFactors:
     `diagonal` is d, `bad` the status.
     """
 
-    values: Mapping[str, Any] = MappingProxyType({})  # the matrix of `NaturalFactors`
+    values: Mapping[str, Any] = MappingProxyType({})  # the matrix in `NaturalFactors`
     _by_step: EliminatedCells | None = None
 
     def __init__(
@@ -399,7 +399,6 @@ class WholeFactors:
         return self._by_step
 
     def natural_matrix(self) -> Mapping[str, np.ndarray | cla.Array]:
-        """Return d, u, (l) in natural order."""
         engine, arrays = self.engine, [self.diagonal, *self.matrix[1:]]
         size = engine.plan.forest.num_nodes
         return {
@@ -441,7 +440,7 @@ class WholeFactors:
         return self.engine.loaded.first_bad(self.bad)
 
     def transposed(self) -> WholeFactors:
-        # pivots depend on products of u and l only, so u and l can change places
+        # pivots only depend on products u * l, so u and l can change places
         pivots, *couplings = self.matrix
         swapped = [pivots, *reversed(couplings)]
         return WholeFactors(self.engine, swapped, self.bad, self.diagonal)
@@ -523,7 +522,6 @@ class NaturalFactors(WholeFactors):
 
 
 def matrix_of(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return d, u, (l) of a system."""
     return {name: a for name, a in arrays.items() if name != "b"}
 
 
@@ -532,7 +530,7 @@ def _count(b: np.ndarray) -> int:
 
 
 def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
-    """Return the most memory that a solver uses, for solves and for factors."""
+    """Return a solver's peak memory, for solves and for factors."""
     rows = room.rows_at_once(plan)
     needed = total(most_buffers(plan, room.dtype, rows))
     if plan.takes_natural and not copies.shares_memory(transfer.device):
@@ -542,12 +540,12 @@ def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
 
 
 def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
-    """List the buffers for solves, and for a matrix that stays in natural order."""
+    """List buffers for solves, and for a matrix that stays in natural order."""
     return solve_buffers(plan, dtype, 4, rows) + natural_factor_buffers(plan, dtype, 4)
 
 
 def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int:
-    """Return the most pinned memory that solves for up to `rows` right-hand sides use."""
+    """Return the peak pinned memory of solves for up to `rows` right-hand sides, bytes."""
     if not copies.helps(transfer.device):
         return 0
     n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]

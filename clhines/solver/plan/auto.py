@@ -41,7 +41,7 @@ class Candidate:
         return " ".join([self.method, *(f"{k}={v}" for k, v in self.options.items())])
 
 
-# By kind of device, in the order of preference if the model has no costs. Methods made for GPUs (a
+# By device kind, in the order of preference if the model has no costs. Methods made for GPUs (a
 # barrier per round, full interleaving) are no candidates on a CPU.
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
     "gpu": (
@@ -67,10 +67,10 @@ class Statistics:
     cells: int
     nodes: int  # in all cells
     shapes: int  # distinct cells
-    shape_nodes: int  # nodes of the distinct shapes: entries in an index table
-    largest: int  # nodes of the largest cell
-    deepest: int  # most steps of a cell with a lane per branch: longest branches of all levels
-    steps: int  # steps of all cells with a lane per branch
+    shape_nodes: int  # nodes in the distinct shapes: entries in an index table
+    largest: int  # nodes in the largest cell
+    deepest: int  # most steps for a cell with a lane per branch: its levels' longest branches
+    steps: int  # steps for all cells with a lane per branch
     padded: tuple[int, ...]  # nodes with each shape padded to whole vectors of `VECTOR_WIDTHS`
 
 

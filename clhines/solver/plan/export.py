@@ -26,9 +26,9 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan.kernel_spec import KernelSpec, TemplateSpec
 from clhines.solver.plan.templates import render
 
-FORMAT = 1  # version of the manifest
+FORMAT = 1  # manifest version
 METHODS = ("flat", "interleaved", "fine", "contraction")
-_REDUCED = ("rest_d", "rest_u", "rest_l", "rest_b", "rest_x")  # arrays of a reduced system
+_REDUCED = ("rest_d", "rest_u", "rest_l", "rest_b", "rest_x")  # arrays for a reduced system
 
 
 class ExportedPlan(Protocol):

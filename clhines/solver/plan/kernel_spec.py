@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _BITS = 31  # in a word that is not negative
-_WIDTH = 100  # columns of generated source
+_WIDTH = 100  # columns in generated source
 _INDENT = " " * 4
 
 
@@ -100,7 +100,7 @@ NOT_FINITE = -(1 << _BITS)  # sign bit: a value of x is not finite, in this cell
 class Parameter:
     name: str
     type: str  # in OpenCL C without address space: ``int``, ``const real *restrict``
-    role: str = ""  # of a table, see `KernelSpec`
+    role: str = ""  # for a table, see `KernelSpec`
 
     def __str__(self) -> str:
         """Return the declaration in OpenCL C: a const number, or a pointer to global memory."""
@@ -190,7 +190,7 @@ class KernelSpec(TemplateSpec):
     real: str  # ``double`` or ``float``
     symmetric: bool = True  # ``l`` equals ``u`` and is not passed
     rhs: int = 1  # right-hand sides solved together
-    work_group: int  # work-items of a work-group
+    work_group: int  # work-items per work-group
 
     @property
     def variant(self) -> str:

@@ -17,13 +17,13 @@ from clhines.solver.plan.by_cell.layout import runs
 from clhines.solver.plan.kernel_spec import Word
 from clhines.solver.plan.packing import Blocks
 
-ORDER = Word(place=16, cell=15)  # of a value in natural order: its place and cell in the block
+ORDER = Word(place=16, cell=15)  # for a value in natural order: its place and cell in the block
 _CACHED = 1 << 17  # entries that are written at once: they stay in the cache
-ALIGNMENT = 32  # values: the block of a work-group starts on a whole memory transaction
+ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
 
 
 def aligned(values: Any) -> Any:
-    """Round numbers of values up to whole memory transactions."""
+    """Round value counts up to whole memory transactions."""
     return -(-values // ALIGNMENT) * ALIGNMENT
 
 
@@ -59,7 +59,7 @@ def natural_order(
     in_block = np.repeat(before[bounds[:, 0]], bounds[:, 1] - bounds[:, 0])
     values = before[bounds[:, 1]] - before[bounds[:, 0]]
     _, model, kind = np.unique(template, return_index=True, return_inverse=True)
-    # of one block of each template: natural index and place, then natural index and cell
+    # for one block per template: natural index and place, then natural index and cell
     place = ranges(np.zeros(len(model), np.int64), size[model])
     natural = gather[ranges(start[model], size[model])]
     place, natural = place[natural >= 0], natural[natural >= 0]
@@ -92,7 +92,7 @@ def natural_pieces(
     """Return the tables by which kernels read parts of cells (pieces) from natural order.
 
     Parameters and ``order_start`` are as in `natural_order`. For each value of a template in
-    natural order ``order`` has its index in the block; ``natural_index`` has the natural index of
+    natural order, ``order`` has its index in the block; ``natural_index`` has the natural index of
     each value of a block.
     """
     ascending = np.argsort(start)
@@ -107,7 +107,7 @@ def natural_pieces(
     values = np.bincount(owner[natural >= 0], minlength=len(model))
     begin = starts(size[model])
     index = np.zeros(int((start + size).max()), np.int32)
-    for lo, hi in runs(kind):  # blocks of one template usually follow one another
+    for lo, hi in runs(kind):  # blocks with one template usually follow one another
         k = kind[lo]
         mine = order[begin[k] : begin[k] + values[k]]
         rows = start[lo:hi, None]
@@ -132,9 +132,8 @@ def block_gather(
 ) -> np.ndarray:
     """Return the natural index of each value of a block layout, or -1 for padding; int32.
 
-    `template_size` has the number of values of a block of each template. Entry j of `place`, `slot`
-    and `rank` says that node `rank` (in elimination order) of the cell in `slot` has index `place`
-    in its block.
+    `template_size` has the values per block of each template. Entry j of `place`, `slot` and `rank`
+    says: node `rank` (in elimination order) of the cell in `slot` has index `place` in its block.
     """
     trees = forest.trees
     bounds = offsets(template_size)

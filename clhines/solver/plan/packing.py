@@ -15,7 +15,7 @@ from clhines.solver.forest import Forest
 
 PACKINGS = ("next_fit", "sorted", "best_fit")
 _LOOK_AHEAD = 2000  # most shapes among which `best_fit` chooses
-_CHOOSE_FROM = 8000  # most widths of these shapes together
+_CHOOSE_FROM = 8000  # most widths for these shapes together
 _MOST_SENSES = 64  # most widths per shape
 
 
@@ -32,7 +32,7 @@ class Blocks:
     cells: np.ndarray  # natural cell numbers, block after block
     cell_start: np.ndarray  # block k: ``cells[cell_start[k]:cell_start[k + 1]]``
     template: np.ndarray  # (num_blocks,), non-decreasing
-    slot_start: np.ndarray  # slots of template t: ``slot_start[t]:slot_start[t + 1]``
+    slot_start: np.ndarray  # template t has the slots ``slot_start[t]:slot_start[t + 1]``
     slot_tree: np.ndarray  # (num_slots,), tree (shape) that each slot holds
 
     @property
@@ -60,7 +60,7 @@ def pack_cells(
     `max_cells` cells. With `shift` branches may move to deeper levels.
     """
     if how == "best_fit":
-        narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell gets a block of its own
+        narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell gets a block for itself
         return best_fit(forest.shape_of_cell, narrow, lanes, max_cells)
     order = np.arange(forest.trees.num_trees)
     if how == "sorted":
@@ -69,9 +69,9 @@ def pack_cells(
 
 
 def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
-    """Return the lanes that each shape takes by level, with at most `_MOST_SENSES` columns.
+    """Return the lanes that each shape takes by level, in at most `_MOST_SENSES` columns.
 
-    If shapes have more levels, a column has the largest width of several successive levels.
+    If shapes have more levels, a column has the largest width among several successive levels.
     """
     counts = np.array([len(w) for w in widths])
     step = -(-int(counts.max()) // _MOST_SENSES)
@@ -120,7 +120,7 @@ class _Fill:
         self.used, self.held, self.begin, self.at = np.zeros(0, np.int64), 0, 0, 0
 
     def add(self, shape: int, width: np.ndarray, left: int) -> None:
-        """Put the `left` cells of a shape into blocks; a cell takes `width` lanes on each level."""
+        """Place `left` cells of a shape in blocks; on level v a cell takes ``width[v]`` lanes."""
         room = _room(len(width), self.lanes, self.shift)
         alone = min(max(1, int((room // width).min())), self.max_cells)
         while left:
@@ -185,7 +185,7 @@ def best_fit(
     most = len(shape_of_cell) if max_cells is None else max_cells
     by_shape = np.argsort(shape_of_cell, kind="stable")
     left = np.bincount(shape_of_cell, minlength=len(widths))
-    place = starts(left)  # cells of each shape before this place are in blocks
+    place = starts(left)  # of each shape, cells before this position are in blocks
     order = np.argsort(-widths.max(axis=1), kind="stable")
     slots: list[np.ndarray] = []
     cells: list[np.ndarray] = []

@@ -16,11 +16,11 @@ from clhines.core.summary import counted
 from clhines.solver.forest import Forest
 from clhines.solver.plan import export, layout
 
-MAX_PLACES = (1 << 31) - 1  # values of a plan: kernels have 32-bit indices
-COARSE = 256  # arrays in local memory of up to so many values may be larger than needed
-SMALL = 512  # least size of such an array on a CPU, where untouched values cost nothing
+MAX_PLACES = (1 << 31) - 1  # values in a plan: kernels have 32-bit indices
+COARSE = 256  # local arrays up to this many values may be larger than needed
+SMALL = 512  # smallest such array on a CPU, where untouched values cost nothing
 MAX_RHS = 4  # right-hand sides per launch
-STREAM_BYTES = 2 << 20  # larger solutions bypass the caches of a CPU
+STREAM_BYTES = 2 << 20  # larger solutions bypass a CPU's caches
 WIDEST_VECTOR = 128  # bytes: OpenCL's widest vector has 16 doubles
 
 
@@ -31,16 +31,16 @@ class Limits:
     compute_units: int = 64
     max_work_group: int = 256  # work-items
     is_cpu: bool = False
-    vector_bytes: int = 16  # width of vectors to use
+    vector_bytes: int = 16  # vector width to use
     trusted_bytes: int = WIDEST_VECTOR  # largest width that the compiler gets right
-    local_bytes: int = 48 << 10  # local memory of a work-group
+    local_bytes: int = 48 << 10  # local memory per work-group
     ptx: bool = False  # the compiler supports inline PTX (NVIDIA's)
     bulk: bool = False  # the device copies in bulk into local memory (NVIDIA's from 9.0 on)
     clang: bool = False  # the compiler supports Clang's builtin functions
-    vectorises: bool = False  # the compiler makes work-items lanes of vectors (Intel's)
+    vectorises: bool = False  # the compiler makes work-items vector lanes (Intel's)
 
 
-Option = int | str | None  # value of an option
+Option = int | str | None  # an option's value
 
 
 class Options(TypedDict, total=False):
@@ -72,7 +72,7 @@ class Part:
     spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are for a plain solve
     tables: dict[str, np.ndarray]  # int32, in the order of the kernel's arguments
     num_units: int  # cells or blocks, idle lanes included
-    num_groups: int  # work-groups of all launches
+    num_groups: int  # work-groups in all launches
     statistics: dict[str, int | float] = field(default_factory=dict)
     source: int = 0
     target: int = 0
@@ -246,7 +246,7 @@ class Plan:
         return any(part.spec.needs_factor for part in self.parts)
 
     def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
-        """Return the device memory, bytes, for the tables and `arrays` arrays in device order."""
+        """Return the device memory for the tables and `arrays` arrays in device order, bytes."""
         tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
         values = self.packed_size + sum(self.scratch)
         return values * itemsize * arrays + self.gather.nbytes + tables

@@ -119,7 +119,7 @@ def reroot(forest: Forest) -> Rerooted:
         raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
     trees = forest.trees
     on_path, before, place = _paths_to_the_deepest(trees)
-    # nodes of the branches from each root down to the middle
+    # nodes in the branches from each root down to the middle
     path = np.flatnonzero(on_path & (before <= place[trees.branch_tree]))
     tree = trees.branch_tree[path]
     counts = np.minimum(trees.branch_length[path], place[tree] + 1 - before[path])
@@ -144,16 +144,15 @@ def reroot(forest: Forest) -> Rerooted:
 def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the path from each root to its deepest tip; the middle of a longest path is on it.
 
-    The tip that is farthest from any node is one end of a longest path. Return which branches are
-    on such a path, (num_branches,) bool; the number of nodes above each branch; and the depth of
-    the middle of each tree.
+    The tip farthest from any node is one end of a longest path. Return which branches are on such a
+    path, (num_branches,) bool; the nodes above each branch; and the middle's depth in each tree.
     """
     above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
     before = trees.depth[trees.branch_first]
     end = before + trees.branch_length - 1
     deepest = np.maximum.reduceat(end, trees.branch_offsets[:-1])
     tips = np.flatnonzero(end == deepest[trees.branch_tree])
-    tips = tips[np.append(True, np.diff(trees.branch_tree[tips]) > 0)]  # the first of each tree
+    tips = tips[np.append(True, np.diff(trees.branch_tree[tips]) > 0)]  # each tree's first
     on_path = np.zeros(len(above), bool)
     on_path[tips] = True
     jump = np.where(above < 0, number, above)
@@ -224,7 +223,7 @@ def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
     counts = np.diff(first_child)
     cuts = np.zeros(len(trees.parent), bool)
     branch = np.flatnonzero(trees.branch_parent < 0)
-    begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before
+    begin = np.zeros(len(branch), np.int64)  # each branch's nodes on the levels before
     of = group[trees.branch_tree[branch]]
     while len(branch):
         if 4 * len(of) < int(of.max()) + 1:  # most groups have no branch left

@@ -27,9 +27,9 @@ from clhines.solver.plan.plan import (
     work_group_size,
 )
 
-AHEAD = 4  # nodes that a work-item of a GPU reads at once, as it waits long; CPUs prefetch
+AHEAD = 4  # nodes that a GPU's work-item reads at once, as it waits long; CPUs prefetch
 MOST_LEVELS = 4  # most levels for which kernels on GPUs are specialised: builds take longer
-LARGE_GROUP = 256  # work-items of a group if there are enough branches for them
+LARGE_GROUP = 256  # work-items per group if there are enough branches for them
 CACHE_BYTES = 336 << 10  # most local memory per block on a CPU: it stays in the L2 cache
 
 
@@ -37,7 +37,7 @@ CACHE_BYTES = 336 << 10  # most local memory per block on a CPU: it stays in the
 class Level:
     width: int  # branches in each block; 0 if blocks differ
     offset: int  # first value in each block; -1 if blocks differ
-    length: int  # nodes of each branch; 0 if branches differ
+    length: int  # nodes per branch; 0 if branches differ
     passes: bool  # some block has more branches than work-items
     everywhere: bool  # every block has this level
 
@@ -62,9 +62,9 @@ class FineSpec(KernelSpec):
         "branch_slot",
         "branch_rank",
     )
-    capacity: int  # values of a block in local memory; 0 if they are in global memory
-    ahead: int  # nodes of a branch that are read at once, with one right-hand side
-    levels: tuple[Level, ...]  # of the deepest blocks, the roots' first; empty: any number
+    capacity: int  # a block's values in local memory; 0 if they are in global memory
+    ahead: int  # nodes that are read at once along a branch, with one right-hand side
+    levels: tuple[Level, ...]  # in the deepest blocks, roots first; empty: any number
 
     @property
     def variant(self) -> str:
@@ -91,7 +91,7 @@ def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: 
 
 
 def _values_alone(trees: Trees) -> np.ndarray:
-    """Return how many values, with padding, a block of each tree alone has, (num_trees,) int64."""
+    """Return the value count, with padding, of a block of each tree alone, (num_trees,) int64."""
     first_branch, first_level = trees.by_level()
     width = np.diff(np.append(first_branch, len(trees.branch_level)))
     values = width * np.maximum.reduceat(trees.branch_length, first_branch)
@@ -101,7 +101,7 @@ def _values_alone(trees: Trees) -> np.ndarray:
 def _plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
 ) -> Plan:
-    """Plan a work-item per branch; blocks have `room` values in local memory, none if it is 0."""
+    """Plan a work-item per branch, with `room` values of a block in local memory, or 0 for none."""
     enough_blocks = 4 * limits.compute_units
     most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
     work_group = work_group_size(options, limits, _usual_group(forest, limits, most))
@@ -140,7 +140,7 @@ def _plan_levels(
 
 
 def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
-    """Return the size of a work-group: large if a block of `max_cells` fills a large one twice."""
+    """Return the work-group size: large if a block of `max_cells` cells fills a large one twice."""
     if limits.is_cpu:
         return 16
     widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
@@ -150,7 +150,7 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
-    """Return for each level what all blocks have in common, to be constants of the kernel.
+    """Return the properties of each level that all blocks have in common: kernel constants.
 
     The tuple is empty if a block has more than `MOST_LEVELS` levels.
     """
@@ -255,7 +255,7 @@ def _shape_statistics(
 def rank_in_tree(
     forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
 ) -> np.ndarray:
-    """Return the index of each branch's first node in the elimination order of its tree.
+    """Return each branch's first node, as its number in the elimination order of its tree.
 
     The result is (num_branches,) int64, in the order of `levels`.
     """

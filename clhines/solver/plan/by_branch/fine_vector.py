@@ -73,7 +73,7 @@ def _check_options(options: Options, shaping: Sequence[str]) -> None:
         raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
 
 
-_SHORT = 64  # least mean length of long branches: eight cache lines
+_SHORT = 64  # long branches have at least this mean length: eight cache lines
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class FineVectorSpec(KernelSpec):
     factor_may_be_d: ClassVar[bool] = False
     line_bytes: ClassVar[int] = 64
     vector_width: int  # branches per vector
-    capacity: int  # values of a block in local memory; 0 if they are in global memory
-    slots: int  # lanes of the largest block: values that branches exchange
+    capacity: int  # a block's values in local memory; 0 if they are in global memory
+    slots: int  # lanes in the largest block: values that branches exchange
     streaming: bool  # the solution bypasses the caches, if the compiler can do that
     prefetch: str  # "builtin" (Clang's), "standard" (OpenCL's) or none
     natural: bool = False  # d, u, l, b and x are in natural order; the factors are not
@@ -190,9 +190,9 @@ def _fit_vectors(
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Group cells into blocks, and halve the blocks until each fits into `room` values.
 
-    `how` is the packing, `weight` the values that each tree needs, `room` the size of local memory,
-    `budget` the part of it that a block should use, `width` the branches of a vector. Return
-    whether all blocks fit, the blocks, their vectors, and the layout of their values.
+    `how` is the packing, `weight` the values per tree, `room` the size of local memory, `budget`
+    the part of it that a block should use, `width` the branches per vector. Return whether all
+    blocks fit, the blocks, their vectors, and the layout of their values.
     """
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
@@ -209,7 +209,7 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the size of the exchange memory: a value per lane of a block and a zero vector."""
+    """Return the exchange memory, in values: one per lane of a block, and a vector of zeros."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
@@ -218,8 +218,7 @@ def _cells_a_block(
 ) -> int:
     """Return the most cells per block: all fit the budget, and compute units get equal work.
 
-    `weight` has the values that each tree needs, `budget` the values of a block, `width` the
-    branches of a vector.
+    `weight` has the values per tree; a block may have `budget` values, a vector `width` branches.
     """
     units = limits.compute_units
     total = int(weight[forest.shape_of_cell].sum())
@@ -265,7 +264,7 @@ def _vector_tables(
 
 
 def _whole_vectors(slots: np.ndarray) -> np.ndarray:
-    """Return for each row of lane numbers the vector whose lanes these are, all in order, or -1."""
+    """Return, for each row of lane numbers, the vector with exactly these lanes, or -1."""
     width = slots.shape[1]
     whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
     return np.where(whole, slots[:, 0] // width, -1)

@@ -18,7 +18,7 @@ from clhines.solver.plan.plan import Limits, Options, Part, Plan, as_int32, work
 
 MOST_PADDED = 4  # a level is cut if it has more values, padding included, than so many per node
 LEAST_CUT = 1 << 12  # but not for less padding than this: another launch costs as much
-AHEAD = 8  # nodes that a work-item of a GPU reads at once, as it waits long for each read
+AHEAD = 8  # nodes that a GPU's work-item reads at once, as it waits long for each read
 AHEAD_CPU = 1  # a CPU prefetches
 
 
@@ -53,7 +53,7 @@ class LevelSpec(KernelSpec):
         "int *restrict status if backward",
     )
     computes_padding: bool  # all work-items do as many steps as the longest branch has
-    ahead: int  # nodes of a branch that are read at once, with one right-hand side
+    ahead: int  # nodes that are read at once along a branch, with one right-hand side
     phase: str
 
     @property
@@ -91,7 +91,7 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
             "child_first": places.first[levels.child],
             "branch_rank": rank_in_tree(forest, levels),
             "cell_number": levels.slot[: forest.num_cells],  # the roots' branches come first
-            "branch_bad": np.zeros_like(levels.length),  # scratch of the kernel
+            "branch_bad": np.zeros_like(levels.length),  # kernel scratch
         },
         "forward": {
             **shared,
@@ -117,7 +117,7 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
 
 
 def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:
-    """Cut levels that would be mostly padding; return the new levels, and each one's old level."""
+    """Cut levels that would be mostly padding; return the new levels, and their old levels."""
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])
     padding = levels.width * levels.longest - nodes
     too_many = (padding > (MOST_PADDED - 1) * nodes) & (padding > LEAST_CUT)
@@ -147,7 +147,7 @@ def _part(
     if not spec.computes_padding:
         steps = levels.length[np.repeat(levels.branch_start[order], groups) + first]
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])[order]
-    both = 2 if spec.phase == "backward" else 1  # sweeps of the roots' level
+    both = 2 if spec.phase == "backward" else 1  # sweeps on the roots' level
     return Part(
         spec=spec,
         tables=as_int32(tables, size),

@@ -22,14 +22,14 @@ class BranchLevels:
     cells.
     """
 
-    level_start: np.ndarray  # levels of template t: ``level_start[t]:level_start[t + 1]``
-    branch_start: np.ndarray  # branches of level v: ``branch_start[v]:branch_start[v + 1]``
-    length: np.ndarray  # nodes of each branch
-    parent: np.ndarray  # index of the parent branch, or -1
+    level_start: np.ndarray  # template t has the levels ``level_start[t]:level_start[t + 1]``
+    branch_start: np.ndarray  # level v has the branches ``branch_start[v]:branch_start[v + 1]``
+    length: np.ndarray  # nodes in each branch
+    parent: np.ndarray  # parent branch, or -1
     slot: np.ndarray  # counted over all templates
-    tree_branch: np.ndarray  # index of the branch in `Trees`
-    child_start: np.ndarray  # children of branch k: ``child[child_start[k]:child_start[k + 1]]``
-    child: np.ndarray  # indices of branches, increasing for each parent
+    tree_branch: np.ndarray  # branch index in `Trees`
+    child_start: np.ndarray  # branch k has ``child[child_start[k]:child_start[k + 1]]``
+    child: np.ndarray  # branch indices, increasing for each parent
 
     @property
     def width(self) -> np.ndarray:
@@ -81,14 +81,14 @@ def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return the parent of each branch, -1 at roots, after the branches are sorted by `order`."""
+    """Return each branch's parent, -1 at roots, when branches are sorted by `order`."""
     return np.where(parent < 0, -1, inverse(order)[parent])[order]
 
 
 def shifted_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
 ) -> np.ndarray:
-    """Return levels with subtrees moved to deeper ones if a level has more branches than `lanes`.
+    """Move subtrees to deeper levels if a level has more branches than `lanes`; return the levels.
 
     This is the last proposal of the 2018 report (section 8). From the roots on, each level gets up
     to `lanes` branches. Branches with the most levels below them come first, as this needs the
@@ -113,9 +113,10 @@ def shifted_levels(
 
 
 def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int]:
-    """Return a level for each branch, so that no level has more than `lanes` branches.
+    """Return a level per branch, such that no level has more than `lanes` branches.
 
-    A branch comes after its parent; of the branches that wait, the highest `rank` comes first.
+    A branch comes after its parent. Of the branches whose parent has a level, the one with the
+    highest `rank` comes first.
     """
     children: list[list[int]] = [[] for _ in parent]
     for k, p in enumerate(parent.tolist()):
@@ -176,8 +177,7 @@ class BranchVectors:
         """Return the rounds in which branches add up the contributions of their children.
 
         In a round each lane of a vector adds one child. The first array has the first round of each
-        vector. The second has, for each round and lane, the child's index in the exchange memory,
-        or 0.
+        vector; the second, for each round and lane, the child's index in the exchange memory, or 0.
         """
         inner = np.flatnonzero(self.parent >= 0)
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]

@@ -24,13 +24,13 @@ from clhines.solver.plan.plan import (
     work_group_size,
 )
 
-# Codes in `serial_steps`; the parent of a root is -1.
+# Codes in `serial_steps`; a root's parent is -1.
 STEP = Word(first=1, waiting=1, parent=29)
 MAX_CELL_NODES = STEP.most("parent") + 1
 
 
 def serial_steps(trees: Trees) -> np.ndarray:
-    """Return the code, a `STEP`, of each node in ``trees.order``; elimination goes backwards.
+    """Return the step code, a `STEP`, of each node in ``trees.order``; elimination goes backwards.
 
     A node passes its contribution to its parent in registers if the parent is the next step, and
     through memory otherwise. So every sum has a fixed order, without atomics.
@@ -49,11 +49,11 @@ def serial_steps(trees: Trees) -> np.ndarray:
     return STEP.pack(first=first, waiting=waiting, parent=parent - start)
 
 
-# Nodes that a work-item of a GPU reads at once, as it waits long for each read; CPUs prefetch.
+# Nodes that a GPU's work-item reads at once, as it waits long for each read; CPUs prefetch.
 AHEAD = 8
 AHEAD_ROWS = 10  # if all cells have equal size
 AHEAD_CHAINS = 16  # if all cells are chains
-# Methods whose kernels are specialised for chains and for a number of nodes, on GPUs only.
+# Methods whose kernels are specialised for chains and for a node count, on GPUs only.
 SPECIALISED = ("interleaved", "block_interleaved")
 
 
@@ -80,8 +80,8 @@ class CellSpec(KernelSpec):
     codes_in_order: bool  # step codes are in device order, not shape after shape
     rhs_local: int
     ahead: int  # nodes that are read at once, with one cell and one right-hand side
-    rows: int  # nodes of each cell; 0 if cells differ
-    chains: bool  # each node is the only child of the one before: there are no step codes
+    rows: int  # nodes in each cell; 0 if cells differ
+    chains: bool  # each node is the previous node's only child: there are no step codes
 
     @property
     def variant(self) -> str:
@@ -180,7 +180,7 @@ def plan_block_local(
 
 
 def _local_block(forest: Forest, real: str, limits: Limits, block_size: int | None) -> int:
-    """Return the cells per block; their right-hand sides must fit into local memory."""
+    """Return the cells per block, limited by their right-hand sides in local memory."""
     itemsize = 8 if real == "double" else 4
     largest = int(forest.sizes.max())
     fits = limits.local_bytes // itemsize // largest
@@ -261,7 +261,7 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
-    """Return fields of a `CellSpec` that depend on all cells; `lanes`: each lane's cell or -1."""
+    """Return the `CellSpec` fields that depend on all cells; `lanes` has each lane's cell or -1."""
     specialised, sizes = method in SPECIALISED and not is_cpu, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # idle lanes have no rows
     chains = bool(specialised and (forest.trees.num_children <= 1).all())

@@ -12,10 +12,10 @@ from clhines.solver.forest import Forest
 from clhines.solver.plan.kernel_spec import GROWTH, STATUS, TemplateSpec, Word
 from clhines.solver.plan.plan import MAX_PLACES, Limits
 
-LANES = 8  # chains of a block
-_MOST_ROWS = 1 << 14  # longest chain in lanes: a block of longer ones exceeds the cache
-_LONG_ROWS = 1 << 20  # least rows of chains for which no plan is made
-_FEW = 1 << 14  # batches of up to so many values, padding included, may be mostly padding
+LANES = 8  # chains in a block
+_MOST_ROWS = 1 << 14  # longest chain in lanes: blocks with longer chains exceed the cache
+_LONG_ROWS = 1 << 20  # least rows in chains for which no plan is made
+_FEW = 1 << 14  # batches up to this many values, padding included, may be mostly padding
 _PADDING = 1.5  # most values per row, padding included, in other batches
 
 
@@ -95,7 +95,7 @@ class ChainBlocks:
 
     @property
     def size(self) -> int:
-        """Number of values in an array of the eliminated matrix, with padding."""
+        """Value count of an array of the eliminated matrix, with padding."""
         return int(self.first[-1]) * self.lanes
 
     @property
@@ -105,7 +105,7 @@ class ChainBlocks:
 
     @property
     def room(self) -> int:
-        """Number of rows of the longest block."""
+        """Row count of the longest block."""
         return int(np.diff(self.first).max())
 
 

@@ -24,9 +24,9 @@ class Columns:
     node.
     """
 
-    cells: np.ndarray  # cell of each lane, largest first; -1 marks padding
-    block_lane: np.ndarray  # lanes of block k: ``block_lane[k]:block_lane[k + 1]``
-    block_start: np.ndarray  # place of each block in device order, and the length
+    cells: np.ndarray  # each lane's cell, largest first; -1 marks padding
+    block_lane: np.ndarray  # block k has the lanes ``block_lane[k]:block_lane[k + 1]``
+    block_start: np.ndarray  # each block's first index in device order, and the total length
 
     @property
     def size(self) -> int:
@@ -34,7 +34,7 @@ class Columns:
 
     @property
     def stride(self) -> np.ndarray:
-        """Distance between successive values of the cell in each lane, (num_lanes,) int64."""
+        """Distance between successive values of each lane's cell, (num_lanes,) int64."""
         width = np.diff(self.block_lane)
         return np.repeat(width, width)
 
@@ -82,7 +82,7 @@ def size_classes(sizes: np.ndarray) -> np.ndarray:
 
 
 def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarray:
-    """Return each lane's cell: the cells of each shape, padded with -1 to a multiple of `width`."""
+    """Return each lane's cell: cells sorted by shape, each shape padded to whole `width` by -1."""
     edges = np.r_[0, np.flatnonzero(np.diff(shape)) + 1, len(shape)]
     counts = np.diff(edges)
     padded = -(-counts // width) * width
@@ -113,7 +113,7 @@ def fill_columns(
         column = values[shape[lo]].astype(out.dtype)
         head = min(hi, int(edges[np.searchsorted(edges, lo)]))
         tail = max(head, int(edges[np.searchsorted(edges, hi, side="right") - 1]))
-        for a, b in ((lo, head), (head, tail), (tail, hi)):  # end of a block, blocks, begin of one
+        for a, b in ((lo, head), (head, tail), (tail, hi)):  # a block's end, blocks, a begin
             if a == b:
                 continue
             k = int(np.searchsorted(edges, a, side="right")) - 1

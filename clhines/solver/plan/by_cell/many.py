@@ -13,8 +13,8 @@ from clhines.solver.plan.kernel_spec import GROWTH, NOT_FINITE, STATUS, Template
 from clhines.solver.plan.plan import Limits, Plan
 
 _LANES = 8  # right-hand sides per work-item on CPUs
-_CELL_BYTES = 64 << 20  # most bytes of a work-item's right-hand sides
-_AHEAD, _GROUP = 8, 32  # values read at once, and work-items of a group, on GPUs
+_CELL_BYTES = 64 << 20  # most bytes for a work-item's right-hand sides
+_AHEAD, _GROUP = 8, 32  # on GPUs: values read at once, and work-items per group
 # Seconds in the cost model of `is_faster`. Lanes over right-hand sides: the launches, a dependent
 # node, a value. The plan: a launch, a node in it. On CPUs nodes and values are for one core.
 _CPU_LANES, _CPU_PLAN = (100e-6, 8e-9, 5e-9), (40e-6, 40e-9)
@@ -83,11 +83,11 @@ def many_spec(real: str, limits: Limits, chains: bool) -> ManySpec:
 def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """Return the nodes in elimination order, parents first, and each one's parent; (n,) int64.
 
-    The first array has natural indices, the second the parent's position in the first, or -1.
+    The first array has natural indices. The second has the parent's position in the first, or -1.
     """
     trees, shape = forest.trees, forest.shape_of_cell
     start, sizes = trees.offsets[:-1][shape], forest.sizes
-    of_trees = ranges(start, sizes)  # the steps of all cells, as steps of their trees
+    of_trees = ranges(start, sizes)  # all cells' steps, as steps in their trees
     first = np.repeat(forest.cell_offsets[:-1] - start, sizes)
     above = trees.parent[trees.order]
     parent = np.where(above < 0, -1, trees.rank[above])[of_trees]

@@ -24,9 +24,9 @@ from clhines.solver.plan.plan import (
 
 USUAL_SWITCH = 256  # unknowns for PCR on GPUs: one per work-item
 CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop
-WIDEST = 256  # most work-items of a group by default
+WIDEST = 256  # most work-items per group by default
 SPARE_BYTES = 64  # local memory for other variables
-BANK_SHIFT = 5  # one value of padding per 2**5 unknowns: even strides then use all banks
+BANK_SHIFT = 5  # one padding value per 2**5 unknowns: even strides then use all banks
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ReductionSpec(KernelSpec):
 
     @property
     def more_places(self) -> int:
-        """Length of PCR's second array, for `switch` unknowns; 0 if PCR does no step."""
+        """Length of PCR's second array, for `switch` unknowns; 0 if no step is PCR."""
         return _skewed(self.switch) if self.switch > 1 else 0
 
     @property
@@ -114,7 +114,7 @@ def _refuse_branches(forest: Forest, method: str) -> None:
 
 
 def _skewed(size: int) -> int:
-    """Return the length of an array for `size` unknowns, padded as the template's ``AT`` does."""
+    """Return the array length for `size` unknowns, padded as the template's ``AT`` does."""
     return size + (size >> BANK_SHIFT)
 
 
@@ -201,7 +201,7 @@ def _plan_chains(
 
 
 def _statistics(sizes: np.ndarray, spec: ReductionSpec) -> dict[str, int | float]:
-    """Return the rounds, steps and idle lanes of a solve, over all chains.
+    """Count the rounds, steps and idle lanes of a solve, over all chains.
 
     In a step each lane of a work-group computes one unknown; a round has the steps that depend on
     the round before.

@@ -19,16 +19,16 @@ class SegmentLanes:
     template, in place of a parent. Children of a lane use successive mailboxes in local memory.
     """
 
-    template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
+    template_start: np.ndarray  # template t: lanes ``template_start[t]:template_start[t + 1]``
     template: np.ndarray
     slot: np.ndarray  # counted over all templates
     segment: np.ndarray  # index in `Segments`
-    first: np.ndarray  # place of the first node in `Trees.order`
+    first: np.ndarray  # the first node, as a position in `Trees.order`
     length: np.ndarray  # nodes
     links: np.ndarray
-    children: np.ndarray  # a `schedule.FAMILY`: mailboxes of an inner lane's children
-    inner: np.ndarray  # number of inner lanes of each template
-    rounds: np.ndarray  # number of rounds of each template
+    children: np.ndarray  # a `schedule.FAMILY`: the mailboxes for an inner lane's children
+    inner: np.ndarray  # inner lanes per template
+    rounds: np.ndarray  # rounds per template
 
 
 def segment_lanes(
@@ -39,8 +39,8 @@ def segment_lanes(
 ) -> SegmentLanes:
     """Assign each segment of each template to a lane, and link the lanes.
 
-    `cut` has the segments of all trees, `plan` their rounds. `slot_template` and `slot_tree` are
-    those of `Blocks`: the template of each slot (a cell of a block) and its tree.
+    `cut` has the segments of all trees, `plan` their rounds. `slot_template` and `slot_tree`, from
+    `Blocks`, have the template of each slot (a cell of a block) and its tree.
     """
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
@@ -105,7 +105,7 @@ def _mailboxes(
 
 
 def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return, for each lane, the length of the longest segment that runs in lockstep with it.
+    """Return, for each lane, the longest segment that runs in lockstep with it, in nodes.
 
     Segments run in lockstep if their lanes are in the same warp of 32, and all of them are inner
     segments or all are leaves. `begin` is the first lane of each lane's template.

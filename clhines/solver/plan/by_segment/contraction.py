@@ -34,9 +34,9 @@ class Pieces:
     """Cells cut into connected parts that fit into local memory; each is a tree of `forest`."""
 
     forest: Forest  # the pieces, cell after cell
-    natural: np.ndarray  # (n,) index of each node in the old forest
-    cell: np.ndarray  # (num_pieces,) old cell of each piece
-    above: np.ndarray  # (num_pieces,) parent of each piece's first node, -1 for roots of cells
+    natural: np.ndarray  # (n,) each node's index in the old forest
+    cell: np.ndarray  # (num_pieces,) each piece's cell in the old forest
+    above: np.ndarray  # (num_pieces,) parent of each piece's first node, -1 at cell roots
     ends: np.ndarray  # (nodes of ``forest.trees``,) bool: first nodes, and parents of other pieces
     rank: np.ndarray  # (nodes of ``forest.trees``,) number in the old tree's elimination order
 
@@ -50,7 +50,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     cut = schedule.segments(trees, segment)
     top = schedule.pieces(cut, most, most_segments)
     anchor, _ = climb(np.where(top, -1, cut.parent))
-    number = (np.cumsum(top) - 1)[anchor]  # piece of each segment
+    number = (np.cumsum(top) - 1)[anchor]  # each segment's piece
     piece = np.repeat(number, cut.length)  # for each place in trees.order
     place = np.argsort(piece, kind="stable")
     new = inverse(place)
@@ -59,7 +59,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     bounds = offsets(np.bincount(piece))
     inside = (above >= 0) & (piece[above] == piece)
     pieces = Trees(bounds, np.where(inside, new[above], -1)[place])
-    first = place[bounds[:-1]]  # the top of each piece
+    first = place[bounds[:-1]]  # each piece's top node
     hangs = np.where(above[first] < 0, -1, new[above[first]])
     ends = np.zeros(len(place), bool)
     ends[bounds[:-1]] = True
@@ -86,7 +86,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
 
 
 def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
-    """Return the reduced system's forest, and the index of each of its nodes in `pieces.forest`.
+    """Return the reduced system's forest, and each node's index in `pieces.forest`.
 
     Pieces are parts of cells. The reduced system has the nodes that their elimination leaves: some
     last nodes of the segments in `cut`.
@@ -94,7 +94,7 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     trees, segment = pieces.forest.trees, cut.segments
     kept = np.flatnonzero(cut.kept >= 0)
     tree = np.searchsorted(segment.offsets, kept, side="right") - 1
-    last = trees.order[segment.first[kept] + segment.length[kept] - 1]  # nodes of trees
+    last = trees.order[segment.first[kept] + segment.length[kept] - 1]  # tree nodes
     number = np.full(len(trees.parent), -1)
     number[last] = cut.kept[kept]
     counts = np.bincount(tree, minlength=trees.num_trees)
@@ -116,8 +116,8 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     return rest, place
 
 
-USUAL_LANES = 128  # lanes of a work-group
-# Classes of cells. A launch has one class, as all its work-groups have the same local memory.
+USUAL_LANES = 128  # lanes in a work-group
+# Cell classes. A launch has one class, as all its work-groups have the same local memory.
 #   USUAL         fits into `USUAL_LANES` and `USUAL_PLACES`: compute units have many work-groups
 #   LARGER        fits into local memory, in a larger work-group
 #   ABOVE         does not fit: its pieces are reduced, the kept nodes solved, the pieces expanded
@@ -175,7 +175,7 @@ class ContractionSpec(KernelSpec):
     needs_factor: ClassVar[bool] = False
     takes_natural: ClassVar[bool] = True
     capacity: int  # values per array in local memory, for the largest block
-    segment: int  # most nodes of a segment
+    segment: int  # most nodes in a segment
     ptx: bool  # the compiler supports inline PTX
     fused: bool  # multiplications and additions may be fused
     phase: str = "solve"
@@ -183,7 +183,7 @@ class ContractionSpec(KernelSpec):
     derived: bool = False  # a reduced system: any node of the larger one may cause a bad value
     factor: str = ""
     natural: bool = False  # d, u, l, b and x are in natural order
-    tree_places: int = 0  # local values of the contracted tree if they exceed `capacity`, else 0
+    tree_places: int = 0  # the contracted tree's local values if they exceed `capacity`, else 0
     direct: bool = False  # values are in registers, not in local memory
     bulk: bool = False  # bulk copies into local memory are supported
 
@@ -255,12 +255,12 @@ class ContractionSpec(KernelSpec):
 
     @property
     def steps_of_one(self) -> int:
-        """Number of steps in which a work-group copies a block's array, a value per lane each."""
+        """Steps in which a work-group copies an array of a block, with a value per lane each."""
         return -(-self.capacity // self.work_group)
 
     @property
     def batch_of_one(self) -> int:
-        """Number of loads of one array that a work-item issues before it uses the first value."""
+        """Loads of one array that a work-item issues before it uses the first value."""
         return 12 if self.ptx else 4
 
     def at(self, place: str) -> str:
@@ -373,7 +373,7 @@ class _ContractionPlanner:
         cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
         beyond = cut.places > room.local_capacity(self.real, self.limits, group)
-        if beyond.any():  # beside the lanes of the widest tree there is less local memory
+        if beyond.any():  # beside the widest tree's lanes there is less local memory
             kind = np.where(beyond[forest.shape_of_cell], LARGER, USUAL)
             return self.by_kind(forest, ranks, kind)
         blocks, lanes, places = self._blocks(forest, cut, group, pieces)
@@ -384,7 +384,6 @@ class _ContractionPlanner:
         return Plan(forest, self.method, gather, (part,))
 
     def direct(self, forest: Forest) -> Plan:
-        """Plan cells whose values stay in registers, in one launch."""
         most = room.registers_segment(forest, self.real, self.limits, self.options)
         cut = cut_trees(forest.trees, most)
         group = int(self.options["work_group"] or room.in_warps(cut.lanes).max())
@@ -404,7 +403,7 @@ class _ContractionPlanner:
         capacity = min(USUAL_PLACES, int(room.local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
             return self._with_stars(forest, np.ones(forest.num_cells, bool))
-        # pieces of half a work-group: they pack better than larger ones
+        # pieces for half a work-group: they pack better than larger ones
         pieces = split_cells(forest, self.most, capacity // 2, group // 2)
         cut = cut_trees(pieces.forest.trees, self.most, pieces.ends)
         rest, place = kept_forest(pieces, cut, forest.num_cells)
@@ -481,7 +480,7 @@ class _ContractionPlanner:
         return plan_by_kind(forest, self.method, how, plan_some)
 
     def _many(self, forest: Forest) -> int:
-        """Return the maximum number of cells per work-group.
+        """Return the maximum cell count of a work-group.
 
         In small batches it is small, so that all compute units work, as latency decides the time.
         """
@@ -490,7 +489,7 @@ class _ContractionPlanner:
         return forest.num_cells
 
     def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
-        """Return the size of a work-group: enough work-items for the tree with the most lanes.
+        """Return the work-group size: enough work-items for the tree with the most lanes.
 
         It is larger if several cells share a work-group and local memory suffices.
         """
@@ -518,8 +517,8 @@ class _ContractionPlanner:
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
         """Group cells into blocks for work-groups of `group` work-items.
 
-        Returns blocks, lanes of segments, and the nodes' layout. `pieces`: cells are pieces of
-        larger ones.
+        Return the blocks, the lanes of their segments, and the nodes' layout. `pieces`: cells are
+        pieces of larger ones.
         """
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)

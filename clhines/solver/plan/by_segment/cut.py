@@ -12,7 +12,7 @@ from clhines.solver.plan.by_segment import schedule
 from clhines.solver.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.solver.plan.plan import Part
 
-USUAL_PLACES = 1056  # values per array in the local memory of usual work-groups
+USUAL_PLACES = 1056  # values per array in a usual work-group's local memory
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -76,7 +76,7 @@ def _appended(expand: Part, solve: Part) -> Part:
 
 
 def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
-    """Return the tables of a launch with its segments padded to `longest` nodes."""
+    """Return a launch's tables, with its segments padded to `longest` nodes."""
     rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
     wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
     tables = {**part.tables, "rows": wider.reshape(-1)}
@@ -92,9 +92,9 @@ class Cut:
 
     segments: schedule.Segments
     contraction: schedule.Contraction
-    lanes: np.ndarray  # (num_trees,) segments of each tree
+    lanes: np.ndarray  # (num_trees,) segments per tree
     places: np.ndarray  # (num_trees,) values per array in local memory
-    kept: np.ndarray  # for each segment the number of its kept node in the tree, or -1
+    kept: np.ndarray  # for each segment its kept node's number in the tree, or -1
 
 
 def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None, late: bool = False) -> Cut:

@@ -25,7 +25,7 @@ class SegmentRows:
         is_leaf = lane >= lanes.inner[template]
         counts = np.zeros((len(lanes.inner), 2, most + 1), np.int64)
         np.add.at(counts, (template, is_leaf + 0, length), 1)
-        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # number of segments in row r
+        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segment count in row r
         flat = width.reshape(len(width), -1)
         ends = np.cumsum(flat, axis=1)
         self.rows: np.ndarray = (ends - flat).reshape(width.shape)

@@ -15,13 +15,13 @@ from clhines.solver.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees
 from clhines.solver.plan.by_segment.schedule import NO_LANE
 from clhines.solver.plan.plan import Limits, Options
 
-OWN_LAUNCH = 32 * USUAL_PLACES  # least nodes per compute unit for a launch of whole cells alone
+OWN_LAUNCH = 32 * USUAL_PLACES  # least nodes per compute unit for a launch with only whole cells
 WARP = 32
 # For work-groups with values in registers (measured: bench/notes/contraction.md):
-TREE_VALUES = 6  # values of a lane in local memory, besides an int
-ALL_REGISTERS = 1 << 16  # registers of a multiprocessor
+TREE_VALUES = 6  # a lane's values in local memory, besides an int
+ALL_REGISTERS = 1 << 16  # registers per multiprocessor
 OTHER_REGISTERS = 30  # registers per lane besides its values
-MOST_HOLDING = 512  # most lanes of a work-group
+MOST_HOLDING = 512  # most lanes in a work-group
 MOST_SHARED = 64  # most lanes if many cells share a multiprocessor
 LEAST_FILLED = 0.8  # least share of a lane's registers that hold values
 FEW, MANY = 4, 16  # cells per compute unit: up to FEW latency counts, above MANY throughput
@@ -34,7 +34,7 @@ def is_small(forest: Forest, limits: Limits) -> bool:
 
 
 def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Return the maximum nodes of a segment: 16; fewer in small batches, more in large cells."""
+    """Return the longest segment, in nodes: 16; less in small batches, more in large cells."""
     usual = (16, 24, schedule.MAX_SEGMENT)
     sizes = (4, 8, 16, 18, *usual[1:]) if is_small(forest, limits) else usual
     best, chosen = -1, sizes[0]
@@ -58,14 +58,14 @@ def fits_local(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndar
 
 
 def local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> np.ndarray:
-    """Return how many nodes of three values fit into local memory beside three values per lane."""
+    """Return how many nodes of three values fit into local memory, beside three values per lane."""
     values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
     lanes = np.asarray(work_group)
     return np.maximum(0, values - 3 * lanes) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
 
 
 def most_lanes(real: str, limits: Limits, options: Options) -> int:
-    """Return the maximum number of lanes in a work-group that keeps its values in registers."""
+    """Return the most lanes of a work-group that keeps its values in registers."""
     size = TREE_VALUES * (8 if real == "double" else 4) + 4
     room = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // size
     most = min(room, limits.max_work_group, NO_LANE - 1)
@@ -75,7 +75,7 @@ def most_lanes(real: str, limits: Limits, options: Options) -> int:
 def fits_registers(
     forest: Forest, above: np.ndarray, real: str, limits: Limits, options: Options
 ) -> np.ndarray:
-    """Return which cells to solve in registers, (num_cells,) bool.
+    """Mark the cells to solve in registers, (num_cells,) bool.
 
     `above` marks cells that exceed local memory. By default either all cells are solved in
     registers or none, and only with NVIDIA's compiler: on NVIDIA's devices a cache beside local
@@ -116,7 +116,7 @@ def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options
 
 
 def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
-    """Return which trees fit into registers and fill most of them, (num_trees,) bool."""
+    """Mark the trees that fit into registers and fill most of them, (num_trees,) bool."""
     good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
     for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
         lanes = cut_trees(forest.trees, most).lanes

@@ -11,21 +11,21 @@ from clhines.core.arrays import climb, offsets, starts
 from clhines.solver.forest import Trees
 from clhines.solver.plan.kernel_spec import Word
 
-# A lane first eliminates all nodes of its segment but the last. The last nodes form a smaller tree,
-# which is eliminated in rounds. Invariant: the nodes of a round are independent, and each node that
+# A lane first eliminates all its segment's nodes but the last. The last nodes form a smaller tree,
+# which is eliminated in rounds. Invariant: a round's nodes are independent, and each node that
 # stays gets at most one update from above and one from below, through fixed mailboxes. Measured:
 # bench/notes/contraction.md.
 #
 #   o-o-o-+-o-o-o-o-o-o      [o o A]-+-[o o C]-[o o D]      A-+-C-D      leaves B, D; then C:
 #         +-o-o-o        =>          +-[o o B]         =>     +-B        A, the root, is left
 
-_NODES, _LANES = 5, 10  # bits for a number of nodes, and for a lane
+_NODES, _LANES = 5, 10  # bits for a node count, and for a lane
 # Bit fields of `SegmentLanes`; `longest` is the longest segment among 32 lanes in lockstep.
 LINK = Word(length=_NODES, longest=_NODES, parent=_LANES, mailbox=_LANES)
 AT_ELIMINATION = Word(round=_LANES, parent=_LANES, child=_LANES)
 FAMILY = Word(first_mailbox=16, number=15)
-LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # of a block
-MAX_SEGMENT = LINK.most("length")  # most nodes of a segment
+LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # in a block
+MAX_SEGMENT = LINK.most("length")  # most nodes in a segment
 NO_LANE = LINK.most("parent")  # instead of a lane: none; instead of a round: the node is kept
 
 
@@ -38,8 +38,8 @@ class Segments:
     is left.
     """
 
-    offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
-    first: np.ndarray  # place in `Trees.order` of the node nearest the root
+    offsets: np.ndarray  # tree s has the segments ``offsets[s]:offsets[s + 1]``
+    first: np.ndarray  # the node nearest the root, as a position in `Trees.order`
     length: np.ndarray
     parent: np.ndarray  # parent segment, -1 at the roots
 
@@ -72,7 +72,7 @@ def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segment
     return Segments(offsets(counts), first, size, parent)
 
 
-KEPT_VALUES = 5  # values of an inner segment in local memory, stored over the leaves' `u`
+KEPT_VALUES = 5  # an inner segment's values in local memory, stored over the leaves' `u`
 
 
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
@@ -84,7 +84,7 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
     of each part that is nearest the root.
     """
     size, parent = cut.length.tolist(), cut.parent.tolist()
-    # of each piece so far: nodes of leaf segments, segments, inner segments
+    # for each piece so far: nodes in leaf segments, segments, inner segments
     leaf, number, inner = size.copy(), [1] * len(size), [0] * len(size)
     children: list[list[int]] = [[] for _ in parent]
     top = np.zeros(len(parent), bool)
@@ -97,7 +97,7 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
                 leaf[s] += leaf[k]
                 inner[s] += inner[k]
                 number[s] += number[k]
-            # `+ 1`: the first node of a piece becomes a segment of its own
+            # `+ 1`: a piece's first node becomes a segment alone
             while kept and (
                 n + max(0, KEPT_VALUES * (inner[s] + 1) - leaf[s]) > most
                 or number[s] + 1 > most_segments
@@ -183,7 +183,7 @@ def _independent(
     below = np.full(n, -1)
     below[chain] = only[chain]
     end, steps = climb(below)  # down each chain to the node below it
-    # the lowest node of a chain must stay if the node below it is a leaf that goes
+    # a chain's lowest node must stay if the node below it is a leaf that goes
     raked = (children[end[chain]] == 0) & ~keep[end[chain]]
     picked = chain[(steps[chain] + raked) % 2 == 1]
     removed = np.concatenate((leaves, picked))
