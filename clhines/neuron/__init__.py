@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from clhines.neuron.memory.session import interpreter, load_stdrun
     from clhines.neuron.switch import disable, enable
 
-# Module of each public name: a script that NEURON runs need not import the readers.
+# Each public name's module: a script that NEURON runs need not import the readers.
 _HOMES = {
     "convert": "Rejected RejectedError",
     "entry": "ImportedModel check from_neuron run",

@@ -63,14 +63,14 @@ def fix_steps(h: Hoc, step: float | None) -> None:
         )
     h.CVode().active(0)
     h.dt = step
-    if h.name_declared("using_cvode_"):  # settings of stdrun.hoc, for its next init and run
+    if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
         h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
     h.frecord_init()  # Vectors now record at fixed steps
     say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
 
 
 def check_dt(h: Hoc) -> None:
-    """Raise a NeuronError if `h.dt` is not above 0, so that no call would reach its end."""
+    """Raise a NeuronError unless `h.dt` is above 0: otherwise no call would reach its end."""
     if not 0 < h.dt < math.inf:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
@@ -113,7 +113,7 @@ def num_steps(h: Hoc, tstop: float, first_dt: float | None = None) -> int:
 
 
 def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
-    """Return the number of steps of ``ParallelContext.psolve(tstop)``.
+    """Return the step count of ``ParallelContext.psolve(tstop)``.
 
     psolve continues from NEURON's last step, which had the end `t` and the length `dt`, ms.
     """
@@ -138,7 +138,7 @@ def _steps_of_solve(t: float, dt: float, end: float) -> int:
 
 
 def batch_steps(h: Hoc, tstop: float) -> int:
-    """Return the number of steps of ``batch_run(tstop, tstep)``."""
+    """Return the step count of ``batch_run(tstop, tstep)``."""
     if h.stoprun:
         raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
@@ -149,6 +149,6 @@ def batch_steps(h: Hoc, tstop: float) -> int:
 
 
 def _steps_before(t: float, dt: float, end: float) -> int:
-    """Return how many steps begin before `end` (ms) on NEURON's clock."""
+    """Count the steps that begin before `end` (ms) on NEURON's clock."""
     most = max(math.ceil((end - t) / dt), 0) + _FEW
     return int(np.searchsorted(clock(t, dt, most), end))

@@ -182,7 +182,7 @@ def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Gro
     v = inside(network).added.remote_v = np.zeros(len(remote))
     for gap in model.gaps:
         node = gap.node - first if gap.node >= 0 else -1
-        if gap.node >= 0 and gap.node not in model.nodes:  # nodes of other ranks come after ours
+        if gap.node >= 0 and gap.node not in model.nodes:  # other ranks' nodes have larger numbers
             at = int(np.searchsorted(remote, gap.node))
             v[at] = model.every[gap.owner].values(gap.name)[gap.instance]
             node = len(model.nodes) + at

@@ -76,7 +76,6 @@ class RejectedError(InputError):
 
 
 def rejection(mechanism: str, id_: str, /, way_out: str = "", **fields: object) -> RejectedError:
-    """Return an error with the single rejection that `reject` makes of the same arguments."""
     return RejectedError([reject(mechanism, id_, way_out, **fields)])
 
 
@@ -128,7 +127,7 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 
 
 def function_tables_of(text: str) -> dict[str, int]:
-    """Return the number of arguments of each FUNCTION_TABLE in an NMODL text."""
+    """Return the argument count of each FUNCTION_TABLE in an NMODL text."""
     try:
         blocks = nmodl.parse(text).blocks if "FUNCTION_TABLE" in text else {}
     except nmodl.Refused:
@@ -150,7 +149,7 @@ class MadeTable:
     early: bool  # INITIAL calls the block
 
     def with_values(self, values: np.ndarray) -> nmodl.FunctionTable:
-        """Return the TABLE as a FunctionTable of a mechanism, with the `values` (rows, columns)."""
+        """Return the TABLE as a mechanism's FunctionTable with these `values`, (rows, columns)."""
         axes = tuple(tuple(map(float, range(n))) for n in values.shape)
         return nmodl.FunctionTable(axes, tuple(values.ravel().tolist()))
 
@@ -161,7 +160,7 @@ def file_of(text: str, path: str) -> nmodl.File:
 
 @lru_cache(maxsize=64)  # an import calls it several times per text
 def tables_of(text: str, path: str) -> dict[str, MadeTable]:
-    """Return the TABLEs of an NMODL text, by the name of the block."""
+    """Return the TABLEs of an NMODL text by block name."""
     file, tables = file_of(text, path), dict[str, MadeTable]()
     for name, block in file.blocks.items():
         for s in block.body:
@@ -219,7 +218,7 @@ def _set_aside(file: nmodl.File, block_of_table: nmodl.Block) -> frozenset[str]:
 
 
 def _called_by(body: Sequence[nmodl.Statement], blocks: Mapping[str, nmodl.Block]) -> set[str]:
-    """Return the names of all blocks that the statements `body` call, directly or indirectly."""
+    """Return the names of all blocks that statements call, directly or indirectly."""
     called, new = set[str](), {name for name in blocks if nmodl.uses(body, name)}
     while new:
         called |= new
@@ -299,7 +298,7 @@ def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
 
 @lru_cache(maxsize=64)  # each run calls it
 def locals_of(text: str, path: str) -> dict[str, int]:
-    """Return by name the index of each file-level LOCAL in NEURON's array of these LOCALs."""
+    """Return each file-level LOCAL's index in NEURON's array of these LOCALs, by name."""
     variables = [v for v in file_of(text, path).variables.values() if v.sort == "local"]
     first = starts(np.array([max(v.length, 1) for v in variables], int)).tolist()
     return dict(zip([v.name for v in variables], first, strict=True))
@@ -307,7 +306,7 @@ def locals_of(text: str, path: str) -> dict[str, int]:
 
 @lru_cache(maxsize=64)  # a fingerprint calls it in each run
 def statics_of(text: str) -> list[str]:
-    """Return the names of static C ints that VERBATIM declares outside of blocks."""
+    """Return the names of static C ints that VERBATIM declares outside blocks."""
     try:
         blocks = nmodl.parse(text).verbatim if "static" in text else []
     except nmodl.Refused:

@@ -67,7 +67,7 @@ def check() -> list[Rejected]:
 
 
 def _try_start(model: NeuronModel, ranks: Ranks) -> None:
-    """Do what `run` does before its first step, but generate kernels without compiling them."""
+    """Start a run without steps: generate its kernels, but do not compile them."""
     # engines that `auto` tries may not deliver events in bins
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)
@@ -127,8 +127,8 @@ def from_neuron(
 
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
-    """Yield the constructs of a model that `run` supports, but `from_neuron` does not."""
-    for t in model.pending.statements:  # NEURON's queue holds them a quarter of a step earlier
+    """Yield the constructs that `run` supports, but `from_neuron` does not."""
+    for t in model.pending.statements:  # NEURON's queue holds them a quarter step earlier
         yield reject("", "neuron.cvode-event-statement", t=t + model.h.dt / 4)
     for used, thing in (
         (model.bins is not None and model.bins.late, LATE),
@@ -234,8 +234,8 @@ def advance(
 ) -> None:
     """Advance the model in NEURON's memory by `count()` steps.
 
-    The device takes several steps at once, and NEURON takes the step after them. After each such
-    range of steps, ``tell(steps, kept)`` is called with the number of its steps.
+    The device takes several steps at once, and NEURON takes the step after them: together a
+    *stretch*. After each stretch ``tell(steps, kept)`` is called with its step count.
     """
     ranks = ranks_of(h)
     if request.solves and ranks.size == 1 and h.ParallelContext().nhost() > 1:
@@ -266,7 +266,7 @@ def advance(
                 _check_step(h, before[0])
             if ranks.any(bool(h.stoprun)):
                 break
-            changed = (h.dt, h.t) != before  # code of an event has set them
+            changed = (h.dt, h.t) != before  # event code has set them
             rest = same_on(ranks, count if changed else partial(int, rest), h)
 
 
@@ -279,9 +279,9 @@ def _check_step(h: Hoc, dt: float) -> None:
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
-    """Return how many steps to take next, 1 to `most`, the same number on all ranks.
+    """Return the step count of the next stretch, 1 to `most`, the same on all ranks.
 
-    The device takes all but the last one. NEURON takes the last one.
+    The device takes all steps of a stretch but the last one, which NEURON takes.
     """
     if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
         kept.drop_run()
@@ -290,7 +290,7 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
 
 
 def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
-    """Return whether NEURON must take the next step; InputError if so on several MPI ranks."""
+    """Whether NEURON must take the next step; InputError if so on several MPI ranks."""
     waits = ranks.any(kept.waits())
     if waits and ranks.size > 1:
         raise rejection("", "neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
@@ -298,12 +298,12 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
 
 
 def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
-    """Return whether NEURON must take the next step because the step begins before 0 ms."""
+    """Whether NEURON must take the next step because it begins before 0 ms."""
     return ranks.size == 1 and h.t < 0 and step_of(h, h.dt) < 0
 
 
 def _refuse(kept: KeptModel, ranks: Ranks = ONE_PROCESS) -> None:
-    """Refuse the model if NEURON has called an unsupported function in its step."""
+    """Raise an error if NEURON called an unsupported function in its step."""
     with ranks.agreed():
         if kept.gathering is not None and kept.gathering.rejected:
             raise RejectedError(kept.gathering.rejected)

@@ -35,7 +35,7 @@ from clhines.neuron.stepping.advance import step_code_of
 from clhines.simulator.mechanisms import Program
 from clhines.simulator.mechanisms.nmodl import VECTOR_OF_COUNTER, counts_crossings
 
-_COUNTERS = (  # variables of NEURON's library that count changes of sections and mechanisms
+_COUNTERS = (  # variables in NEURON's library that count changes to sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
     "diam_changed", "n_memb_func", "cvode_active_",
 )  # fmt: skip
@@ -74,7 +74,6 @@ class Words:
 
     @classmethod
     def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
-        """Return several `Words` for the addresses, each small enough for the processor's cache."""
         blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
         return [cls(block, width) for block in blocks]
 
@@ -90,7 +89,7 @@ class Column:
         self.take()
 
     def same(self) -> bool:
-        """Whether the numbers have the same address and bits, except for `played` elements."""
+        """Whether the numbers have the same address and bits; `played` elements may differ."""
         if self._begin.value != self._address:
             return False
         if not compare(self._address, self._at, self.size):
@@ -115,7 +114,7 @@ def _take(parts: Sequence[FingerprintPart]) -> None:
 
 
 def _same(parts: Sequence[FingerprintPart]) -> bool:
-    """Whether all parts are unchanged; stops at a change, as later addresses may be invalid."""
+    """Whether all parts are unchanged; stop at a change, as later addresses may be invalid."""
     return all(part.same() for part in parts)
 
 
@@ -185,7 +184,7 @@ class Fingerprint:
     def _add_columns(
         self, name: str, instances: Instances, program: Program | None
     ) -> dict[str, Column]:
-        """Add the RANGE variables of a mechanism, and return a `Column` for each, by name."""
+        """Add a mechanism's RANGE variables; return a `Column` for each, by name."""
         model = self._model
         parameters = {split_name(q)[0] for q in program.parameters} if program else set[str]()
         stays = {*model.beyond.get(name, ())}
@@ -205,7 +204,7 @@ class Fingerprint:
     def _add_places(
         self, name: str, instances: Instances, program: Program | None
     ) -> tuple[str, ...]:
-        """Add the targets of a mechanism's POINTERs; return the names of the POINTERs."""
+        """Add the targets of a mechanism's POINTERs; return the POINTER names."""
         pointers: tuple[str, ...] = ()
         if program is not None:
             pointers = *program.pointers, *program.written, *program.steered, *program.picked
@@ -315,7 +314,7 @@ def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.
 def _columns(
     memory: NeuronMemory, instances: Instances, played: Sequence[Variable] = ()
 ) -> dict[str, Column]:
-    """Return a `Column` of each of a mechanism's variables; elements of `played` may change."""
+    """Return a `Column` per variable of a mechanism; elements that are `played` may change."""
     numbers = instances.columns.numbers()
     rows = int(numbers.max()) + 1
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}

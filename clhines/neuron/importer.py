@@ -59,8 +59,8 @@ class NeuronNetwork:
     model: NeuronModel
     network: Network
     groups: dict[str, Group]
-    sources: list[tuple[Sources | Group, int]]  # one per origin of the model's wires
-    connections: np.ndarray  # NetCon of each connection, -1 - k for a pending event of NetCon k
+    sources: list[tuple[Sources | Group, int]]  # one per origin in the model's wires
+    connections: np.ndarray  # each connection's NetCon; -1 - k for NetCon k's pending event
     # groups of Vector elements that POINTERs write, and the elements' addresses
     elements: tuple[tuple[Group, list[int]], ...] = ()
     copies: int = 1
@@ -304,7 +304,7 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
 
 
 def _parameter_of(group: Group | None, variable: Variable) -> str:
-    """Return the parameter of a group that corresponds to a NEURON variable; "" if none does."""
+    """Return the group's parameter that corresponds to a NEURON variable; "" if none does."""
     if group is None or not (variable.number >= 0 or variable.number == EVERY):
         return ""
     wanted, quantities = (variable.name, variable.place), group.mechanism.program.parameters

@@ -52,7 +52,7 @@ class ModelRun:
         self._counters = Counters(sim, imported)
         code = model.step_code
         self._step_values = None if code is None else StepValues(sim, imported, code.reads)
-        self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
+        self._start: dict[str, np.ndarray] | None = None  # the simulation's arrays at its start
         self.lag = 0  # steps that NEURON has taken since the simulation's last step
         self.delivered = -np.inf  # time (ms) up to which NEURON has delivered events
 
@@ -84,7 +84,7 @@ class ModelRun:
         model, imported = self._model, self._imported
         if any((float(imported.network.settings["t"]), float(model.h.t))):
             return False
-        trains = {*model.trains.names} - {OF_GID}  # times of other ranks are not known here
+        trains = {*model.trains.names} - {OF_GID}  # other ranks' times are not known here
         if model.pending.netcons or trains or (imported.connections < 0).any():
             return False
         if any(not p.continuous for p in model.plays.players) or not self._runaways.are_seen():
@@ -93,12 +93,12 @@ class ModelRun:
         return exchange is None or (exchange.can_restart and not has_changed)
 
     def _set(self, name: str) -> bool:
-        """Copy a mechanism's parameters to the simulation; return False if that is not possible."""
+        """Copy a mechanism's parameters to the simulation; return False if that is impossible."""
         model = self._model
         if any(p.variable.owner == name for p in model.plays.players):
-            return False  # some of them are played values
+            return False  # some parameters are played
         if name in model.outside.drivers:
-            return False  # copies of the mechanism have them, too
+            return False  # the mechanism's copies have them, too
         parameters = list(model.mechanisms[name].program.parameters)
         self._start = None
         try:
@@ -159,7 +159,7 @@ class KeptModel:
         self._run: ModelRun | None = None
         self.joints = Joints(ONE_PROCESS)
         self.gathering = Gathering(model) if model.gathers else None
-        self.calls = request.calls  # run the model's own code of each step
+        self.calls = request.calls  # run the model's own code in each step
         self.fingerprint: Fingerprint | None = None
         self.run_seconds = 0.0  # that the simulation took
 
@@ -197,7 +197,7 @@ class KeptModel:
         self._run.begin()
 
     def drop_run(self) -> None:
-        """Drop the simulation; a new one then starts from NEURON's values before the next steps."""
+        """Drop the simulation; the next steps start a new one from NEURON's values."""
         self._run = None
 
     def advance(self, steps: int, progress: bool) -> None:
@@ -256,7 +256,7 @@ class KeptModel:
         return self.gathering is None or self.gathering.is_tried
 
     def _step(self) -> None:
-        """Let NEURON take one step, which also sets ASSIGNED variables and runs code of events."""
+        """Let NEURON take one step, which also sets ASSIGNED variables and runs event code."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         due = [t for t in pending.statements if t <= end]
@@ -265,7 +265,7 @@ class KeptModel:
             self.model.queue.put_exchange_off(end)
         h.fadvance()
         rest, acted = [t for t in pending.statements if t > end], have_acted()
-        if due and not acted:  # only pending calls of later times may remain
+        if due and not acted:  # only pending calls at later times may remain
             rest, of_points = self.model.queue.statements()
             acted = bool(of_points)  # rejected when the model is read again
         if not acted and not self._is_late:
@@ -274,7 +274,7 @@ class KeptModel:
             self.fingerprint = None
         pending.statements = rest
         if self._run is not None:
-            self._run.delivered = float(h.t)  # events due until the end of its step
+            self._run.delivered = float(h.t)  # events due until its step ends
             self._run.lag += 1
 
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
@@ -304,7 +304,7 @@ class KeptModel:
         return lambda: acted[0]
 
     def _take_print(self) -> None:
-        """Store NEURON's present values in the fingerprint, which is created if there is none."""
+        """Store NEURON's present values in the fingerprint, and create it if there is none."""
         if self.fingerprint is not None:
             self.fingerprint.take_values()
         elif self._is_free:

@@ -29,9 +29,9 @@ from clhines.simulator.importing import refusal_flags
 from clhines.simulator.mechanisms import UNLESS, Mechanism, nmodl
 from clhines.simulator.refusals import refusal
 
-_ROWS = 1e-12  # relative: rows of TABLEs may differ by this much (rounding)
-_EACH = 8  # pending self events per connection of an instance, at most
-_MOST_EVENTS = 1 << 24  # pending self events of all instances of a mechanism
+_ROWS = 1e-12  # relative: TABLE rows may differ by this much (rounding)
+_EACH = 8  # most pending self events per connection to an instance
+_MOST_EVENTS = 1 << 24  # most pending self events for all instances of a mechanism
 
 TablesByName = dict[str, nmodl.FunctionTable]
 
@@ -150,7 +150,7 @@ def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]
 
 
 def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return NEURON's values of the TABLEs that would have other values if filled now.
+    """Return NEURON's values of the TABLEs that would differ if they were filled now.
 
     NEURON fills a TABLE when a DEPEND variable changes, possibly before INITIAL sets variables.
     """
@@ -199,7 +199,7 @@ def _differing(
 
 
 def _room_for_events(model: NeuronModel, name: str) -> int:
-    """Return how many pending self events an instance can have: `_EACH` per connection."""
+    """Return an instance's limit of pending self events: `_EACH` per connection."""
     senders, count = model.wires.senders, len(model.every[name])
     target = model.wires.target
     if "net_send" not in model.every[name].entry.text or name not in senders.names:
@@ -231,7 +231,7 @@ def find_external(model: NeuronModel) -> None:
 
 
 def _set_in_steps(entry: CatalogueEntry) -> set[str]:
-    """Return the variables of a mechanism that are set by blocks other than INITIAL."""
+    """Return a mechanism's variables that blocks other than INITIAL set."""
     file = file_of(entry.text, entry.file)
     bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
     return {name for body in bodies for name in nmodl.set_by(body, file.blocks)}
@@ -254,7 +254,7 @@ def find_pointed(model: NeuronModel) -> None:
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Convert the owners of `variables` again, so that other mechanisms can read the variables."""
+    """Convert the owners of `variables` again, so that other mechanisms can read these."""
     kept = dict[str, set[str]]()
     for variable in variables:
         kept.setdefault(variable.owner, set()).add(variable.name)

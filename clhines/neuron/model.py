@@ -64,7 +64,7 @@ class NeuronModel:
     draws: Draws
     outside: Outside
     gaps: list[Gap] = field(default_factory=list)
-    nodes: range = range(0)  # this rank's node numbers among `all_nodes` of all MPI ranks
+    nodes: range = range(0)  # this rank's node numbers among all ranks' `all_nodes`
     all_nodes: int = 0
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
@@ -73,21 +73,21 @@ class NeuronModel:
     written: PointerTargets = field(default_factory=PointerTargets)
     # by mechanism and POINTER that events set, (count, 2): NetCons and their weight indices
     steered: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
-    # by mechanism and POINTER that is read: the target of each instance
+    # by mechanism and POINTER that is read: each instance's target
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # NEURON's event bins (``CVode.queue_mode(1, 0)``)
     hidden: dict[str, HiddenVariables] = field(default_factory=dict)  # by mechanism
-    point_names: tuple[str, ...] = ()  # of all point processes and artificial cells in NEURON
-    made: dict[str, list[str]] = field(default_factory=dict)  # blocks of TABLEs NEURON has filled
-    beyond: dict[str, set[str]] = field(default_factory=dict)  # inputs of TABLEs outside DEPEND
-    # mechanism and block of TABLEs that also set variables which other blocks use
+    point_names: tuple[str, ...] = ()  # all point processes and artificial cells in NEURON
+    made: dict[str, list[str]] = field(default_factory=dict)  # blocks whose TABLE NEURON has filled
+    beyond: dict[str, set[str]] = field(default_factory=dict)  # TABLE inputs that DEPEND lacks
+    # mechanism and block, for TABLEs that also set variables which other blocks use
     aside: list[tuple[str, str]] = field(default_factory=list)
-    step_code: StepCode | None = None  # runs after each step of continuerun()
+    step_code: StepCode | None = None  # runs after each step in continuerun()
     draws_graphs: bool = False  # its own advance() or Plot() draws; a run leaves that out
     # reasons why its own advance(), step() or Plot() is not supported
     uncalled: list[Rejected] = field(default_factory=list)
     gathers: bool = False  # CVode.extra_scatter_gather has functions
-    lone: Hoc | None = None  # section created for a model of artificial cells alone
+    lone: Hoc | None = None  # section created if a model only has artificial cells
 
     @property
     def players(self) -> list[Player]:
@@ -148,14 +148,14 @@ class NeuronModel:
         entry, number = instances.entry, instances.entry.number
         table = tables_of(entry.text, entry.file)[block]
         if table.settled and entry.kind == "point" and depended(number, block) is None:
-            self._make_table(name, block, table.columns)  # as NEURON's first use of it would
+            self._make_table(name, block, table.columns)  # as its first use in NEURON would
         saved, values = depended(number, block), None
         if saved is not None and saved.keys() == {*table.depends}:
             now = {n: self._now(name, n) for n in saved}
             if any(self._is_hidden(name, n) for n in saved) and all(
                 (x == x[0]).all() for x in map(np.atleast_1d, now.values())
             ):
-                self._make_table(name, block, table.columns)  # as at the begin of a step
+                self._make_table(name, block, table.columns)  # as when a step begins
                 saved = depended(number, block)
             if saved is not None and all((now[n] == x).all() for n, x in saved.items()):
                 values = read_made(number, table.columns, table.rows)
@@ -191,7 +191,7 @@ class NeuronModel:
         return float(np.ravel(self._now(name, variable))[0])
 
     def _now(self, name: str, variable: str) -> np.ndarray:
-        """Return the present values of a mechanism's variable; NaN if it is not found."""
+        """Return a mechanism's variable by instance; NaN if it is not found."""
         entry = self.every[name].entry
         if variable in entry.ranges:
             return self.every[name].values(variable)
@@ -246,7 +246,7 @@ class NeuronModel:
         return int(self.h.Random().Random123_globalindex())
 
     def _width(self) -> int:
-        """Return the size of a dparam slot in bytes, measured at any point process."""
+        """Return the bytes of a dparam slot, measured at any point process."""
         for one in self.every.values():
             if one.entry.kind == "point":
                 return self.memory.points.slots_of(self.memory.object_address(one.things[0]))[1]

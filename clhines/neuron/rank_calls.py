@@ -51,7 +51,7 @@ def kept_by_all(ranks: Ranks, kept: KeptModel | None) -> KeptModel | None:
 
 
 def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
-    """Return the number of steps that all ranks take: the minimum of `steps` over the ranks.
+    """Return the minimum of `steps` over all ranks: the steps that every rank takes.
 
     Afterwards either all ranks continue their simulations, or all ranks start new ones.
     """

@@ -20,7 +20,7 @@ from clhines.neuron.switch.selftest import wrong_calls
 
 STOP = 6.0  # ms
 _PIECES = (True, 2.0), (False, 2.5), (True, STOP)  # whether by `run`, and the end, ms
-_NEAR = 1e-7  # relative to the largest value: rounding, which grows in the upstroke of a spike
+_NEAR = 1e-7  # relative to the largest value: rounding error, which grows in a spike's upstroke
 
 
 @dataclass
@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def _wrong(make: Callable[[Any], Case]) -> str:
-    """Return how results of the model that `make` builds differ from NEURON's; empty if equal."""
+    """Say how the model that `make` builds differs from NEURON's results; empty if it does not."""
     from neuron import h
 
     h.load_file("stdrun.hoc")

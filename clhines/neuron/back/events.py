@@ -49,7 +49,7 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
     queue.remove(*events.item[order][gone[order]].tolist())
     of_stims = zip(number[of_trains].tolist(), events.item[of_trains].tolist(), strict=True)
     stims = {senders[k]: item for k, item in of_stims}
-    model.h.t = min(last, t)  # NEURON refuses events of the past, and has delivered up to `last`
+    model.h.t = min(last, t)  # NEURON refuses past events, and has delivered events up to `last`
     _put_netcons(sim, imported, arrays, last, unseen)
     _put_selves(sim, imported, arrays, movable)
     model.h.t = t
@@ -64,12 +64,12 @@ def put_events(sim: Simulation, imported: NeuronNetwork, arrays: Arrays, last: f
     for address, sources in imported.detectors.items():
         one = int(sources[0])
         model.sources.above(address).value = bool(above[one]) and one not in unseen
-    if delivers:  # self events precede the next bin and the comparison of WATCH conditions
+    if delivers:  # self events precede the next bin and the check of WATCH conditions
         queue.deliver_until(t)
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
-    """Return sources that fired in the last step; NEURON will detect this in its next step."""
+    """Return the sources that fired in the last step; NEURON only detects them in its next step."""
     first, size = rings_of(sim.model)
     sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]
@@ -78,7 +78,7 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
 
 
 def _movable(imported: NeuronNetwork) -> dict[str, np.ndarray]:
-    """Clear all net_move slots; return by mechanism each instance's slot address, 0 for none."""
+    """Clear all net_move slots; return each instance's slot address by mechanism, 0 for none."""
     model, places_of = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net

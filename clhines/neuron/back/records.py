@@ -39,8 +39,8 @@ def due_times(
 ) -> tuple[np.ndarray, float]:
     """Return a Vector's recording times from `first` to `last` ms, and the first time after `last`.
 
-    The Vector records at intervals or at listed times; `count` is how many numbers it has already.
-    The times are (k,) float64; the time after `last` is inf if there is none.
+    The Vector records at intervals or at listed times, and has `count` numbers already. The times
+    are (k,) float64; the time after `last` is inf if there is none.
     """
     if recorder.times is not None:
         every = recorder.times[count:]
@@ -58,12 +58,12 @@ def sampled(
 ) -> np.ndarray:
     """Return the numbers that a Vector records at times `due`, ms, in a run, (k,) float64.
 
-    `values` is the variable at the ends of steps, (steps,). `t` is the time at the begin of the run
-    and at the ends of steps, ms, (steps + 1,).
+    `values` is the variable at step ends, (steps,). `t` has the run's begin and the step ends, ms,
+    (steps + 1,).
     """
     if recorder.variable is not None:
         return np.concatenate([[recorder.now], values])[np.searchsorted(t + 0.5 * dt, due)]
-    # at the times of a Vector NEURON appends h.t, which it sets after the events of a step
+    # at a Vector's times NEURON appends h.t, which it sets after a step's events
     last_begin = np.maximum(np.searchsorted(t, due) - 1, 0)
     return due if recorder.times is None else t[last_begin]
 
@@ -123,12 +123,12 @@ class Records:
         return Variable("", "v", int(layers.at(node, variable.place or 0)))
 
     def _key(self, variable: Variable | None) -> tuple[str, str] | None:
-        """Return owner and name under which a variable is recorded; None for time and constants."""
+        """Return the owner and name to record a variable; None for time and constants."""
         if variable is None or variable.owner == OF_HOC:
             return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
-        if variable.owner == ELEMENT:  # named by the number of its group
+        if variable.owner == ELEMENT:  # named by its group's number
             has_element = [variable.number in addresses for _, addresses in imported.elements]
             return ELEMENT, str(has_element.index(True))
         if not variable.owner or variable.owner in ions:
@@ -154,7 +154,6 @@ class Records:
         return None
 
     def _kept(self, recorder: Recorder) -> float:
-        """Return the value of a recorder's variable that is constant in the run."""
         variable = recorder.variable
         if variable is None or variable.owner != OUTSIDE:
             return recorder.now
@@ -165,8 +164,9 @@ class Records:
     ) -> tuple[int, int] | None:
         """If a Vector samples a variable that events set, record the last event's value and time.
 
-        ``at[0]``: owner and name. NEURON samples after events of WATCH conditions; rounding decides
-        about other events at that time. Return the numbers of the two records, None without events.
+        ``at[0]`` is the variable's owner and name. NEURON samples after events of WATCH conditions;
+        rounding decides about other events at that time. Return the two records' numbers, or None
+        without events.
         """
         variable = recorder.variable
         if not recorder.event or variable is None or at is None:
@@ -247,7 +247,7 @@ class Records:
         if recorder.event:
             due, dt = self._due(recorder, t), self._sim.model.dt
             values = sampled(recorder, due, t, values, dt)
-            if after is not None:  # set by an event of the step that begins at a row
+            if after is not None:  # set by an event in the step that begins at a row
                 rows = np.searchsorted(t + 0.5 * dt, due)
                 later = np.flatnonzero(due > t[rows])
                 of_v, of_t = (a[rows[later]] for a in after)
@@ -280,7 +280,7 @@ class Records:
     def spikes(
         self, result: Result, begin: float, after: float, last: float
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return (address of a Vector, event times in ms, numbers to append) for each Vector.
+        """Return (Vector address, event times in ms, numbers to append) for each Vector.
 
         The run began at `begin`, NEURON has recorded events until `after`, and has delivered events
         until `last` (ms). NEURON detects a crossing at the begin of the next step. So crossings in
@@ -347,7 +347,7 @@ class Records:
     ) -> list[tuple[float, int]]:
         """Return the events (time, number) that NEURON, which is at time `after`, has not recorded.
 
-        `vector` and `identifiers` are addresses of the Vectors of times and numbers, 0 for none.
+        `vector` and `identifiers` are addresses of the Vectors for times and numbers, 0 for none.
         """
         vectors = self._imported.model.plays.vectors
         times = np.array(vectors[vector])

@@ -10,8 +10,8 @@ from clhines.neuron.importer import NeuronNetwork
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
 
-# mV: from here on, v + 0.001 mV (NEURON's step for conductances) is rounded by at least 2^-23 of
-# the difference, as in float32; beyond ten million times this value nothing of it is left
+# mV: above this, v + 0.001 mV (NEURON's step for conductances) has a rounding error of 2^-23 of
+# this step or more, as in float32; ten million times higher the step is lost
 FAR = 2.0**20
 
 
@@ -30,7 +30,7 @@ class Runaways:
         self._extremes = [sim.record("v", self._nodes, reduce=word) for word in words]
 
     def _reached(self) -> np.ndarray:
-        """Return the nodes of instances that receive events of a negative weight, (k,) int64."""
+        """Return the nodes of instances that receive events with a negative weight, (k,) int64."""
         model, nodes = self._imported.model, set[int]()
         wires = model.wires
         for number in np.unique(wires.target[(wires.weights < 0).any(1)]).tolist():
@@ -40,7 +40,7 @@ class Runaways:
         return np.array(sorted(nodes - {-1}), np.int64)
 
     def are_seen(self) -> bool:
-        """Whether every node that events of negative weights reach is checked in each step."""
+        """Whether every node that events with negative weights reach is checked in each step."""
         return bool(np.isin(self._reached(), self._nodes).all())
 
     def tell(self, result: Result, first: int, end: np.ndarray) -> None:

@@ -25,11 +25,11 @@ from clhines.simulator.refusals import refusal
 from clhines.simulator.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
-_SAME = 1e-9  # ms: rounding of equal sending times
+_SAME = 1e-9  # ms: tolerance for equal sending times
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Return the number of the step that begins at NEURON's time; it is negative before 0 ms."""
+    """Return the number of the step that begins at NEURON's time; negative before 0 ms."""
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
         raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
@@ -41,7 +41,7 @@ def _variables(
 ) -> Iterator[
     tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | SharedVariables]
 ]:
-    """Yield (array, hoc's name, element, indices, owner) of each state of mechanism `name`.
+    """Yield (array, hoc's name, element, indices, owner) for each state of mechanism `name`.
 
     ``array[indices]`` is the state in the simulation; `owner` reads and writes the state in NEURON.
     `element` is the index in an array variable of hoc, None for a scalar.
@@ -76,7 +76,7 @@ def _states(
 def _elements(
     compiled: Model, imported: NeuronNetwork, arrays: Arrays
 ) -> Iterator[tuple[np.ndarray, np.ndarray, list[Place]]]:
-    """Yield (array, indices in it, NEURON's addresses) of Vector elements that POINTERs write."""
+    """Yield (array, indices in it, NEURON's addresses) for Vector elements that POINTERs write."""
     for group, addresses in imported.elements:
         for values, _, place in _states(compiled, group, arrays):
             yield values, place, [Place(n, 0, 0) for n in addresses]
@@ -162,7 +162,6 @@ def _take_played(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name:
 
 
 def _take_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    """Read GLOBAL variables and file-level LOCALs that a mechanism sets."""
     entry = imported.model.every[name].entry
     for values, quantity, place in _states(compiled, imported.groups[name], arrays):
         base, element = split_name(quantity)
@@ -206,7 +205,6 @@ def _take_sent(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None
 
 
 def _take_crossed(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
-    """Send events for voltages that crossed their threshold in NEURON's last step."""
     t, (first, size) = imported.model.h.t, rings_of(compiled)
     count = arrays["count"]
     detectors = compiled.sources.detector_source.tolist()
@@ -229,7 +227,7 @@ def voltages(imported: NeuronNetwork) -> np.ndarray:
 
 
 def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return NEURON's column of voltages, and the row and the tree's node of each NEURON node.
+    """Return NEURON's column of voltages, and the row and our node number of each NEURON node.
 
     Nodes with membrane come last.
     """
@@ -239,7 +237,7 @@ def _voltages(model: NeuronModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _weights(imported: NeuronNetwork, compiled: Model) -> np.ndarray:
-    """Return NEURON's present weights of all connections, (w,) float64."""
+    """Return NEURON's present weights, connection after connection, (w,) float64."""
     netcons = compiled.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     wires = imported.model.wires
@@ -349,13 +347,12 @@ def put_values(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None
             model.memory.number(at).value = value
     for values, variable, of_ion in _ions(compiled, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
-    if model.memory.transfers:  # NEURON does so at the end of its step
+    if model.memory.transfers:  # NEURON does so when its step ends
         model.memory.transfer()
     _put_weights(compiled, imported, arrays["weight"])
 
 
 def _put_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    """Write GLOBAL variables and file-level LOCALs that a mechanism sets."""
     last = compiled.kinds[compiled.instances[imported.groups[name].number][0]].last
     for values, quantity, _ in _states(compiled, imported.groups[name], arrays):
         base, element = split_name(quantity)

@@ -23,7 +23,7 @@ from clhines.simulator.refusals import Sentence, refusal
 
 POTENTIAL = "e_extracellular"
 _MEMBRANE = "i_membrane"
-CURRENT, FACTOR = "clhines_drives", "clhines_g"  # variables of the copies
+CURRENT, FACTOR = "clhines_drives", "clhines_g"  # the copies' variables
 _BEFORE = "BEFORE BREAKPOINT"  # a BREAKPOINT without currents runs after the step
 _KNOWN = {_BEFORE, "BREAKPOINT", "INITIAL", "BEFORE INITIAL", "AFTER INITIAL", "AFTER SOLVE"}
 
@@ -33,7 +33,7 @@ class Driver:
     """A mechanism whose instances set potentials of extracellular segments."""
 
     copy: Mechanism  # an electrode with current `CURRENT` (nA) = `FACTOR` (µS) times potential
-    of: np.ndarray  # (n,) int64: the extracellular instance of each of its instances
+    of: np.ndarray  # (n,) int64: each instance's instance of extracellular
 
     @property
     def parameters(self) -> list[Quantity]:
@@ -119,7 +119,7 @@ def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | No
 
 
 def _does_more(file: File) -> bool:
-    """Whether a mechanism does more than set its variables and the targets of its POINTERs."""
+    """Whether a mechanism does more than set its variables and its POINTERs' targets."""
     kinds = {block.sort for block in file.blocks.values()} - {"FUNCTION", "PROCEDURE"}
     if kinds or {*file.main} - _KNOWN:
         return True
@@ -131,7 +131,7 @@ def _does_more(file: File) -> bool:
 
 
 def _tainted(file: File, name: str) -> set[str]:
-    """Return the names of all variables that depend on the variable `name`, and `name` itself."""
+    """Return the variables that depend on the variable `name`, and `name` itself."""
     tainted, before = {name}, set[str]()
     bodies = [b.body for b in (*file.main.values(), *file.blocks.values())]
     while tainted != before:
@@ -144,7 +144,6 @@ def _tainted(file: File, name: str) -> set[str]:
 
 
 def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
-    """Yield the statements in `body` that read the variable `name`."""
     for statement in body:
         if uses([replace(statement, names=statement.names[1:], blocks=[])], name):
             yield statement

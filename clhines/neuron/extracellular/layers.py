@@ -43,7 +43,7 @@ def _layers(instances: Instances) -> int:
 
 
 def _values(instances: Instances, name: str, n: int) -> np.ndarray:
-    """Return a parameter of each layer at `n` nodes, (layers, n); 0 without extracellular."""
+    """Return a parameter by layer at `n` nodes, (layers, n); 0 at nodes without extracellular."""
     values = np.zeros((_layers(instances), n))
     for layer, row in enumerate(values):
         row[instances.nodes] = instances.values(name, layer)
@@ -105,7 +105,7 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
 
 
 def _lengths(tree: Tree) -> np.ndarray:
-    """Return the lengths of the nodes' segments, (n,) float64, µm; 0 for section ends."""
+    """Return the length of each node's segment, (n,) float64, µm; 0 for section ends."""
     lengths = np.zeros(tree.num_nodes)
     each = np.array([s.L for s in tree.sections]) / tree.nseg
     lengths[tree.inner_numbers] = np.repeat(each, tree.nseg)
@@ -113,7 +113,7 @@ def _lengths(tree: Tree) -> np.ndarray:
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:
-    """Return the address of vext[0] of each segment and section end, and their nodes, (k,) each."""
+    """Return the vext[0] address of each segment and section end, and their nodes, (k,) each."""
     segments, nodes = [*instances.things], instances.nodes.tolist()
     for s in np.unique(tree.owner[instances.nodes]).tolist():
         section, turned = tree.sections[s], bool(tree.turned[s])

@@ -38,7 +38,7 @@ from clhines.simulator.refusals import refusal
 
 HELD = (*OWN, POTENTIAL)
 _LAYERS = "layers of its own"
-_NONE = 1e-6  # mV: rounding of a potential of 0
+_NONE = 1e-6  # mV: rounding error in a potential that is 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
 def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the potential outside each node as a weighted sum over instances of extracellular.
 
-    Three arrays, (k,), have an entry for each term of a sum: the node, ascending; the instance; the
+    Three arrays, (k,), have an entry per term of a sum: the node, ascending; the instance; the
     weight. `nodes` has the node of each instance.
     """
     count, owner = tree.num_nodes, tree.owner
@@ -97,7 +97,7 @@ def _potentials(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 
 
 class Outside:
-    """The extracellular potentials of a model, and all variables and mechanisms that use them."""
+    """The extracellular potentials in a model, and all variables and mechanisms that use them."""
 
     def __init__(self, tree: Tree, contents: Contents, played: Sequence[Player]) -> None:
         self._tree, self.instances = tree, contents.outside
@@ -115,7 +115,7 @@ class Outside:
         return bool(self.potentials().any()) or any(before)
 
     def potentials(self) -> np.ndarray:
-        """Return e_extracellular of all instances of extracellular, (n,) float64, mV."""
+        """Return e_extracellular by instance of extracellular, (n,) float64, mV."""
         if self.instances is None:
             return np.zeros(0)
         return self.instances.values(POTENTIAL)
@@ -200,7 +200,7 @@ class Outside:
         every: Mapping[str, Instances],
         mechanisms: Mapping[str, Mechanism],
     ) -> list[Rejected]:
-        """List the unsupported mechanisms at nodes whose extracellular potential is prescribed."""
+        """List unsupported mechanisms at nodes whose extracellular potential is prescribed."""
         at, rejected = instances.nodes, list[Rejected]()
         ends = np.setdiff1d(_potentials(self._tree, at)[0], at)
         for name, mechanism in mechanisms.items():
@@ -221,7 +221,7 @@ class Outside:
         mechanisms: Mapping[str, Mechanism],
         recorded: Sequence[Variable],
     ) -> list[Rejected]:
-        """List the unsupported mechanisms and records at nodes with extracellular layers."""
+        """List unsupported mechanisms and records at nodes with extracellular layers."""
         rejected = list[Rejected]()
         for name, mechanism in mechanisms.items():
             roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}

@@ -29,7 +29,7 @@ ADVANCE = "{ fadvance() pysim.post_fadvance() }"
 _BIONET = "bmtk.simulator.bionet"
 _BASES = f"{_BIONET}.modules.sim_module", "bmtk.simulator.core.modules.simulator_module"
 _CALLED = "post_fadvance"
-_OBJREF = 2  # name_declared() of object references
+_OBJREF = 2  # name_declared() for object references
 
 
 def is_loaded(h: Hoc) -> bool:
@@ -80,7 +80,6 @@ def _check(model: NeuronModel, variables: Iterable[Variable]) -> None:
 
 
 def set_by_events(program: Program) -> set[str]:
-    """Return the names of the variables that NET_RECEIVE sets."""
     set_ = {
         argument.name
         for block, arguments in program.blocks.items()
@@ -92,7 +91,7 @@ def set_by_events(program: Program) -> set[str]:
 
 
 def steps_of_block(h: Hoc) -> int:
-    """Return the number of steps until BMTK's present block, or its run, ends."""
+    """Return the step count until BMTK's present block, or its run, ends."""
     sim = h.pysim
     ends = sim.nsteps_block - sim.tstep % sim.nsteps_block, sim.nsteps - sim.tstep
     return min(n for n in ends if n > 0)
@@ -156,10 +155,10 @@ def _reading_modules(sim: Any) -> Iterator[Any]:
 
 
 def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
-    """Return the name of the variable that a BMTK module reads, and the objects that have it.
+    """Return the variable that a BMTK module reads, and the objects with it, by gid.
 
-    The objects are a list for each gid; clamps, which have no gid, have the key 0. BMTK itself
-    stores only the last variable of a report with several variables.
+    Clamps, which have no gid, have the key 0. BMTK itself stores only the last variable of a report
+    with several variables.
     """
     modules, kind = _modules(), type(module)
     if kind is modules.ClampReport:
@@ -186,9 +185,9 @@ def _read_by(sim: Any, module: Any) -> tuple[str, dict[int, list[Any]]]:
 def _fill_report(module: Any, steps: int, values: dict[int, np.ndarray]) -> None:
     """Write the values of the next `steps` steps to a BMTK report.
 
-    `values` has an array (steps, segments) for each gid. A table of the report holds a window of
-    steps. When the first step after the window is recorded, BMTK writes the table to a file and
-    moves the window.
+    `values` has an array (steps, segments) for each gid. A report's table holds a window of steps.
+    When the first step after the window is recorded, BMTK writes the table to a file and moves the
+    window.
     """
     recorder, pool = private(module, "var_recorder"), private(module, "gid_map")
     cells = {gid: pool.get_pool_id(gid) for gid in values}

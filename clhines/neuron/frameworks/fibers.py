@@ -17,7 +17,7 @@ from clhines.core.arrays import half_steps
 from clhines.neuron.frameworks import private
 from clhines.neuron.memory.raw import ref
 
-MOST = 1 << 25  # potentials of all sections and steps, 256 MB; above, PyFibers' own loop runs
+MOST = 1 << 25  # potentials for all sections and steps, 256 MB; above, PyFibers' own loop runs
 
 
 def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

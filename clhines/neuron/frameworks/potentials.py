@@ -22,7 +22,7 @@ from clhines.core.arrays import half_steps
 from clhines.neuron.frameworks import fibers
 from clhines.neuron.memory.raw import ref
 
-MOST = 1 << 28  # samples of all segments; above, the frameworks' own functions run
+MOST = 1 << 28  # samples for all segments; above, the frameworks' own functions run
 _RUN = "_Cell__run_simulation"  # LFPy's function for runs without probes
 _Adapter = Callable[..., Any]  # called with the framework's function and its arguments
 
@@ -36,7 +36,7 @@ def run_with_probes(
     *others: Any,
     **named: Any,
 ) -> None:
-    """Run LFPy's cell and fill `data` of its probes, in place of `_run_simulation_with_probes`."""
+    """Run LFPy's cell and fill its probes' `data`, in place of `_run_simulation_with_probes`."""
     columns = int(cell.tstop / cell.dt) + 1
     to_file = named.get("to_file", len(others) > 3 and others[3])
     if variable_dt or to_file or columns * cell.totnsegs > MOST:
@@ -138,7 +138,7 @@ _ADAPTERS: dict[str, tuple[str, _Adapter]] = {
 
 
 class _Finder(MetaPathFinder):
-    """Finder of modules that replaces the frameworks' functions when a script imports them."""
+    """Import finder that replaces the frameworks' functions when a script imports them."""
 
     def __init__(self, is_on: Callable[[], bool]) -> None:
         self._is_on = is_on
@@ -165,7 +165,7 @@ class _Finder(MetaPathFinder):
         of_class, _, name = path.rpartition(".")
         owner = getattr(module, of_class, None) if of_class else module
         original = getattr(owner, name, None)
-        if original is None:  # another version of the framework
+        if original is None:  # another framework version
             return
 
         @wraps(original)

@@ -19,8 +19,8 @@ class StepCode:
     name: str
     reads: dict[Place, Variable]
     call: Callable[[], object]  # run the code after a step that NEURON took
-    take: Callable[[np.ndarray], object]  # run it for (steps, variables) values of `reads`
-    block: Callable[[], int]  # number of steps until the code may change the model
+    take: Callable[[np.ndarray], object]  # run it for the values of `reads`, (steps, variables)
+    block: Callable[[], int]  # step count until the code may change the model
 
     @property
     def most_steps(self) -> int:

@@ -22,8 +22,8 @@ _USED = {  # names that NMODL or the text itself uses
     *KEYWORDS,
     *"v t dt celsius area diam exp fabs nrn_ghk FORALL RESET SENS PUTQ GETQ MATCH".split(),
 }
-_TABLE, _PAIR = 7, (5, 6)  # types of functions: a table; Borg-Graham's inf and tau
-_FORMS = (  # by type of function: its text and its number of coefficients
+_TABLE, _PAIR = 7, (5, 6)  # function types: a table; Borg-Graham's inf and tau
+_FORMS = (  # by function type: its text and its coefficient count
     ("1", 0),
     ("{0}", 1),
     ("{0}*{p}exp({1}*(v - {2}))", 3),
@@ -53,8 +53,8 @@ class Channel(NamedTuple):
     """A KSChan as NMODL text, or the reason why it is not supported."""
 
     text: str
-    tables: dict[str, FunctionTable]  # of rates, by FUNCTION_TABLE of the text
-    variables: dict[str, str]  # hoc's name of a variable by the name of its column
+    tables: dict[str, FunctionTable]  # rate tables, by FUNCTION_TABLE in the text
+    variables: dict[str, str]  # hoc's variable name by column name
     refused: Sentence | None = None
 
 
@@ -145,7 +145,7 @@ class _Writer:
         return f"p*nrn_ghk(v, {ion}i, {ion}o, {z}){unit}"
 
     def _gates(self) -> list[str]:
-        """Return the factor of each gate in the conductance, except factors of 1."""
+        """Return each gate's factor in the conductance, except factors of 1."""
         factors = list[str]()
         for gate in map(self._ks.gate, range(int(self._ks.ngate()))):
             first, power = int(gate.sindex()), int(gate.power())
@@ -162,7 +162,7 @@ class _Writer:
         return [f"{name} = {int(k in firsts)}" for k, name in states]
 
     def _hh_lines(self) -> tuple[list[str], list[str]]:
-        """Return statements that initialise the hh states, and statements that advance them."""
+        """Return the statements that initialise the hh states, and those that advance them."""
         p, start, step = self._p, list[str](), list[str]()
         for name, t in zip(self._names, self._of_hh, strict=False):
             a, b = self._function(t, 0), self._function(t, 1)

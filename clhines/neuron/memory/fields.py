@@ -21,8 +21,8 @@ from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc, Section, all_sections
 
-_SECTION, _NODE, _DATA = 8, 12, 10  # words of each object to search
-_COUNT = 0xFFFF  # mask: a section stores its number of nodes in 16 bits
+_SECTION, _NODE, _DATA = 8, 12, 10  # words to search in each object
+_COUNT = 0xFFFF  # mask: a section stores its node count in 16 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +30,15 @@ class Fields:
     """Offsets of fields in NEURON's objects, in words (``half``: of 32 bits); *data* is a Prop."""
 
     parent: int  # section: its parent; -1 if all sections are roots
-    count_half: int  # section: its number of nodes
-    nodes: int  # section: address of its nodes
+    count_half: int  # section: its node count
+    nodes: int  # section: its nodes' address
     parent_node: int  # section: node at which it starts
-    row: int  # node: address of its row number in columns
+    row: int  # node: where its row number in columns is
     rinv: int  # node: axial conductance to its parent, µS
     data: int  # node: its first mechanism data
     next: int  # data: the node's next data
-    type_half: int  # data: number of the mechanism
-    row_of_data: int  # data: address of its row number in the mechanism's columns
+    type_half: int  # data: the mechanism's number
+    row_of_data: int  # data: where its row number in the mechanism's columns is
     places: int  # data: its dparam slots (everything but variables)
     is_point: np.ndarray  # per mechanism: point process or artificial cell
 
@@ -119,9 +119,9 @@ class Data(NamedTuple):
 
     node: np.ndarray  # index among the nodes
     depth: np.ndarray  # position in the node's list
-    type_: np.ndarray  # number of the mechanism
-    row: np.ndarray  # address of its row number
-    places: np.ndarray  # address of its dparam slots
+    type_: np.ndarray  # the mechanism's number
+    row: np.ndarray  # address of the row number
+    places: np.ndarray  # address of the dparam slots
 
     def of(self, type_: int) -> Data:
         begin, end = np.searchsorted(self.type_, np.array([type_, type_ + 1], self.type_.dtype))
@@ -272,6 +272,6 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return the column to which the pointer at `address` points, up to index max(`number`)."""
+    """Return the column that the pointer at `address` points to, up to index max(`number`)."""
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

@@ -18,9 +18,9 @@ from clhines.neuron.memory.objects import Handle, Objects, PointProcesses
 from clhines.neuron.memory.session import Hoc, Segment, all_sections
 from clhines.neuron.memory.symbols import HocSymbols
 
-_NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
+_NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # a reference as NEURON prints it
 _FIRST = "_Z31_nrn_mechanism_get_param_handleP4PropN6neuron9container11field_indexE"
-_REBUILT = {  # flags of a stale structure, and NEURON's functions that rebuild it
+_REBUILT = {  # stale-structure flags, and NEURON's functions that rebuild the structures
     "tree_changed": "_Z14setup_topologyv",
     "v_structure_change": "_Z15v_setup_vectorsv",
     "diam_changed": "_Z11recalc_diamv",
@@ -31,11 +31,11 @@ _WORDS = {  # words that stay the same during recording or playing; others hold 
     "VecRecordDiscrete": range(11), "VecPlayStep": (*range(11), 12, 13),
     "VecPlayContinuous": (*range(11), 13, 14),
 }  # fmt: skip
-_SCALAR, _BUILT_IN = 5, 2  # name_declared() of hoc's scalars; symbol type of NEURON's variables
+_SCALAR, _BUILT_IN = 5, 2  # name_declared() for hoc's scalars; symbol type for NEURON's variables
 _INDEX = {"VecPlayStep": 11, "VecPlayContinuous": 12}  # words with a position
 _ALL = np.ones(16, np.uint64)
-_BY_EVENT, _DRIVEN = ("VecRecordDt", "VecRecordDiscrete"), 10  # word with the address of an event
-_LISTS = 4  # words of NEURON's object with the lists of fixed-step recorders and players
+_BY_EVENT, _DRIVEN = ("VecRecordDt", "VecRecordDiscrete"), 10  # word with an event's address
+_LISTS = 4  # words in NEURON's object that lists fixed-step recorders and players
 
 
 class NeuronMemory(Objects):
@@ -63,7 +63,7 @@ class NeuronMemory(Objects):
         if owner is None:
             return {}
         readable = raw.Readable(8)  # a column may begin anywhere
-        shape.value = 1  # NEURON ends the process if a column's size is no multiple of it
+        shape.value = 1  # NEURON ends the process unless a column's size is a multiple of it
         try:
             for step in (8, -8):
                 at.value = first
@@ -103,7 +103,7 @@ class NeuronMemory(Objects):
             return self.columns(reference)
 
     def named(self, place: raw.Place) -> tuple[str, str]:
-        """Return mechanism and name of the variable at an address; "" for both if unknown."""
+        """Return the mechanism and name of the variable at an address; "" for both if unknown."""
         with self._pointing(place.row, place.column) as reference:
             match = _NAMED.match(repr(reference))
         return (match[1], match[2]) if match is not None else ("", "")
@@ -207,7 +207,7 @@ class NeuronMemory(Objects):
     # -- mechanisms -----------------------------------------------------------------------
 
     def order(self) -> list[int]:
-        """Return the numbers of all mechanisms in the order in which NEURON calls them."""
+        """Return all mechanism numbers in the order in which NEURON calls the mechanisms."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = raw.WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
@@ -233,7 +233,7 @@ class NeuronMemory(Objects):
 
 
 class VectorLists:
-    """All Vectors, and NEURON's lists of Vectors that record and play."""
+    """All Vectors, and NEURON's lists of recording and playing Vectors."""
 
     def __init__(self, memory: NeuronMemory) -> None:
         self._memory = memory
@@ -306,7 +306,7 @@ class VectorLists:
         return np.array(raw.vector_at(self.words_of(address)), np.uint64)
 
     def words_of(self, address: int) -> int:
-        """Return the address of the two words that hold begin and end of a Vector's numbers."""
+        """Return the address of the two words that hold a Vector's begin and end."""
         if not self._vector_word:
             vector = self._memory.h.Vector(1)
             begin = self._memory.place(raw.ref(vector, "x")[0]).column

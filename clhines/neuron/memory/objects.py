@@ -13,7 +13,7 @@ from clhines.neuron.memory.raw import WORD, Place, gather, ref, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.symbols import Library
 
-POINTER = 2  # word of a dparam slot that holds an address
+POINTER = 2  # the word in a dparam slot that holds an address
 
 
 class Handle(ctypes.Structure):
@@ -25,7 +25,7 @@ class Handle(ctypes.Structure):
 class Objects(Library):
     """Find addresses of hoc objects and variables; base class of `NeuronMemory`."""
 
-    reference: int  # word of the handle in Python's reference to a variable
+    reference: int  # the word in Python's reference that holds the variable's handle
 
     @staticmethod
     def object_of(thing: Hoc) -> int:
@@ -90,7 +90,7 @@ class PointProcesses:
         return data
 
     def fields_of(self, point: int) -> list[int]:
-        """Return the addresses of a point process's variables in the order of its .mod file."""
+        """Return the addresses of a point process's variables, in the order of its .mod file."""
         data = self._property(point)
         pointer, whole = ctypes.c_void_p, ctypes.c_int
         count = self._library.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)

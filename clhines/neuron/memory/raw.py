@@ -14,7 +14,7 @@ import numpy as np
 from clhines.neuron.memory.session import Hoc, memory_ranges
 
 WORD = ctypes.c_uint64
-SEARCHED = 40  # words of an object to search
+SEARCHED = 40  # words to search in an object
 # compare bytes at two addresses, 0 if equal; like `ctypes.memmove`, without Python's lock
 compare = ctypes.CDLL(None if os.name == "posix" else "msvcrt").memcmp
 compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
@@ -29,10 +29,10 @@ def ref(thing: object, name: str, size: int = 1) -> Hoc:
 class Place(NamedTuple):
     """Address of a variable in NEURON's memory."""
 
-    column: int  # address of the word with its column's address; of the variable if `row` is 0
-    row: int  # address of its row number; 0 if it is in no column
+    column: int  # where its column's address is; if `row` is 0, the variable's address
+    row: int  # where its row number is; 0 if it is in no column
     place: int  # index in an array
-    size: int = 1  # length of the array
+    size: int = 1  # array length
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class PlayEntry:
     what: str  # its class, such as ``YvecRecord``
     place: Place
     words: tuple[int, ...]  # the object's next words: vectors, times, ...
-    event: int  # address of the event that drives `Vector.play`, 0 for a recorder
+    event: int  # the event that drives `Vector.play`, as an address; 0 for a recorder
     calls: bool  # it calls a statement
-    how_far: int  # address of the index of the next value, if it plays
+    how_far: int  # if it plays: where the next value's index is
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Source:
     """A source of events (PreSyn): a variable with a threshold, or an object that sends events."""
 
     address: int
-    place: Place | None  # of the variable
-    object: int  # address of the sending hoc object
+    place: Place | None  # the variable's
+    object: int  # the sending hoc object's address
     times: int  # address of the Vector that records times, 0 for none
     numbers: int  # address of the Vector that records numbers, 0 for none
     record_as: int  # number appended to `numbers`
@@ -68,10 +68,10 @@ class QueueEvent(NamedTuple):
     what: Any  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
     time: Any  # ms
     address: Any  # event, or its NetCon
-    item: Any  # address of its entry in the queue
+    item: Any  # its queue entry's address
     flag: Any  # for a self event
-    target: Any  # address of a self event's point process
-    weight: Any  # address of a self event's first weight, or 0
+    target: Any  # a self event's point process, as an address
+    weight: Any  # where a self event's first weight is, or 0
     bin_order: Any  # position in NEURON's bins, see `read.queue`; -1 for none
 
     @property
@@ -214,7 +214,7 @@ class Readable:
         return (at >= 0) & (words <= end[at] - np.uint64(self._room)) & (words % np.uint64(8) == 0)
 
     def of_file(self, path: str) -> list[tuple[int, int]]:
-        """Return the address ranges of the variables of a library, the file `path`."""
+        """Return the address ranges that hold the variables of the library in file `path`."""
         ranges = list[tuple[int, int]]()
         for (begin, end), file in zip(self._ranges, self._files, strict=True):
             follows = not file and bool(ranges) and begin == ranges[-1][1]

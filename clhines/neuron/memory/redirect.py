@@ -9,8 +9,8 @@ from typing import Any
 
 from clhines.neuron.memory.symbols import Library
 
-FUNCTION = ctypes.CFUNCTYPE(None)  # type of a hoc function
-METHOD = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)  # type of a method of a hoc class
+FUNCTION = ctypes.CFUNCTYPE(None)  # C type for hoc functions
+METHOD = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)  # C type for methods of hoc classes
 _suspended_in_runs: list[Redirect] = []
 
 
@@ -71,7 +71,7 @@ class Redirect:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Let hoc call its own function until the end of the block."""
+        """Let hoc call its own function in the block."""
         self._suspensions += 1
         self._set()
         try:
@@ -88,7 +88,7 @@ def suspend_in_runs(*redirects: Redirect) -> None:
 
 @contextmanager
 def without_redirects() -> Iterator[None]:
-    """Let hoc call NEURON's own functions until the end of the block."""
+    """Let hoc call NEURON's own functions in the block."""
     with ExitStack() as stack:
         for redirect in _suspended_in_runs:
             stack.enter_context(redirect.off())

@@ -58,7 +58,7 @@ def load_stdrun(h: Hoc) -> None:
 
 
 def as_flag(name: str) -> bool:
-    """Return whether an environment variable is 1; InputError unless it is 1, 0, empty or unset."""
+    """Whether an environment variable is 1; InputError unless it is 1, 0, empty or unset."""
     value = os.environ.get(name, "")
     if value not in ("", "0", "1"):
         raise InputError(f"{name} is {shown(value)}; expected 1 or 0")
@@ -85,7 +85,7 @@ def uncollected() -> Iterator[None]:
 
 
 class MemoryRange(NamedTuple):
-    """A range of addresses of this process, and the file that it maps, if any."""
+    """A range of this process's addresses, and the file that it maps, if any."""
 
     begin: int
     end: int
@@ -95,7 +95,7 @@ class MemoryRange(NamedTuple):
 
 
 def memory_ranges() -> Iterator[MemoryRange]:
-    """Yield this process's ranges of addresses, ascending; none on systems other than Linux."""
+    """Yield this process's address ranges, ascending; none on systems other than Linux."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             for line in maps:

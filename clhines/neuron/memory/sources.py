@@ -15,7 +15,7 @@ from clhines.neuron.memory.session import Hoc, all_sections
 
 _MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # to find in an example's words
 NETCON_WORDS = 7
-RECORDING = 6, 7  # columns of `EventSources.words`: the Vectors of times and numbers
+RECORDING = 6, 7  # columns in `EventSources.words`: the Vectors for times and numbers
 _SAMPLES = 20  # NetCons to compare with hoc's values after reading all
 
 
@@ -23,11 +23,11 @@ class NetConColumns(NamedTuple):
     """The fields of all NetCons, as arrays, (m,) each."""
 
     address: np.ndarray
-    source: np.ndarray  # address of the source (PreSyn), 0 for none
-    target: np.ndarray  # address of the point process, 0 for none
+    source: np.ndarray  # the source's (PreSyn) address, 0 for none
+    target: np.ndarray  # the point process's address, 0 for none
     active: np.ndarray
     delay: np.ndarray  # ms
-    weight: np.ndarray  # address of the first weight, 0 for none
+    weight: np.ndarray  # the first weight's address, 0 for none
 
 
 class EventSources:
@@ -131,7 +131,7 @@ class EventSources:
         try:
             netcon_words = words_at(at, NETCON_WORDS)
             words = words_at(source)
-            # words that NEURON leaves unset may hold the address of an object that is gone
+            # words that NEURON leaves unset may hold a deleted object's address
             changed = [word * (word != old) for word, old in zip(words, before, strict=True)]
             place = words_at(id(reference), self._memory.reference + 4)[self._memory.reference :]
             pair = [self._memory.object_address(times), self._memory.object_address(numbers)]
@@ -167,5 +167,5 @@ class EventSources:
 
     def above(self, source: int) -> ctypes.c_bool:
         """Return the byte, to read or to set, that says whether a source is above its threshold."""
-        at = source + 8 * (self._fields["threshold"] - 4)  # in front of the vector of NetCons
+        at = source + 8 * (self._fields["threshold"] - 4)  # in front of the NetCon vector
         return ctypes.c_bool.from_address(at)

@@ -20,9 +20,9 @@ from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.simulator.mechanisms import philox, scop
 
-_RANDOM123 = 4  # NEURON's number of this generator
+_RANDOM123 = 4  # NEURON's number for this generator
 _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
-_STATE = 2  # word of a RANDOM variable's C++ object: address of its stream
+_STATE = 2  # the word in a RANDOM variable's C++ object that points to its stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class RandomVariable:
     owner: str
     things: Sequence[Hoc]
     name: str
-    index: int  # global index of all streams
+    index: int  # all streams' global index
 
     def ids(self) -> np.ndarray:
         ids = [list(stream.get_ids()) for stream in self._each()]
@@ -226,11 +226,11 @@ def _drawn(words: np.ndarray) -> np.ndarray:
 
 
 def _next(words: np.ndarray) -> np.ndarray:
-    """Return the index, among the stream's four numbers, of the one to draw next."""
+    """Return the index, among a stream's four numbers, of the one to draw next."""
     return words[:, 4].astype(np.int64) & 255
 
 
 def _in_turn(words: np.ndarray, index: int) -> bool:
-    """Return whether all streams hold the numbers that their counters and `index` yield."""
+    """Whether all streams hold the numbers that their counters and `index` yield."""
     same = np.array_equal(_halves(words[:, 2:4]), _turn(_halves(words[:, :2]), index))
     return same and bool((_next(words) <= 3).all())

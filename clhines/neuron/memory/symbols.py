@@ -78,7 +78,7 @@ class HocSymbols(Library):
         return words_at(self.known_symbol(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
-        """Return the word in which hoc finds the address of a method of a class."""
+        """Return the word in which hoc finds the address of a class's method."""
         self.built_in("fadvance")
         symbol = self.symbol_in(name, words_at(self.template(template), 2)[1])
         return WORD.from_address(words_at(symbol, 3)[_PROC])
@@ -105,7 +105,7 @@ class HocSymbols(Library):
         return words_at(words_at(self.symbol_in(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
-        """Return the code of a hoc procedure; procedures with equal texts have equal codes."""
+        """Return a hoc procedure's code; procedures with equal texts have equal codes."""
         proc = words_at(self.symbol_in(name), 4)[_PROC]
         begin, size = words_at(proc, 2)
         meaning = dict[int, object]()
@@ -152,15 +152,15 @@ class HocSymbols(Library):
         return int(symbol)
 
     def class_of(self, name: str) -> int:
-        """Return NEURON's number for the kind of a variable; 0 if a hoc statement created it."""
+        """Return NEURON's number for a variable's kind; 0 if a hoc statement created it."""
         return words_at(self.known_symbol(name), 2)[1] >> 16 & 0xFFFF
 
 
-# -- procedures of stdrun.hoc ------------------------------------------------------------------
+# -- stdrun.hoc's procedures -------------------------------------------------------------------
 
 
 def standard(h: Hoc, name: str) -> str:
-    """Return the text of a procedure in stdrun.hoc; empty if it is not there."""
+    """Return a stdrun.hoc procedure's text; empty if it is not there."""
     text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     procedure = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
     return procedure[0] if procedure else ""
@@ -176,7 +176,7 @@ def _stdrun(path: str) -> str:
 
 
 def is_standard(h: Hoc, symbols: HocSymbols, name: str) -> bool:
-    """Whether a procedure of stdrun.hoc is unchanged, or not loaded."""
+    """Whether a stdrun.hoc procedure is unchanged, or not loaded."""
     text = standard(h, name)
     if not text or h.name_declared(name) != 1:
         return True

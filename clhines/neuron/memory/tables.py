@@ -19,13 +19,13 @@ from clhines.neuron.memory.session import memory_ranges
 from clhines.neuron.memory.symbols import Library
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 
-_SYMBOLS = 2  # type of an ELF section
-_OBJECT = 1  # type of a static variable's symbol
-_FILE = 4  # type of the symbol in front of a C++ file's symbols
-_MECHANISM = b"_ZL9_mechtype"  # NEURON's number of a file's mechanism
+_SYMBOLS = 2  # an ELF section's type
+_OBJECT = 1  # symbol type for static variables
+_FILE = 4  # symbol type in front of a C++ file's symbols
+_MECHANISM = b"_ZL9_mechtype"  # the variable with NEURON's number for a file's mechanism
 _ARGUMENT_WORDS = 5  # per table argument: size, knots or 0, least and greatest x, spacing
 _MOST = 8000  # values in a table
-# words of a thread and of a mechanism's list in it; slots of a mechanism's data in a thread
+# words in a thread, and in a mechanism's list there; slots in a mechanism's thread data
 _LISTS, _SLOTS, _SLOT_WORDS, _MOST_SLOTS = 3, 4, 5, 64
 _SAMPLES = 8
 
@@ -41,9 +41,9 @@ def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTab
 
 
 def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
-    """Return the values of a mechanism's TABLE as NEURON filled it, (rows, columns) float64.
+    """Return a mechanism's TABLE as NEURON filled it, (rows, columns) float64.
 
-    None if they are not found. `mechanism` is NEURON's number. A column is a C variable, or
+    None if the values are not found. `mechanism` is NEURON's number. A column is a C variable, or
     ``NAME.0`` for an element of an array.
     """
     parts = [column.partition(".") for column in columns]
@@ -69,7 +69,7 @@ def depended(mechanism: int, block: str) -> dict[str, float] | None:
 
 @cache
 def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
-    """Return the addresses of a TABLE's flags for filling it again, and of its DEPEND values."""
+    """Return the addresses of a TABLE's flags to fill it again, and of its DEPEND values."""
     name = f"_check_{block}"
     begin, made, saved = f"_ZZL{len(name)}{name}".encode(), list[int](), dict[str, int]()
     for base, file in _files():

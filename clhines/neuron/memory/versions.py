@@ -22,7 +22,7 @@ from clhines.core.progress import phase
 from clhines.neuron.memory.session import ANY, Hoc, VersionError, as_flag, interpreter
 
 SWITCH = "CLHINES_NEURON_TRUST"  # 1 skips the self-test
-WORD = "clhines-neuron-selftest: "  # begin of the line with the result, as JSON
+WORD = "clhines-neuron-selftest: "  # begins the line with the result, as JSON
 _MODULES = {"neuron": "clhines.neuron.selftest", "hooks": "clhines.neuron.switch.selftest"}
 _DEVICE = "clhines.simulator.known_answers"  # tests the device, which a run needs next
 _SECONDS = 180.0
@@ -82,7 +82,7 @@ def _result(key: dict[str, object], version: str, test: str) -> str:
 
 def _tested(version: str, test: str) -> str:
     """Run a self-test and return the fault, empty if none; InputError if it did not run."""
-    import signal  # imported here, as these three take longer than the rest of the module
+    import signal  # imported here, as these three take longer than the rest
     import subprocess
     import tempfile
 
@@ -97,7 +97,7 @@ def _tested(version: str, test: str) -> str:
             _beside[:] = [
                 subprocess.Popen(command, env=variables, stdin=null, stdout=null, stderr=null)
             ]
-        # in a folder of its own: NEURON loads compiled mechanisms from its start folder
+        # in a separate folder: NEURON loads compiled mechanisms from its start folder
         with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
             done = subprocess.run(
                 arguments, env=environment, cwd=folder, stdin=subprocess.DEVNULL,
@@ -142,7 +142,7 @@ def report(find_wrong: Callable[[], str]) -> None:
     """Print the fault that `find_wrong` returns, in a line that the parent process reads."""
     try:
         wrong = find_wrong()
-    except Exception as error:  # any error of a version is a result
+    except Exception as error:  # any error in a version is a result
         wrong = f"{type(error).__name__}: {error}"
     print(WORD + json.dumps(" ".join(wrong.split())[:500]), flush=True)
 

@@ -13,9 +13,9 @@ from clhines.neuron.memory.symbols import Library
 from clhines.simulator.mechanisms.nmodl import FileChanges
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
-GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # arguments of MechanismStandard
-_DECLARED = 1  # name_declared() of range variables
-STRUCTURE = ("morphology", "capacitance")  # part of every section, read with the tree
+GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # MechanismStandard's arguments
+_DECLARED = 1  # name_declared() for range variables
+STRUCTURE = ("morphology", "capacitance")  # in every section, read with the tree
 OUTSIDE = "extracellular"  # has no NMODL; see `extracellular`
 
 
@@ -34,9 +34,9 @@ class CatalogueEntry:
     kind: str  # ``density``, ``point``, ``artificial`` or ``ion``
     text: str  # NMODL; empty if NEURON has none
     file: str
-    ranges: dict[str, int]  # lengths of RANGE variables by name without suffix, 1 for scalars
+    ranges: dict[str, int]  # RANGE variables' lengths by name without suffix, 1 for scalars
     states: tuple[str, ...]
-    globals_: dict[str, int]  # lengths of GLOBAL variables
+    globals_: dict[str, int]  # GLOBAL variables' lengths
     channel: Channel | None = None  # if hoc has built it (KSChan)
     changes: FileChanges = field(default_factory=FileChanges)
 
@@ -95,7 +95,7 @@ class Catalogue:
         return replace(entry, text=channel.text, channel=channel, ranges=ranges)
 
     def of_number(self, number: int) -> CatalogueEntry:
-        """Return the entry of a density mechanism or ion by NEURON's number."""
+        """Return the entry of the density mechanism or ion with this NEURON number."""
         return self[self._of_number[number]]
 
     def __getitem__(self, name: str) -> CatalogueEntry:

@@ -20,7 +20,7 @@ from clhines.neuron.read.catalogue import OUTSIDE, STRUCTURE, Catalogue, Catalog
 from clhines.neuron.read.tree import Tree
 
 _SAMPLES = 20  # instances to compare with hoc's values after reading all
-_BEGIN = "area", "pntproc"  # the first two dparam slots of every point process
+_BEGIN = "area", "pntproc"  # every point process's first two dparam slots
 
 
 class Things(Sequence[Hoc]):
@@ -53,9 +53,9 @@ class Instances:
     entry: CatalogueEntry
     things: Things
     nodes: np.ndarray  # (k,) int64, -1 for artificial cells
-    columns: DataColumns  # reads and sets a variable of all instances at once
-    places: np.ndarray  # (k,) int64, addresses of the dparam slots
-    # (k,) int64, addresses of the hoc objects of point processes
+    columns: DataColumns  # reads and sets a variable for all instances at once
+    places: np.ndarray  # (k,) int64, addresses of dparam slots
+    # (k,) int64, addresses of point processes' hoc objects
     objects: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class Contents:
     density: dict[str, Instances]
     points: dict[str, Instances]  # including artificial cells
     ions: dict[str, Ion]  # by NEURON's name, such as ``ca_ion``
-    structural: dict[str, str]  # mechanisms without NMODL, and a section of each, or empty
+    structural: dict[str, str]  # mechanisms without NMODL, and a section with each, or empty
     adrift: list[str]  # point processes without a segment
     outside: Instances | None = None  # `extracellular`; segments own its variables
 
@@ -252,11 +252,10 @@ class WatchSlots:
         return words[:, 0].astype(np.int64)
 
     def _entry(self, kind: int) -> list[int]:
-        """Return the words of a mechanism's entry in NEURON's table of mechanisms."""
         return words_at(self._table + self._stride * kind, self._stride // 8)
 
     def _meanings(self, kind: int) -> list[int]:
-        """Return the number by which NEURON says what each dparam slot of a mechanism means."""
+        """Return NEURON's number for the meaning of each dparam slot of a mechanism."""
         address = self._entry(kind)[self._meaning_word]
         return list((ctypes.c_int * self._memory.num_places(kind)).from_address(address))
 
@@ -317,7 +316,7 @@ class WatchSlots:
         for instance, condition, above in armed:
             of_row[rows[instance]].append((begin + 1 + condition) | int(above) << 32)
         arrays = [(ctypes.c_uint64 * max(len(row), 1))(*row) for row in of_row]
-        vectors = (ctypes.c_uint64 * (3 * len(rows)))()  # std::vector: begin, end, end of room
+        vectors = (ctypes.c_uint64 * (3 * len(rows)))()  # std::vector: begin, end, end of capacity
         for k, (row, array) in enumerate(zip(of_row, arrays, strict=True)):
             address = ctypes.addressof(array)
             vectors[3 * k] = address

@@ -53,7 +53,7 @@ class Draws:
         self._memory = memory
         self._places: dict[Variable, Place] = {}  # if two Randoms play, the last one counts
         self._kept: dict[int, int] = {}  # what drawing changes: sizes in bytes by address
-        self.streams: set[int] = set()  # addresses of Random123 streams and of counters
+        self.streams: set[int] = set()  # addresses of Random123 streams and counters
         self.rejected: list[Rejected] = []
         for random, place in random_plays(memory.h, memory):
             variable = places.find(place)

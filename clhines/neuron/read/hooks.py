@@ -22,10 +22,10 @@ from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, wor
 from clhines.neuron.memory.session import Hoc, library_path
 from clhines.simulator.refusals import refusal
 
-_MOST = 1 << 20  # entries of a list, at most
+_MOST = 1 << 20  # most entries in a list
 _ENTRY_WORDS = 10  # in a readable entry
-_lists: dict[str, ctypes.c_uint64] = {}  # words that hold the addresses of the lists
-_places: dict[str, int] = {}  # offsets in the entries of lists
+_lists: dict[str, ctypes.c_uint64] = {}  # words that hold the lists' addresses
+_places: dict[str, int] = {}  # offsets in list entries
 STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls per step
 _PIECES = (  # split cells, by the variable that is set then
     (
@@ -44,7 +44,7 @@ _OLD_STIMULI = {  # in NEURON since its first versions: C functions that print t
     "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
     "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
 }
-_OBJECTS = {  # classes of objects that act in each step
+_OBJECTS = {  # object classes that act in each step
     "LinearMechanism": "let NEURON run it; of gap junctions write a POINT_PROCESS with a POINTER",
     "StateTransitionEvent": "write WATCH conditions in a .mod file",
 }
@@ -186,8 +186,9 @@ def _find_scatter(h: Hoc) -> None:
 def _remove_list(before: list[tuple[int, np.ndarray]], after: list[tuple[int, np.ndarray]]) -> None:
     """Delete the list of extra_scatter_gather if NEURON created it between `before` and `after`.
 
-    `before` and `after` are copies of NEURON's variables. With a list, even empty, NEURON refuses
-    steps with several threads. A word with the list's address in `before` points to another object.
+    `before` and `after` are copies of NEURON's variables. With a list, even an empty one, NEURON
+    refuses steps with several threads. A word with the list's address in `before` points to another
+    object.
     """
     at = _lists["scatter"].value
     variables = [
@@ -201,9 +202,9 @@ def _remove_list(before: list[tuple[int, np.ndarray]], after: list[tuple[int, np
 
 
 def gathering() -> np.ndarray:
-    """Return the addresses of words that hold functions of CVode.extra_scatter_gather(0, f).
+    """Return the addresses, (n,) int64, of functions of CVode.extra_scatter_gather(0, f).
 
-    (n,) int64. The functions are Python objects: functions, or tuples of a function and its
+    They are words that point to Python objects: functions, or tuples of a function and its
     arguments. `acting` must have located NEURON's list.
     """
     entries, place = _entries("scatter") or (), _places.get("object", -1)
@@ -236,7 +237,7 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
 
 
 def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Return unsupported settings of steps, threads and the queue."""
+    """Return unsupported settings for steps, threads and the queue."""
     order, queue = h.secondorder, int(h.CVode().queue_mode())
     is_order = int(order) in (0, 1, 2)
     threads = int(h.ParallelContext().nthread()) > 1

@@ -12,11 +12,11 @@ from clhines.neuron.memory.raw import Readable, words_at
 from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 
-OF_GID = "a gid"  # name of the sender of a gid's spikes: PatternStim, or another rank
-# code of NEURON's pattern.mod, without comments and spaces
+OF_GID = "a gid"  # sender name for a gid's spikes: PatternStim, or another rank
+# NEURON's pattern.mod, without comments and spaces
 _RECEIVES = "NET_RECEIVE(w){LOCALnstif(flag==1){nst=sendgroup()if(nst>=t){net_send(nst-t,1)}}}"
 _KEEPS = "structInfo{intsize;double*tvec;int*gidvec;intindex;};"
-_NEAR = 1e-9  # ms: rounding of an event's time
+_NEAR = 1e-9  # ms: rounding error in an event's time
 _GROUP = 102  # events that it sends at once, at least
 _SLOT, _WORD = 2, 2  # the instance's dparam slot, and the word in it, with the Info's address
 _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
@@ -33,7 +33,7 @@ class Pattern:
 
     t: np.ndarray
     gid: np.ndarray
-    index: int  # address of the number of events sent
+    index: int  # where the count of sent events is
     unsorted: tuple[int, int] | None = None  # addresses of times and gids in NEURON's other order
 
     def go_on(self, count: int) -> None:

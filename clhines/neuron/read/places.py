@@ -14,9 +14,9 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 
-ELEMENT = "Vector"  # owner of a Vector element; its number is its address
-OF_HOC = "hoc"  # owner of a hoc variable; its number is its address
-ION = "_ion"  # suffix of an ion that owns a variable
+ELEMENT = "Vector"  # owner name for Vector elements; their number is their address
+OF_HOC = "hoc"  # owner name for hoc variables; their number is their address
+ION = "_ion"  # suffix for an ion that owns a variable
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Variable:
 
     owner: str  # mechanism, ion with suffix `ION`, `ELEMENT`, `OF_HOC`; empty for a node
     name: str
-    number: int  # node, instance of the owner, or address
+    number: int  # node, the owner's instance, or address
     place: int | None = None  # index in an array
 
 

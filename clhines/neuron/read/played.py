@@ -18,8 +18,8 @@ from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.tree import Tree
 from clhines.simulator.refusals import Sentence, refusal
 
-EVERY = -2  # number of a played GLOBAL variable, which all instances share
-_SCALAR = 5  # name_declared() of hoc's scalars
+EVERY = -2  # number for a played GLOBAL variable, which all instances share
+_SCALAR = 5  # name_declared() for hoc's scalars
 _OF_NETCON = "delay", "threshold"
 _NAMELESS = "a variable without a name in NEURON"
 
@@ -69,7 +69,7 @@ class Recorder:
     interval: float = 0.0  # ms, 0 for each step
     times: np.ndarray | None = None  # (k,) float64, ms, if it records at given times
     event: int = 0  # address of the event that drives it; 0: records in each step
-    now: float = 0.0  # present value of the variable
+    now: float = 0.0  # the variable's present value
     place: Place | None = None
 
     @property
@@ -88,10 +88,10 @@ class Player:
     y: np.ndarray
     continuous: bool  # interpolated in each step; otherwise set by an event at each time
     what: str = "Vector.play"
-    event: int = 0  # address of the event by which NEURON goes on to the next time of a Vector
-    how_far: int = 0  # address of the index of that time
+    event: int = 0  # address of the event by which NEURON goes on to a Vector's next time
+    how_far: int = 0  # where that time's index is
     is_at_intervals: bool = False
-    after_events: bool = False  # set after the events of a step, as Random.play does
+    after_events: bool = False  # set after a step's events, as Random.play does
 
     def to_come(self, due: float) -> Player | None:
         """Return the player with the values that NEURON will play; None if none is left.
@@ -136,7 +136,7 @@ class PlayReader:
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
         self._named = 0  # variables that cannot be recorded
-        self.in_use: list[int] = []  # words of recorders and players, addresses of Vectors too
+        self.in_use: list[int] = []  # words of recorders and players, and Vectors' addresses
         for played in memory.vectors.played(every):
             self._read(played)
         sampled = {recorder.variable for recorder in self.recorders if recorder.event}
@@ -259,7 +259,7 @@ class Gap:
     owner: str
     name: str
     instance: int
-    node: int  # -1 if its value is no voltage of this model
+    node: int  # -1 if its value is no voltage in this model
 
 
 def read_gaps(

@@ -18,13 +18,13 @@ from clhines.neuron.read.wiring import NeuronWires, Sender
 from clhines.simulator.mechanisms import Mechanism
 
 _WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
-_BIN_OF_ITEM = 40  # bytes: offset in a queue entry of its bin number, or -1
+_BIN_OF_ITEM = 40  # bytes: offset of the bin number, or -1, in a queue entry
 _WORDS = 16
 _EVENTS = "net_cvode_instance", "nrn_threads"  # variables in NEURON's library
 _ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance stores; NEURON writes into it
-_SEARCHED = 6  # words of NEURON's queue and of its bins
+_SEARCHED = 6  # words in NEURON's queue and in its bins
 LATE = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
-_NEAR = 1e-6  # steps: tolerance of where NEURON's bins begin
+_NEAR = 1e-6  # steps: tolerance for where NEURON's bins begin
 
 
 class EventQueue:
@@ -57,14 +57,14 @@ class EventQueue:
         return [QueueEvent(*event) for event in zip(*(a.tolist() for a in queued), strict=True)]
 
     def others(self) -> list[np.ndarray]:
-        """Return an array per field of all pending events but statements and spike exchanges."""
+        """Return the pending events but statements and spike exchanges, as one array per field."""
         queued = self.columns()
         kept = np.flatnonzero(~np.isin(queued.what, ("HocEvent", "NetParEvent")))
         kept = kept[np.argsort(queued.item[kept])]  # the queue's order within a time is arbitrary
         return [column[kept] for column in queued[:-1]]
 
     def statements(self) -> tuple[list[float], list[float]]:
-        """Return two lists of `CVode.event` times (ms): between steps, and in point processes."""
+        """Return the `CVode.event` times between steps, and in point processes, two lists in ms."""
         return _statements(self.events("HocEvent", "other"))
 
     def remove(self, *items: int) -> None:
@@ -141,7 +141,7 @@ class SelfEvent:
     flag: float
     target: Sender
     netcon: int
-    item: int  # address of its entry in the queue
+    item: int  # its queue entry's address
 
 
 @dataclass(eq=False)
@@ -149,7 +149,7 @@ class PendingEvents:
     netcons: list[tuple[int, float]] = field(default_factory=list)  # NetCon and time, ms
     binned: list[tuple[int, float]] = field(default_factory=list)  # the ones in bins, in order
     selves: list[SelfEvent] = field(default_factory=list)
-    statements: list[float] = field(default_factory=list)  # times of `CVode.event` code, ms
+    statements: list[float] = field(default_factory=list)  # when `CVode.event` code runs, ms
     rejected: list[Rejected] = field(default_factory=list)
 
 

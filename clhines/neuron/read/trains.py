@@ -23,7 +23,7 @@ from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, re
 from clhines.neuron.read.queue import PendingEvents
 from clhines.simulator.refusals import refusal
 
-# index and etime must be the first variables of a file; spaces are removed before matching
+# index and etime must be a file's first variables; spaces are removed before matching
 _VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
 _TAKEN = re.compile(r"if\(i<size\)\{etime=[\w()]+\[i\];index\+=1\.?0?;\}else\{index=-1\.?0?;\}")
 _NEXT = r"net_send\(etime-t,1\)"
@@ -35,11 +35,11 @@ _RECEIVES = re.compile(
     rf"|\}}if\(flag==1\|\|flag==2\)\{{element\(\)if\(index>0\)\{{{_CHECKED}\}}\}})\}}"
 )
 _INDEX, _TIME = 0, 1  # positions among its variables
-_NEAR = 1e-9  # ms: rounding of an event's time
+_NEAR = 1e-9  # ms: rounding error in an event's time
 
 
 def is_train(text: str) -> bool:
-    """Return whether an NMODL text is a VecStim, which sends events at the times in a Vector."""
+    """Whether an NMODL text is a VecStim, which sends events at the times in a Vector."""
     code = plain(text)
     parts = (_VARIABLES, _TAKEN, _STARTS, _RECEIVES)
     return "vector_arg(1)" in code and all(part.search(code) for part in parts)
@@ -53,7 +53,7 @@ class Trains:
     # ms: as NEURON rounds them, and as the Vectors hold them
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     vector_times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    # addresses of a VecStim's variables index and etime
+    # where a VecStim's variables index and etime are
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)

@@ -21,7 +21,7 @@ from clhines.neuron.memory.raw import Place, gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment, all_sections
 from clhines.simulator.network import Axis
 
-_EQUAL = 1e-9  # mV: rounding of equal voltages
+_EQUAL = 1e-9  # mV: tolerance for equal voltages
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 CONDUCTANCE = 1e-2  # S/cm² times µm² in µS
 
@@ -33,7 +33,7 @@ class TreeLayers:
     around: np.ndarray  # (n,) int64: see `Network.from_arrays`, also for `g`
     g: np.ndarray  # µS
     addresses: np.ndarray  # (k,) uint64: where NEURON has vext, section ends included
-    numbers: np.ndarray  # (k,) int64: nodes of these addresses
+    numbers: np.ndarray  # (k,) int64: nodes at these addresses
 
     def at(self, nodes: np.ndarray, layer: int = -1) -> np.ndarray:
         """Return the nodes in a layer around inner nodes; -1 is the outermost layer."""
@@ -47,11 +47,11 @@ class TreeLayers:
 class Tree:
     """All nodes of a model, cell after cell, parents before children."""
 
-    order: np.ndarray  # index of each section in `all_sections()`
+    order: np.ndarray  # each section's index in `all_sections()`
     nseg: np.ndarray
     turned: np.ndarray  # whether its end 1 is at the parent
     begin: np.ndarray  # node at which the section starts: its parent's or the root
-    end: np.ndarray  # node of its other end
+    end: np.ndarray  # node at its other end
     parent: np.ndarray
     cell_offsets: np.ndarray
     area: np.ndarray  # µm²
@@ -59,10 +59,10 @@ class Tree:
     capacitance: np.ndarray  # nF
     diam: np.ndarray  # µm
     inner: np.ndarray  # addresses of NEURON's nodes with membrane, each section from end 0 to 1
-    inner_numbers: np.ndarray  # node here of each of `inner`
-    v: int  # address of NEURON's column of voltages
-    addresses: np.ndarray  # of all NEURON nodes, ascending
-    numbers: np.ndarray  # node here that has the voltage of each of `addresses`
+    inner_numbers: np.ndarray  # for each of `inner`, our node
+    v: int  # NEURON's voltage column, as an address
+    addresses: np.ndarray  # all NEURON nodes, ascending
+    numbers: np.ndarray  # for each of `addresses`, our node with its voltage
     layers: TreeLayers | None = None
 
     @cached_property
@@ -134,7 +134,7 @@ class Tree:
         return self.sections[k]((place - self._first_inner[k] + 0.5) / self.nseg[k])
 
     def numbers_of(self, addresses: np.ndarray) -> np.ndarray:
-        """Return the tree's node for each address of a NEURON node, (k,) int64; -1 for none."""
+        """Return the node number at each address of a NEURON node, (k,) int64; -1 for none."""
         at = place_of(self.addresses, addresses, np.arange(len(self.addresses)))
         return np.where(at < 0, -1, self.numbers[at])
 

@@ -61,11 +61,11 @@ class Senders:
 class NeuronWires:
     senders: Senders
     origins: list[Origin]
-    every: np.ndarray  # addresses of all NetCons
+    every: np.ndarray  # all NetCons' addresses
     read: NetConColumns  # NetCons that have a target
     origin: np.ndarray  # (m,) int64, -1 without a source or if not active
     target: np.ndarray  # (m,) int64, number among `senders`
-    width: np.ndarray  # (m,) int64, number of weights
+    width: np.ndarray  # (m,) int64, weight counts
     weights: np.ndarray = field(init=False)  # (m, most), padded with zeros
 
     def __post_init__(self) -> None:

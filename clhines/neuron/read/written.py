@@ -21,7 +21,7 @@ from clhines.simulator.refusals import refusal
 
 @dataclass(eq=False)
 class PointerTargets:
-    # by mechanism and POINTER: the target of each instance
+    # by mechanism and POINTER: each instance's target
     targets: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     elements: list[int] = field(default_factory=list)  # addresses of targets in Vectors
     rejected: list[Rejected] = field(default_factory=list)
@@ -135,7 +135,7 @@ def read_pointed(
 def _unsupported(
     variable: Variable, targets: Sequence[Variable], every: Mapping[str, Instances]
 ) -> str:
-    """Return why a POINTER cannot read a variable; "" if it can. `targets` are all its targets."""
+    """Say why a POINTER cannot read a variable; "" if it can. `targets` are all its targets."""
     owner = variable.owner
     if owner not in ("", *every) or (not owner and variable.name != "v"):
         return f"{variable.name} of {owner or 'a segment'}"
@@ -145,7 +145,7 @@ def _unsupported(
 
 
 def _not_assigned(variable: Variable, targets: Sequence[Variable], name: str) -> str:
-    """Return why a POINTER of mechanism `name` cannot assign a variable; empty if it can."""
+    """Say why a POINTER of mechanism `name` cannot assign a variable; empty if it can."""
     owner = variable.owner
     if owner in ("", name):
         return f"{variable.name} of {owner or 'a node'}, and is written"
@@ -157,7 +157,6 @@ def _not_assigned(variable: Variable, targets: Sequence[Variable], name: str) ->
 
 
 def _shown(memory: NeuronMemory, place: Place | None) -> str:
-    """Return the name of a POINTER's target."""
     if place is None or not (place.row or place.column):
         return "nothing"
     return name_of(memory, place)

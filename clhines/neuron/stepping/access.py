@@ -59,13 +59,13 @@ class AccessHooks:
         self.on = self.raises = False  # whether a problem raises a GatherError
         self.in_psolve = False  # h.t does not move there
         self.problem = ""
-        # called before the list of extra_scatter_gather's functions changes
+        # called before the list of extra_scatter_gather functions changes
         self.before_change: Callable[[], None] = lambda: None
         self._model = model
         self._vector, self._hoc = type(model.h.Vector()), type(model.h)
         used = used_vectors(model)
         self._used = {str(v) for at, v in model.memory.vectors.by_address().items() if at in used}
-        self._checked_pointers = dict[int, list[int]]()  # words of PtrVectors by address
+        self._checked_pointers = dict[int, list[int]]()  # PtrVectors' words by address
 
     @property
     def line(self) -> str:
@@ -92,7 +92,7 @@ class AccessHooks:
         """Yield (class, name of a method, function that wraps the method) for each hook."""
         from neuron import nrn
 
-        # classes of hoc objects define methods of their own, equal to the base class's
+        # hoc object classes define methods that equal the base class's
         objects = [k for k in (self._hoc, *self._hoc.__subclasses__()) if k is not self._vector]
         readable = {kind: _OF_HOC for kind in objects}
         readable |= {nrn.Segment: _OF_SEGMENTS, nrn.Section: _OF_SECTIONS}
@@ -161,7 +161,7 @@ class AccessHooks:
         return use
 
     def _check(self, *things: object) -> None:
-        """Note as a problem each Vector among `things` that the model itself uses."""
+        """Note each Vector among `things` that the model itself uses as a problem."""
         with self._off():
             names = [str(x) for x in things if isinstance(x, self._vector)]
         for name in names:
@@ -191,7 +191,7 @@ class AccessHooks:
         return call
 
     def _problem_of(self, function: Hoc) -> str:
-        """Return why a call of a hoc function is not supported; empty if the call is supported."""
+        """Say why a call of a hoc function is not supported; empty if the call is supported."""
         text, (owner, name) = str(function), _class_and_name(function)
         thing = text.rpartition(".")[0]
         if name not in _METHODS.get(owner, ()):
@@ -219,7 +219,7 @@ class AccessHooks:
 
 
 def _array_classes() -> list[type]:
-    """Return a list of NEURON's Python class of array variables; empty if no section has one."""
+    """Return NEURON's Python class of array variables in a list; empty if no section has one."""
     segments = (section(0.5) for section in all_sections())
     variables = (v for segment in segments for mechanism in segment for v in mechanism)
     return [type(v) for v in islice(variables, 1)]

@@ -29,7 +29,7 @@ _DRAWING = {"plot", "flush", "fastflush", "begin", "line", "beginline", "mark", 
 _PURE = "doNotify", "doEvents", "Plot"  # Plot is checked separately
 _SETS = 2  # bit in a component's last word
 _OBJECT, _COMPONENT, _CALL = "hoc_objectvar", "hoc_object_component", "hoc_call"
-_WORDS = {  # instructions of calls with numbers and texts: number of words after each
+_WORDS = {  # call instructions, with numbers and texts: word count after each
     _CALL: 2, _OBJECT: 1, _COMPONENT: 6, "hoc_object_eval": 0, "hoc_cmp_otype": 1, "hoc_nopop": 0,
     "hoc_procret": 0, "hoc_varpush": 1, "hoc_eval": 0, "hoc_constpush": 1, "hoc_pushzero": 0,
     "hoc_push_string": 1, "hoc_chk_sym_has_ndim1": 1, "sec_access_push": 1, "rangevareval": 1,
@@ -82,7 +82,7 @@ def _is_as(name: str, text: str, h: Hoc, symbols: HocSymbols) -> bool:
 
 
 def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
-    """Whether a hoc procedure only calls methods of Graphs and takes exactly one step.
+    """Whether a hoc procedure only calls Graph methods and takes exactly one step.
 
     The procedure ``Plot()`` must take no step instead. A step is a call of ``fadvance()`` or
     ``advance()``.
@@ -96,7 +96,7 @@ def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
     while at < len(words):
         instruction = operations.get(words[at], "")
         if not instruction:
-            return False  # e.g. a zero, the end of a conditional part
+            return False  # e.g. a zero, which ends a conditional part
         more = words[at + 1 : at + 1 + _WORDS[instruction]]
         at += 1 + len(more)
         if instruction == _CALL:
@@ -127,7 +127,7 @@ def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:
     """Yield the addresses of the objects in the objref, or objref array, of a top-level symbol."""
     words = words_at(symbol, 5)
     if memory.symbols.symbol_in(_name_of(symbol)) != symbol:
-        return  # a member of a class
+        return  # a class member
     space, array = memory.variable("hoc_top_level_data"), words[4]
     first = words_at(space + 8 * (words[2] & 0xFFFFFFFF), 1)[0]
     half = ctypes.c_uint32.from_address

@@ -80,7 +80,7 @@ def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
 
 
 def held_vectors(model: NeuronModel) -> set[int]:
-    """Return the addresses of all Vectors to which point processes with VERBATIM code refer."""
+    """Return the Vector addresses to which point processes with VERBATIM code refer."""
     vectors, addresses = model.memory.vectors.by_address(), set[int]()
     for instances in model.contents.points.values():
         if "VERBATIM" in instances.entry.text:
@@ -95,7 +95,7 @@ def used_vectors(model: NeuronModel) -> set[int]:
         used |= {origin.times, origin.numbers}
     texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors.by_address()
     if any("FUNCTION_TABLE" in text for text in texts):
-        used |= {*every}  # may hold any of them
+        used |= {*every}  # may hold any Vector
     for at in every if model.written.elements else ():
         begin, end = words_at(model.memory.vectors.words_of(at), 2)
         if any(begin <= element < end for element in model.written.elements):

@@ -118,13 +118,11 @@ def main() -> None:
 
 
 def _end_with_script() -> None:
-    """Kill this process when its standard input ends, because the script has ended."""
     os.read(0, 1)
     os.killpg(0, signal.SIGKILL)
 
 
 def _compile(path: str, device: str | None, dtype: str, engine: str) -> None:
-    """Run a few steps of the network in file `path`, so that all its kernels are compiled."""
     from clhines.simulator.importing import state_follows
     from clhines.simulator.network import Network
     from clhines.simulator.simulation import Simulation

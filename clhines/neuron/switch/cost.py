@@ -41,18 +41,18 @@ _log = logging.getLogger(__name__)
 _SCHEMA = 1  # file format
 _SAMPLES = 1000  # sections to count mechanisms in
 _FALL = 0.5  # a recorded time is replaced by one that is smaller by this factor
-_MARGIN = 0.9  # the device must end within this part of NEURON's time
-_SHARE_AHEAD, _AHEAD = 0.05, 0.2  # limits of work for later calls: part of NEURON's time, s
+_MARGIN = 0.9  # the device must end within this share of NEURON's time
+_SHARE_AHEAD, _AHEAD = 0.05, 0.2  # limits for work ahead of later calls: share of NEURON's time, s
 
-# NEURON: a step, a segment, an instance and a thousand characters of its mechanism's text
+# NEURON: a step, a segment, an instance and a thousand characters in its mechanism's text
 _STEP, _SEGMENT, _INSTANCE, _TEXT = 3e-6, 12e-9, 12e-9, 15e-9
 # once: modules, a context, a model; each segment; each mechanism, and its kernels
 MODULES, _MODEL, _PER_SEGMENT, _PER_MECHANISM = 0.45, 0.25, 8e-6, 0.02
 _COMPILE, _COMPILE_MECHANISM = 0.8, 0.15
 _TRUST, _SELF_TEST = 2.5, 4.0  # self-tests of a device and of NEURON, at their first use
-# each call, each segment in it; each step, and the share of NEURON's time that the device takes
+# each call, each segment in it; each step, and the device's share of NEURON's time
 _CALL, _CALL_SEGMENT, _LAUNCH, _SHARE = 0.015, 0.5e-6, 1e-6, 0.25
-_SELDOM = 100  # count again after NEURON's steps took this multiple of the time to count
+_SELDOM = 100  # count again when NEURON's steps have taken this many times as long as a count
 _LOOPS = 20_000  # calibration loops, which took `_CALIBRATED` seconds
 _CALIBRATED = 1.2e-3
 
@@ -63,10 +63,10 @@ class Counts:
 
     segments: int
     instances: tuple[tuple[str, int], ...]  # by mechanism, sorted by name
-    texts: tuple[tuple[str, int], ...]  # digest and length of these mechanisms' texts
+    texts: tuple[tuple[str, int], ...]  # these mechanisms' texts: digest and length
     netcons: int
     ranks: int = 1  # MPI ranks that exchange events; segments and netcons are their sums
-    of_ranks: float = 0.0  # s, sum of `work` over ranks
+    of_ranks: float = 0.0  # s, `work` summed over ranks
 
     @cached_property
     def work(self) -> float:
@@ -80,7 +80,7 @@ class Counts:
         return (self.segments * _SEGMENT + mechanisms) * machine_factor()
 
     def begin(self, is_compiled: bool) -> float:
-        """Return estimated seconds to read, plan and, unless `is_compiled`, compile the model."""
+        """Estimate the seconds to read, plan and, unless `is_compiled`, compile the model."""
         parts = _MODEL + self.segments * _PER_SEGMENT + len(self.texts) * _PER_MECHANISM
         if not is_compiled:
             parts += _COMPILE + len(self.texts) * _COMPILE_MECHANISM
@@ -88,7 +88,7 @@ class Counts:
 
 
 def first_use() -> float:
-    """Return the estimated seconds of the imports and self-tests that remain to be done."""
+    """Estimate the seconds of imports and self-tests that remain to be done."""
     is_trusted = any(files.cache_folder().glob("trust-*.json"))
     tests = 0.0 if is_trusted else _TRUST, 0.0 if is_tested() else _SELF_TEST  # side by side
     return max(tests) * machine_factor() + import_seconds()
@@ -159,8 +159,8 @@ class Times:
     device_begin: float | None = None
     device_step: float | None = None
     device_call: float | None = None
-    steps: float = 0  # of the script's last run
-    first: float = 0  # of its first call
+    steps: float = 0  # in the script's last run
+    first: float = 0  # in its first call
     compiled: float = 0  # 1 if a process in the background has compiled the kernels
     device_pause: float | None = None
     pauses: float = 0  # per step on the device, in the script's last run
@@ -240,12 +240,12 @@ class Ledger:
 
     @cached_property
     def device_begin(self) -> float:
-        """The estimated seconds until the device can take its first step of this model."""
+        """Estimated seconds until the device can take its first step of this model."""
         guess = self.counts.begin(self.is_compiled) + first_use()
         return min(self.record.device_begin or guess, guess)
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Return whether the device ends a call of `steps` steps sooner than NEURON.
+        """Whether the device ends a call of `steps` steps sooner than NEURON.
 
         If the script's first call has as many steps as in the script's last run, the whole script
         is expected to have as many as then. If NEURON's steps so far took longer than the device
@@ -269,7 +269,7 @@ class Ledger:
         return is_sooner
 
     def _gain(self, steps: int) -> float:
-        """Return the seconds that a device which has already begun saves in a call."""
+        """Return the seconds that the device, once it has begun, saves in a call."""
         return _MARGIN * steps * self.neuron_step - self._device_seconds(steps)
 
     def _device_seconds(self, steps: int) -> float:
@@ -277,7 +277,7 @@ class Ledger:
         return self.device_call + steps * (self.device_step + self.pauses_per_step * pause)
 
     def may_compile_ahead(self, steps: int, is_due: bool) -> bool:
-        """Return whether to compile kernels for later calls while NEURON takes this call.
+        """Whether to compile kernels for later calls while NEURON takes this call.
 
         Three conditions must hold: NEURON has taken an earlier call; the device would save time
         in this call, but less than it takes to begin; and the device would take this call
@@ -340,14 +340,14 @@ class Accounts:
         self._ledger: Ledger | None = None  # for the present call, if it was decided
         self._counts: Counts | None = None
         self._change = -1.0  # NEURON's structure_change_count at the last count
-        self._count_due = 0.0  # s of NEURON's steps until the next count
+        self._count_due = 0.0  # s that NEURON's steps may take until the next count
         self.device, self.device_steps, self.device_seconds = "", 0, 0.0
         self.estimate = 0.0  # s that NEURON would take for the device's steps
         self.neuron_steps = 0  # taken by NEURON because it ends sooner
         self.refused_steps = 0  # taken by NEURON because the device cannot
 
     def device_is_sooner(self, steps: int) -> bool:
-        """Return whether the device takes a call; all MPI ranks that exchange events call this."""
+        """Whether the device takes a call; all MPI ranks that exchange events call this."""
         context = self._ranks()
         ledger = self._ledger = self._current(steps, context)
         sooner = not ledger.is_refused and ledger.device_is_sooner(steps)

@@ -18,7 +18,7 @@ from clhines.neuron.switch.cost import Accounts
 from clhines.neuron.switch.hooks import Switch
 from clhines.neuron.switch.runner import WHEN, SwitchOptions, SwitchState
 
-QUIET = "CLHINES_QUIET"  # 1: print no line at the end of a script
+QUIET = "CLHINES_QUIET"  # 1: print no line when a script ends
 
 _switch: list[Switch] = []
 _process = os.getpid()  # a forked process does not report
@@ -42,7 +42,7 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
     def __init__(self, switch: Switch | NoSwitch, options: SwitchOptions) -> None:
         self._switch, self._state = switch, switch.state
         self._before, self._first = self._state.options, self._state.counts
-        self._last: tuple[int, int] | None = None  # counts at the end of the block
+        self._last: tuple[int, int] | None = None  # counts when the block ended
         self._reasons, self._reasons_before = list[str](), self._state.reasons
         switch.set(options, self._reasons)
 

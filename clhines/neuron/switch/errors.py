@@ -11,7 +11,7 @@ from clhines.core.errors import say_to_caller
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.symbols import Library
 
-_SHOWN = 400  # characters of a message that hoc prints
+_SHOWN = 400  # most characters in a message that hoc prints
 
 
 class ErrorRelay:
@@ -24,7 +24,7 @@ class ErrorRelay:
     def __init__(self, h: Hoc, library: Library) -> None:
         self.message = ""
         self._error: BaseException | None = None
-        self._depth = 0  # Python's calls of hoc that have not returned
+        self._depth = 0  # Python's hoc calls that have not returned
         self._hoc_class, self._call_hoc = type(h), type(h).__call__
         integer = ctypes.c_int.from_address
         self._interrupt = integer(library.address("hoc_intset"))

@@ -33,7 +33,7 @@ _MOST = 1e9  # ms, psolve's limit
 LOOP = "a loop around fadvance(), in place of h.continuerun()"
 
 
-class ScriptEnd(BaseException):  # no `except Exception` of the script catches it
+class ScriptEnd(BaseException):  # no `except Exception` in the script catches it
     """An exception that ends a script at its first run; it says why NEURON would take the run."""
 
 
@@ -53,7 +53,7 @@ class Switch:
         self._loop = Redirect(self._library.built_in("fadvance"), self._fadvance)
         self._batch = Redirect(self._library.function_of_hoc("batch_run"), self._batch_run)
         suspend_in_runs(self._loop, self._batch)
-        self._code: list[int] = []  # address of the switch's continuerun() in hoc
+        self._code: list[int] = []  # where hoc has the switch's continuerun()
         self.state = SwitchState(Accounts(h))
         self._runner = CallRunner(h, self.state, self._errors, self._methods)
         potentials.install(lambda: self.state.options is not None)

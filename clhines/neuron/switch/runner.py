@@ -124,7 +124,7 @@ class CallRunner:
             return True
         t = float(self._h.t)
         done = self.in_neuron(neuron_call)
-        # the next call of hoc from Python raises a stored exception
+        # Python's next call to hoc raises a stored exception
         if done and not self._h.CVode().active() and self._h.dt > 0:
             accounts.refused_steps += max(round((float(self._h.t) - t) / self._h.dt), 0)
         return done
@@ -199,5 +199,5 @@ class CallRunner:
 
 
 def _without_numbers(reason: str) -> str:
-    """Return a reason without numbers, so that reasons with different times are printed once."""
+    """Remove numbers from a reason, so that reasons with different times are printed once."""
     return re.sub(r"[-+.\d]+", "", reason)

@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def wrong_calls() -> str:
-    """Return a description of the first hooked call that misbehaves; empty if there is none."""
+    """Describe the first hooked call that misbehaves; empty if there is none."""
     from neuron import h
 
     h.load_file("stdrun.hoc")
