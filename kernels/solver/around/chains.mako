@@ -1,12 +1,14 @@
 <%page args="spec"/>\
-// Convert tridiagonal systems in LAPACK's form to Hines matrices of chains; negate rows with d < 0.
+// Convert tridiagonal systems in LAPACK's form to Hines matrices whose cells are chains: row i is a
+// node with the parent i - 1. Rows with d < 0 are multiplied by -1.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// A work-item converts row i of all n rows: from dl, d, du to low, main, up, and its sign, -1 or 1.
-// inner[i] is the number of rows before i that are not the first of their system, -1 for first rows.
-// With low_inner or up_inner, dl or du only has values for inner rows. num_low, num_main and num_up
-// are the lengths of dl, d and du; shorter arrays are repeated.
+// Read the diagonals dl, d, du; write the matrix low (l), main (d), up (u), and each row's sign, -1 or
+// 1. Outputs have n values, one per row of all systems; a work-item converts row i. Inputs have
+// num_low, num_main and num_up values; shorter ones are repeated. An inner row is not its system's
+// first: inner[i] counts the inner rows before row i, or is -1 for a first row. If low_inner or
+// up_inner is set, dl or du only has values for inner rows.
 __kernel void matrix(${signature(spec, "matrix")})
 {
     const int i = get_global_id(0);
@@ -26,8 +28,9 @@ __kernel void matrix(${signature(spec, "matrix")})
     up[i] = above;
 }
 
-// Multiply right-hand sides or solutions b by the signs, to out; a work-item does one value. Index
-// get_global_id(1) is the right-hand side; to_row, to_value, next_row and next_value are strides.
+// Write out = sign * b for right-hand sides or solutions; a work-item does row i of one right-hand
+// side, get_global_id(1). next_row and next_value are b's strides, to_row and to_value are out's, to
+// the next right-hand side and to the next row. b has `period` rows, and repeats up to n.
 __kernel void rows(${signature(spec, "rows")})
 {
     const long i = get_global_id(0), row = get_global_id(1);

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// The memory floor: read the arrays d, u, b of n reals and write x, the least that a solver has to do.
+// The memory floor: read d, u, b, n reals each, and write x: the least traffic that a solve needs.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 % if spec.vector_width > 1:
@@ -17,7 +17,7 @@ static value sum(__global const real *d, __global const real *u, __global const 
 }
 % endif
 
-// Write x = d + u * b.
+// Write x = d + u * b, for n values each.
 __kernel void floor_copy(${signature(spec, "floor_copy")})
 {
 % if spec.vector_width > 1:

@@ -3,8 +3,8 @@
 // spec: ${spec}
 ${part("solver/common/precision")}\
 
-// Copy values to device order, 0 for padding. A work-item copies one of num_packed values of one
-// row, get_global_id(1); a row of `natural` has num_nodes values.
+// Copy `natural`, rows with num_nodes values, to `packed`, rows with num_packed values, 0 for padding.
+// A work-item writes one packed value in row get_global_id(1).
 __kernel void pack(${signature(spec, "pack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);
@@ -13,7 +13,7 @@ __kernel void pack(${signature(spec, "pack")})
     packed[row * num_packed + i] = from < 0 ? (real)0 : natural[row * num_nodes + from];
 }
 
-// Three arrays of one row each, in one launch.
+// Pack d, u and b, one row each, in one launch: the gather table is read once.
 __kernel void pack_three(${signature(spec, "pack_three")})
 {
     const long i = get_global_id(0);
@@ -27,7 +27,7 @@ __kernel void pack_three(${signature(spec, "pack_three")})
     packed_b[i] = none ? (real)0 : one_b;
 }
 
-// Copy values back to natural order.
+// Copy `packed` back to `natural`; a work-item reads one packed value in row get_global_id(1).
 __kernel void unpack(${signature(spec, "unpack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);

@@ -55,7 +55,7 @@
             const int root = start + ${offset_of(level)} + k;   // end nearest the root
             real sum_d = 0, sum_b[RHS];
 % if not spec.symmetric:
-            real change = 0;   // sum of the magnitudes that are subtracted from the diagonal
+            real change = 0;   // sum of magnitudes that are subtracted from the diagonal
             int grown = 0;     // 1 + node whose diagonal may have lost digits
 % endif
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
@@ -99,7 +99,7 @@ ${part("solver/common/branch_rows", 16)}\
 % endif
                 }
             }
-            if (bad)   // the maximum is the deepest bad node, in any order of work-items
+            if (bad)   // the maximum is the deepest bad node, whatever the work-items' order
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
                            BAD | (branch_rank[branch] + bad));
 % if not spec.symmetric:
@@ -150,40 +150,41 @@ ${part("solver/common/branch_rows", 16)}\
 // Fine-grained Hines solver (Huber 2018): a work-group per block (some cells), a work-item per
 // branch, a barrier after each level.
 // spec: ${spec}
-// layout: level-strided; node j of branch k on a level of w branches is at
+// layout: level-strided; node j in branch k on a level with w branches is at
 //         block_start + level_offset + j * w + k, longest branches first.
 //
 % if local:
 // Factors and the intermediate solution stay in local memory between the sweeps.
 //
 % endif
-// A branch adds its children's contributions in the order of the child list, so there are no atomics,
+// A branch adds its children's contributions in child list order, so there are no atomics,
 // and every run rounds in the same way.
 //
-// Arguments; arrays of values are in device order and have num_values values:
+// Arguments; arrays of values are in device order and have num_values values per row. A launch has
+// num_blocks work-groups, and solves RHS right-hand sides from row first_row on:
 ${part("solver/common/arguments")}\
-//   factor           l / pivot of each node, between the sweeps
-//   block_template   template of each block: blocks of one template have the same trees
-//   block_start      index of the first value of each block
-//   block_cells      first entry of each block in cell_number, and the end
+//   factor           scratch: each node's l / pivot, between the sweeps
+//   block_template   each block's template: blocks with one template have the same trees
+//   block_start      where each block has its first value
+//   block_cells      each block's first entry in cell_number, and the end
 //   cell_number      cells, block after block
-//   template_levels  first level of each template, and the end
-//   level_branches   first branch of each level, and the end
-//   level_offset     index of the first value of each level in its block
-//   branch_length    nodes of each branch
-//   branch_parent    index in the block of the branch's parent node, -1 at roots
-//   branch_children  first entry of each branch in child_first, and the end
-//   child_first      index in the block of the first node of each child branch
-//   branch_slot      number of the branch's cell in the block
-//   branch_rank      position in its cell of the branch's first node, see status
+//   template_levels  each template's first level, and the end
+//   level_branches   each level's first branch, and the end
+//   level_offset     where each level has its first value, counted in its block
+//   branch_length    nodes in each branch
+//   branch_parent    the branch's parent node, as an index in the block; -1 at roots
+//   branch_children  each branch's first entry in child_first, and the end
+//   child_first      each child branch's first node, as an index in the block
+//   branch_slot      the branch's cell, as a number in the block
+//   branch_rank      the branch's first node, as a position in its cell, see status
 ${part("solver/common/precision")}\
 
 #define RHS ${spec.rhs}
 ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 #define WORK_GROUP ${spec.work_group}
-#define AHEAD ${ahead}   // nodes of a branch that are read together
+#define AHEAD ${ahead}   // nodes that are read together along a branch
 % if local:
-#define CAPACITY ${spec.capacity}   // values of the largest block
+#define CAPACITY ${spec.capacity}   // values in the largest block
 #define FACTOR(place) kept[(place) - start]
 #define SOLUTION(place, r) solution[(r) * CAPACITY + (place) - start]
 % else:

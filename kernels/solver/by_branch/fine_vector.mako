@@ -118,38 +118,39 @@ ${indent(capture(back, stored), "    ")}\
     }
 </%def>\
 // Fine-grained Hines solver for CPUs (after Huber 2018). A work-item has a block of cells. Each
-// lane of a vector has a branch; vectors are eliminated from the tips to the root, then solved
+// vector lane has a branch; vectors are eliminated from the tips to the root, then solved
 // from the root to the tips.
 // spec: ${spec}
 % if spec.natural:
-// d, u, b and x are in natural order; gather[place] is the node at a place of the layout.
+// d, u, b and x are in natural order; gather[place] is the node at a place in the layout.
 % endif
-// layout: node j of lane k of a vector is at block_start + vector_place + (rows - 1 - j) * W + k;
+// layout: node j in lane k of a vector is at block_start + vector_place + (rows - 1 - j) * W + k;
 //         j counts from the root's end. So the backward sweep reads upwards in memory.
 //
 // Rows from `even` on are ragged: lanes with shorter branches wait. `lost` has a slot per branch. The
-// branch puts its contribution to the parent there, and later the solution of its last node. Slots 0 to
+// branch puts its contribution to the parent there, and later its last node's solution. Slots 0 to
 // W - 1 are zeros, for branches without children or parent. Sums follow the child list, so there are
 // no atomics, and every run and batch rounds in the same way.
 //
-// Arguments; a row of b or x has num_values values:
+// Arguments; b and x have num_values values per row; a launch solves RHS rows from first_row on, in
+// num_blocks work-items:
 ${part("solver/common/arguments")}\
-//   factor             l / pivot of each node in device order, between the sweeps
-//   block_template     template of each block: blocks of one template have the same vectors
-//   block_start        index of the first value of each block
-//   block_cells        first entry of each block in cell_number, and the end
+//   factor             scratch: each node's l / pivot in device order, between the sweeps
+//   block_template     each block's template: blocks with one template have the same vectors
+//   block_start        where each block has its first value
+//   block_cells        each block's first entry in cell_number, and the end
 //   cell_number        cells, block after block
-//   template_vectors   first vector of each template, and the end
-//   vector_place       index of the first value of each vector in its block
-//   vector_rows        nodes of the longest branch of each vector; vector_even: of the shortest
-//   vector_parent      the vector that has the parents of all lanes in order, else -1
-//   vector_rounds      first round of each vector, and the end; a round adds a child to each lane
+//   template_vectors   each template's first vector, and the end
+//   vector_place       where each vector has its first value, counted in its block
+//   vector_rows        nodes in each vector's longest branch;  vector_even: in its shortest
+//   vector_parent      the vector that has all lanes' parents in order, else -1
+//   vector_rounds      each vector's first round, and the end; a round adds a child to each lane
 //   round_vector       the vector that has a round's children in order, else -1
 //   round_child        slot in `lost` of each lane's child in each round, 0: none
 //   lane_parent        slot in `lost` of each lane's parent, 0: none
-//   lane_length        nodes of each lane's branch
-//   lane_slot          number of the branch's cell in the block
-//   lane_rank          position in its cell of the branch's first node, see status
+//   lane_length        nodes in each lane's branch
+//   lane_slot          the branch's cell, as a number in the block
+//   lane_rank          the branch's first node, as a position in its cell, see status
 ${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -158,7 +159,7 @@ ${part("solver/common/precision")}\
 % if spec.reads_cells:
 #define LINE (${spec.line_bytes} / (int)sizeof(real))   // values
 % endif
-#define SLOT (W * (1 + RHS))   // values of a vector in `lost`
+#define SLOT (W * (1 + RHS))   // a vector's values in `lost`
 ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 
 typedef ${spec.real}${width} value;
@@ -192,7 +193,7 @@ static value gathered(__global const real *a, places from, places home)
     const value v = (value)(${", ".join(f"a[at{c}]" for c in lanes)});
     return widen(from) < (mask)(0) ? (value)(0) : v;
 }
-// write the values of lanes with a node
+// write the values in lanes with a node
 static void scatter(__global real *a, places to, value v)
 {
 % for c in lanes:
@@ -211,7 +212,7 @@ static value collect(__local const real *lost, places slot)
 #define __has_builtin(name) 0
 #endif
 % if spec.prefetch:
-#define AHEAD (2048 / (int)sizeof(real))   // distance of prefetches in the backward sweep
+#define AHEAD (2048 / (int)sizeof(real))   // prefetch distance in the backward sweep
 
 static void fetch(__global const real *a)
 {
@@ -239,14 +240,14 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(float4)))
 void solve(${signature(spec)})
 {
 % if local:
-    __local value kept[${spec.capacity // W * 2}];   // f and g of a row side by side
+    __local value kept[${spec.capacity // W * 2}];   // a row's f and g side by side
 % endif
     __local real lost[${spec.slots // W} * SLOT] __attribute__((aligned(128)));
     const int block = get_group_id(0);
     const int start = block_start[block];
     const int first = template_vectors[block_template[block]];
     const int end = template_vectors[block_template[block] + 1];
-    const long stride = num_values;   // of the right-hand sides
+    const long stride = num_values;   // between right-hand sides
     b += first_row * stride;
     x += first_row * stride;
     factor += start;
@@ -266,7 +267,7 @@ void solve(${signature(spec)})
 % endif
     for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) status[cell_number[c]] = 0;
 % if spec.reads_cells:
-    // read one value of each cache line in the order of memory, which fills the cache
+    // read one value per cache line in memory order, which fills the cache
     real met = 0;
     for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) {
         const int last = cell_start[cell_number[c] + 1] - 1;
@@ -284,13 +285,13 @@ void solve(${signature(spec)})
         __local real *own = lost + (v - first + 1) * SLOT;
         value child_d = 0, child_b[RHS];
 % if not spec.symmetric:
-        value child_change = 0;   // sum of the magnitudes of the contributions
+        value child_change = 0;   // sum of the contributions' magnitudes
         mask small = -1;   // lanes whose pivots are finite, and below GROWTH times their diagonals
 % endif
         for (int r = 0; r < RHS; ++r) child_b[r] = 0;
         for (int round = vector_rounds[v]; round < vector_rounds[v + 1]; ++round) {
             const int whole = round_vector[round];
-            if (whole >= 0) {   // the children are the lanes of one vector, in order
+            if (whole >= 0) {   // the children are one vector's lanes, in order
                 __local const value *from = (__local const value *)(lost + whole * SLOT);
                 child_d += from[0];
 % if not spec.symmetric:

@@ -24,47 +24,48 @@
         }
     }
 </%def>\
-// Hines solver level by level (Valero-Lara et al. 2018, section 4): a launch per branch level of
-// the whole batch; a work-item solves a branch as a tridiagonal system (cuThomasVBatch).
+// Hines solver level by level (Valero-Lara et al. 2018, section 4): a launch per branch level in the
+// whole batch; a work-item solves a branch as a tridiagonal system (cuThomasVBatch).
 // spec: ${spec}
-// layout: level-strided; node j of branch k on a level of w branches is at
+// layout: level-strided; node j in branch k on a level with w branches is at
 //         level_offset + j * w + k, longest branches first.
 //
 % if backward:
 // Backward sweep, deepest level first; at level 0 the forward sweep follows at once. A branch
-// adds its children's contributions, and their bad pivots, in the order of the child list, so there
+// adds its children's contributions, and their bad pivots, in child list order, so there
 // are no atomics, and every run rounds in the same way.
 % if padded:
-// Branches are padded to the longest one of their level by identity rows, d = 1 and u = b = 0.
+// Branches are padded to their level's longest one by identity rows, d = 1 and u = b = 0.
 % endif
 % else:
-// Forward sweep of a level; the parents' level has been solved.
+// Forward sweep on a level; the parents' level has been solved.
 % if padded:
-// Branches are padded to the longest one of their level by zeros.
+// Branches are padded to their level's longest one by zeros.
 % endif
 % endif
 //
-// Arguments; arrays of values are in device order and have num_values values:
+// Arguments; arrays of values are in device order and have num_values values per row. A launch
+// handles one `level`, for RHS right-hand sides from row first_row on:
 ${part("solver/common/arguments")}\
-//   factor           l / pivot of each node, from the backward to the forward sweep
-//   level_branches   first branch of each level, and the end
-//   level_offset     index of the first value of each level
-//   level_longest    nodes of the longest branch of each level
-//   level_depth      number of branches above each level's branches: a long level may be cut into several
-//   branch_length    nodes of each branch
+//   factor           scratch: each node's l / pivot, from the backward to the forward sweep
+//   level_branches   each level's first branch, and the end
+//   level_offset     where each level has its first value
+//   level_longest    nodes in each level's longest branch
+//   level_depth      how many branches are above each level's branches: a long level may be cut into several
+//   branch_length    nodes in each branch
 % if backward:
-//   branch_children  first entry of each branch in child and child_first, and the end
-//   child            each child branch;  child_first: index of its first node
-//   branch_rank      position in its cell of the branch's first node, see status
-//   branch_bad       scratch: status of each branch and the branches below
-//   cell_number      the cell of each root's branch
+//   branch_children  each branch's first entry in child and child_first, and the end
+//   child            each child branch;  child_first: its first node's index
+//   branch_rank      the branch's first node, as a position in its cell, see status
+//   branch_bad       scratch: the status for each branch with the branches below
+//   cell_number      each root branch's cell
 % else:
-//   branch_parent    index of the branch's parent node, -1 at roots
+//   branch_parent    the branch's parent node, as an index; -1 at roots
 % endif
 ${part("solver/common/precision")}\
 
 #define RHS ${spec.rhs}
-#define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read together
+#define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes that are read together along a branch
 % if backward:
 ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 % endif
@@ -92,10 +93,10 @@ void solve(${signature(spec)})
 % endif
 
     real sum_d = 0, sum_b[RHS];
-    int below = 0, own = 0;   // bad pivots: largest status of the children; 1 + node of this branch
+    int below = 0, own = 0;   // bad pivots: the children's largest status; 1 + this branch's node
 % if not spec.symmetric:
     int grown = 0;
-    real change = 0;   // sum of the magnitudes that are subtracted from the diagonal
+    real change = 0;   // sum of magnitudes that are subtracted from the diagonal
 % endif
     for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
     for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {

@@ -43,18 +43,18 @@ ${part(f"solver/common/cell_{name}")}\
 // Hines solver, one work-item per cell (Valero-Lara et al. 2018, pseudocode 1).
 // spec: ${spec}
 % if spec.stride == 1:
-// layout: flat, node i of a cell directly after node i - 1.
+// layout: flat, a cell's node i directly after node i - 1.
 % else:
-// layout: interleaved, node i of a cell ${spec.stride or "cell_stride"} values after node i - 1.
+// layout: interleaved, a cell's node i ${spec.stride or "cell_stride"} values after node i - 1.
 % endif
 //
 % if spec.chains:
-// Cells are chains: each node is the only child of the node before (Thomas algorithm).
+// Cells are chains: each node is the previous node's only child (Thomas algorithm).
 % else:
-// Nodes are numbered parents first. Step code of node i: ${spec.step}:
+// Nodes are numbered parents first. Node i's step code: ${spec.step}:
 //   parent:  if it is i - 1, the contribution to it stays in registers, else goes through memory;
 //   waiting: children other than node i + 1 are subtracted from d and b already: see factor[i], x[i];
-//   first:   this node is the first such child of its parent.
+//   first:   this node is its parent's first such child.
 % endif
 % if spec.rhs_local:
 //
@@ -62,16 +62,17 @@ ${part(f"solver/common/cell_{name}")}\
 // Block-Shared). A work-item only uses its own column, so there are no barriers.
 % endif
 //
-// Arguments; arrays of values are in device order and have num_values values:
+// Arguments; arrays of values are in device order and have num_values values per row. A launch has
+// num_lanes lanes, which are cells or idle, and solves RHS right-hand sides from row first_row on:
 ${part("solver/common/arguments")}\
-//   factor        l / pivot of each node, between the sweeps
-//   cell_start    index of the first value of the cell in each lane
-//   cell_stride   distance between successive values of the cell
-//   cell_size     nodes of the cell, 0 for an idle lane
+//   factor        scratch: each node's l / pivot, between the sweeps
+//   cell_start    where each lane's cell has its first value
+//   cell_stride   distance between the cell's successive values
+//   cell_size     the cell's node count, 0 for an idle lane
 //   cell_number   the cell in each lane, -1 for an idle lane
-//   code_start    first entry of the cell in codes; codes: the step code of each node
+//   code_start    the cell's first entry in codes;  codes: each node's step code
 ${part("solver/common/precision")}\
-typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
+typedef ${value} value;   // ${"%d cells with one shape, side by side" % vector if vector > 1 else "one cell"}
 % if vector > 1:
 typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // unaligned; PoCL would call a function for vload
 % endif
@@ -79,12 +80,12 @@ typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // unaligned
 #define RHS ${spec.rhs}
 ${part("solver/common/bad_pivots", growth=not spec.symmetric)}\
 % if ahead > 1:
-#define AHEAD ${ahead}   // nodes of a cell that are read together
+#define AHEAD ${ahead}   // nodes that are read together
 % endif
 % if rows:
-#define ROWS ${rows}   // nodes of each cell
+#define ROWS ${rows}   // nodes in each cell
 % endif
-#define LANES ${lanes}   // cells of a work-item, one after another at each node
+#define LANES ${lanes}   // cells per work-item, one after another at each node
 % if spec.rhs_local:
 #define ROOM ${spec.rhs_local}
 #define KEPT(i) kept[r * ROOM + (i) * ${spec.work_group} + (int)get_local_id(0)]
@@ -162,7 +163,7 @@ ${sweep(False)}\
 % if spec.reads_next:
     }
 % endif
-    // status of the cells: 0, or see STATUS in kernel_spec.py
+    // status per cell: 0, or see STATUS in kernel_spec.py
     for (int lane = 0; lane < LANES; ++lane) {
 % if vector > 1:
         bad[lane] = bad[lane] != 0 ? bad[lane] | (${spec.mask})(BAD) : ${"(%s)(0)" % spec.mask if spec.symmetric else "grown[lane]"};

@@ -16,28 +16,28 @@
 // Thomas algorithm, a chain per lane, on the caller's arrays in natural order.
 // spec: ${spec}
 //
-// A block has ${lanes} chain${"s, one per lane" if lanes > 1 else ""}. The eliminated matrix is stored in the order of its use, row by row,
+// A block has ${lanes} chain${"s, one per lane" if lanes > 1 else ""}. The eliminated matrix is stored as it is used, row by row,
 // lanes side by side:
 //
 //     inverse   1 / pivot              pivot[i] = d[i] - u[i + 1] low[i + 1]
 //     up        u / pivot              backward sweep:  g[i] = b[i] - up[i + 1] g[i + 1]
 //     low       l / pivot              forward sweep:   x[i] = g[i] inverse[i] - low[i] x[i - 1]
 //
-// So a row only waits for a multiplication and a subtraction of the row before.
+// So a row only waits for the previous row's multiplication and subtraction.
 //
 // Arguments, besides these three; arrays of values are in natural order:
 ${part("solver/common/arguments")}\
-//   block_first   first row of each block in the eliminated matrix, and the end
-//   lane_first    first row of each lane's chain; a lane without a chain repeats its block's first lane
-//   lane_rows     rows of each lane's chain;  lane_chain: its number, -1 without a chain
+//   block_first   each block's first row in the eliminated matrix, and the end
+//   lane_first    each lane's first row in d, u, l, b, x; a lane without a chain repeats its block's first
+//   lane_rows     rows in each lane's chain;  lane_chain: its number, -1 without a chain
 //   values        scratch for one block per work-item, of `room` rows
-//   not_finite    set to 1 if a value of x is not finite
+//   not_finite    out: 1 if a value in x is not finite
 ${part("solver/common/precision")}\
 typedef ${spec.real}${suffix} wide;
 typedef ${mask} mask;
 ${part("solver/common/bad_pivots", growth=True)}\
-#define WIDTH ${width}   // lanes of a vector
-#define VECTORS ${spec.vectors}   // vectors of a block: independent operations hide each other's latency
+#define WIDTH ${width}   // lanes in a vector
+#define VECTORS ${spec.vectors}   // vectors in a block: independent operations hide each other's latency
 #define LANES ${lanes}
 <%def name="block_begins()">\
         const int top = block_first[block], most = block_first[block + 1] - top;
@@ -100,7 +100,7 @@ void eliminate(${signature(spec, "eliminate")})
     const int end = (int)(num_blocks * (item + 1) / items);
     for (int block = (int)(num_blocks * item / items); block < end; ++block) {
 ${block_begins()}\
-        wide carry[VECTORS];   // contribution of the row below
+        wide carry[VECTORS];   // contribution from the row below
         mask bad[VECTORS], grown[VECTORS];   // 1 + row with a bad pivot, or with lost digits
         for (int v = 0; v < VECTORS; ++v) {
             carry[v] = 0;

@@ -4,27 +4,27 @@
     wide = spec.real + (str(width) if width > 1 else "")
     lanes = width * vectors
 %>\
-// Hines solver (Hines 1984) for many right-hand sides of few cells, a lane per right-hand side.
+// Hines solver (Hines 1984) for few cells with many right-hand sides, a lane per right-hand side.
 // spec: ${spec}
 //
-// A step is a node of a cell, parents first, cell after cell: `node` is its natural index, `parent`
-// the step of its parent, -1 at roots. A contribution to the step before stays in registers; others
-// go through memory.
+// A step handles one node; steps are numbered parents first, cell after cell. node[i] is step i's
+// natural index, parent[i] its parent's step, -1 at roots. A contribution to step i - 1 stays in
+// registers; others go through memory.
 //
 // Arguments; b and x have `rows` rows of `size` values in natural order:
 ${part("solver/common/arguments")}\
-//   cell_first             first step of each cell, and the end
-//   inverse, up, factor    of each step: 1 / pivot, u, and l / pivot
+//   cell_first             each cell's first step, and the end
+//   inverse, up, factor    per step: 1 / pivot, u, and l / pivot
 //   branches               whether a step has children other than the next step
 //   values                 scratch for one task per work-item, of `room` steps
-// `substitute` sets the sign bit of a cell's status if a value of x is not finite.
+// `substitute` sets the sign bit in a cell's status if a value in x is not finite.
 ${part("solver/common/precision")}\
 typedef ${wide} wide;
 ${part("solver/common/bad_pivots", growth=True)}\
 #define NOT_FINITE ((int)(${spec.not_finite}))   // its sign bit
 
 // A work-group per cell computes inverse pivots, u, and l over the pivots. All work-items bring the
-// values into the order of the steps, then one work-item eliminates.
+// values into step order, then one work-item eliminates.
 __kernel __attribute__((reqd_work_group_size(${spec.group}, 1, 1)))
 void eliminate(${signature(spec, "eliminate")})
 {
@@ -57,7 +57,7 @@ void eliminate(${signature(spec, "eliminate")})
             carry = 0;
         }
     }
-    status[cell] = bad ? bad | BAD : grown;   // good pivots of symmetric systems do not grow
+    status[cell] = bad ? bad | BAD : grown;   // good pivots in symmetric systems do not grow
 }
 
 % if spec.apart:
@@ -73,7 +73,7 @@ void substitute(${signature(spec, "substitute")})
     b += (long)row * size;
     x += (long)row * size;
 % if not spec.chains:
-    // x of nodes with several children begins with b, from which contributions are subtracted
+    // x at nodes with several children begins with b, from which contributions are subtracted
     for (int i = first; i < end; ++i)
         if (branches[i]) x[node[i]] = b[node[i]];
 % endif
@@ -133,7 +133,7 @@ void substitute(${signature(spec, "substitute")})
 }
 % else:
 #define WIDTH ${width}   // right-hand sides in a vector
-#define VECTORS ${vectors}   // vectors of a work-item: independent operations hide each other's latency
+#define VECTORS ${vectors}   // vectors per work-item: independent operations hide each other's latency
 #define LANES ${lanes}
 
 // A task is a cell with ${lanes} right-hand sides. Each work-item has several, and scratch for one in `values`.

@@ -7,9 +7,9 @@
 // 1981); and cr_pcr, which begins with CR and ends with PCR (Zhang, Cohen and Owens 2010). A
 // work-group per chain. Valero-Lara et al. 2018, section 4.1, describe all three.
 // spec: ${spec}
-// layout: flat, node j of a chain directly after node j - 1, the root first.
+// layout: flat, a chain's node j directly after node j - 1, the root first.
 //
-// Row j of the system:  low[j] * x[j - s] + mid[j] * x[j] + up[j] * x[j + s] = right[j]
+// A system's row j:  low[j] * x[j - s] + mid[j] * x[j] + up[j] * x[j + s] = right[j]
 // where s is the distance between the remaining unknowns. A step of CR eliminates every second
 // unknown; a step of PCR eliminates the neighbours from each row, which leaves two systems of half
 // the size:
@@ -27,11 +27,11 @@
 //
 // Arguments; arrays of values are in device order and have num_values values:
 ${part("solver/common/arguments")}\
-//   cell_start     index of the first value of each chain
-//   cell_size      rows of each chain
-//   cell_number    number of the chain in the batch, its index in status
+//   cell_start     where each chain has its first value
+//   cell_size      rows in each chain
+//   cell_number    the chain's number in the batch, its index in status
 % if far:
-//   scratch_start  index of each chain's first row in far_low, far_mid, far_up, far_right
+//   scratch_start  where each chain's first row is in far_low, far_mid, far_up, far_right
 % endif
 ${part("solver/common/precision")}\
 typedef ${spec.real}4 row;   // low, mid, up, right
@@ -42,7 +42,7 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 #define AT(k) ((k) + ((k) >> ${spec.bank_shift}))   // place of unknown k, without bank conflicts
 #define ROOM ${spec.places + spec.more_places}
 % if hybrid:
-#define OTHER ${spec.places}   // second set of rows, for every second step of PCR
+#define OTHER ${spec.places}   // second set of rows, for every second PCR step
 % endif
 ${part("solver/common/bad_pivots", growth=False)}\
 
@@ -52,12 +52,12 @@ static bool good(real pivot)
     return pivot > (real)SMALLEST && pivot < (real)LARGEST;
 }
 
-static row nothing(void)   // row of a neighbour beyond the ends
+static row nothing(void)   // row for a neighbour beyond the ends
 {
     return (row)(0, 1, 0, 0);
 }
 
-// Return row `me` after the elimination of its neighbours.
+// Eliminate both neighbours from row `me`, and return it.
 static row freed(row me, row before, row after)
 {
     const real f = me.x / before.y, h = me.z / after.y;
@@ -78,7 +78,7 @@ static void keep_local(__local real *rows, int place, row r)
     rows[place + 3 * ROOM] = r.w;
 }
 
-// Return row j of a chain of n nodes; u[j] = A[parent, j] and l[j] = A[j, parent].
+// Return row j in a chain with n nodes; u[j] = A[parent, j] and l[j] = A[j, parent].
 static row given_row(__global const real *d, __global const real *u, __global const real *l,
                      __global const real *b, int j, int n)
 {
@@ -97,7 +97,7 @@ static int first_bad(__global const real *d, __global const real *u, __global co
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel_spec.py
+void solve(${signature(spec)})   // status per cell: 0, or see STATUS in kernel_spec.py
 {
     const int lane = get_local_id(0), chain = get_group_id(0);
     const int nodes = cell_size[chain];
@@ -113,11 +113,11 @@ void solve(${signature(spec)})   // status of a cell: 0, or see STATUS in kernel
     __local real rows[4 * ROOM];
     __local real *solution = rows + 3 * ROOM;   // overwrites `right`
     __local int found;
-    int bad = 0;   // 1 + a node with a bad pivot in this order of elimination
+    int bad = 0;   // 1 + a node with a bad pivot in this elimination order
     if (lane == 0) found = 0;
 
 % if far:
-    // eliminate the odd nodes; even node 2 k goes to place k of scratch
+    // eliminate the odd nodes; even node 2 k goes to place k in scratch
     far_low += scratch_start[chain];
     far_mid += scratch_start[chain];
     far_up += scratch_start[chain];

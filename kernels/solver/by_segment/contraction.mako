@@ -8,21 +8,21 @@
 %>\
 // Contraction (rake and compress): a work-group per block of cells, a work-item per segment.
 // spec: ${spec}
-// layout: segment rows; the first nodes of all inner segments side by side, then their second
-//         nodes, and so on; then the last nodes of all leaf segments, the nodes before these, ...
+// layout: segment rows; all inner segments' first nodes side by side, then their second
+//         nodes, and so on; then all leaf segments' last nodes, the nodes before these, ...
 //
-// A segment is a part of a branch with at most ${M} nodes:
+// A segment is a run of up to ${M} nodes in a branch:
 //
 //     root  o-o-O---o-o-O---o-o-o
 //               |       |
-//               o-o     o-o-o         O: last node of an inner segment; segments without O are leaves
+//               o-o     o-o-o         O: an inner segment's last node; segments without O are leaves
 //
 // 1. A leaf segment is eliminated from its tip. An inner segment is eliminated from the root's end
 //    outwards, except for its last node: a tree with one node per inner segment remains.
 // 2. This tree is contracted in rounds. In a round independent nodes are eliminated, each with at
-//    most one child left, and update their present parent and child. No two nodes of a round are
+//    most one child left, and update their present parent and child. No two nodes in a round are
 //    neighbours, so no value is written by two work-items.
-// 3. The root is solved; then the rounds, and the nodes of segments, in reverse order.
+// 3. The root is solved; then the rounds, and the segments' nodes, in reverse order.
 //
 // Eliminating v between parent a and child c, with up[v] = A[a, v] and low[v] = A[v, a]:
 //     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
@@ -37,27 +37,27 @@
 % endif
 % if spec.makes:
 //
-// This kernel writes only the inverse pivots, each at the index of its node.
+// This kernel writes only the inverse pivots, each at its node's index.
 % elif spec.uses:
 //
-// d has the inverse pivots of an earlier launch.
+// d has the inverse pivots from an earlier launch.
 % endif
 //
-// Arguments; a row of b or x has num_values values:
+// Arguments; b and x have num_values values per row; a launch solves row first_row:
 ${part("solver/common/arguments")}\
 //             The bit CLEAN says that no other bad pivot has caused this one.
 //   blocks       eight numbers per block, see the kernel
 //   cell_number  cells, block after block
-//   rows         start in the block of each row of inner segments, then of each row of leaves
+//   rows         where each row of inner segments starts in the block, then each row of leaves
 //   links        two words per lane: its segment, and its node in the contracted tree
 //   children     mailboxes (local memory for contributions to a parent) of each inner lane's children, packed
-//   lane_slot    number of the lane's cell in the block
-//   lane_rank    position in its cell of the segment's first node, see status
+//   lane_slot    the lane's cell, as a number in the block
+//   lane_rank    the segment's first node, as a position in its cell, see status
 % if spec.shared:
-//   node_rank    position of each node in its cell, for pieces of cells
+//   node_rank    each node's position in its cell, if blocks have pieces of cells
 % endif
 % if spec.of_pieces:
-//   kept_start   first entry of each block in kept; kept: index of each kept node in the reduced system
+//   kept_start   each block's first entry in kept;  kept: each kept node's index in the reduced system
 % endif
 % if spec.natural:
 //   gather       the node at each device index;  order, ...: see `natural_order` in solver/plan/layout.py
@@ -70,7 +70,7 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 
 #define WORK_GROUP ${spec.work_group}
 % if not spec.direct:
-#define CAPACITY ${spec.capacity}   // values of the largest block
+#define CAPACITY ${spec.capacity}   // values in the largest block
 #define D(k) node[k]                   // ${"inverse pivot" if spec.uses else "diagonal"} of node k in the block
 % if spec.solves:
 #define B(k) node[CAPACITY + (k)]
@@ -85,7 +85,7 @@ ${part("solver/common/pivots")}\
 % endif
 ${part("solver/common/block_copies")}\
 % if spec.eliminates:
-// Find a bad pivot of a segment by eliminating it again, except for the last node of an inner segment.
+// Find a segment's bad pivot by eliminating it again, except for an inner segment's last node.
 static int find_bad(__global const real *d, __global const real *u, __global const real *l,
 % if spec.natural:
                     __global const int *gather,
@@ -119,13 +119,13 @@ void solve(${signature(spec)})
 % endif
     const int lane = get_local_id(0);
 % if spec.expands:
-    const bool whole = get_group_id(0) >= num_blocks;   // a block of whole cells, not of pieces
+    const bool whole = get_group_id(0) >= num_blocks;   // the block has whole cells, not pieces
 % endif
     // s0: start of the block's values; s1: their number; s2: first lane; s3: ${spec.lane_counts};
-    // s4: first entry in `rows`; s5: number of rounds; s6 and s7: first cell and end of cells
+    // s4: first entry in `rows`; s5: round count; s6 and s7: first cell and end
     const int8 block = vload8(get_group_id(0), blocks);
 % if spec.copies_bulk:
-    // start to copy all values of the block into local memory, before any table is read
+    // start to copy all the block's values into local memory, before any table is read
     __local real node[${values}] __attribute__((aligned(16)));
     __local ulong arrived;   // an mbarrier that counts bytes
     if (lane == 0) {
@@ -150,7 +150,7 @@ void solve(${signature(spec)})
 
 % if not spec.direct:
 % if not spec.copies_bulk:
-    // copy all values of the block into local memory
+    // copy all the block's values into local memory
     __local real node[${values}] __attribute__((aligned(16)));
 % endif
 % if spec.natural:
@@ -163,7 +163,7 @@ ${part("solver/common/load_chunks")}\
 % endif
 
 % endif
-    __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
+    __local int row_start[${2 * M}];   // for inner segments, then for leaves
     for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
 % if spec.ptx and not spec.direct and not spec.copies_bulk:
     __asm__ volatile("cp.async.wait_all;" ::: "memory");

@@ -1,10 +1,10 @@
 <%page args="spec"/>\
 ## Part of the head of every template of a method: the arrays of a system, and the status.
-//   d[i]      A[i, i] of node i
-//   u[i]      A[p, i], where p is the parent of node i; not used at roots
-//   l[i]      A[i, p]; symmetric matrices have no l
-//   b, x      right-hand sides and solutions, one row of values for each
-//   status    for each cell 0, or a report. The low 29 bits of a report are k + 1, for the node at
-//             position k of the elimination order read backwards, from the root. With the bit BAD
-//             the pivot there is not positive or has no finite, normal inverse. Otherwise
-//             digits may be lost: terms of GROWTH times the diagonal or more were added to it.
+//   d[i]      in: A[i, i], the diagonal; A x = b is solved, and i is a node with parent p
+//   u[i]      in: A[p, i]; not used at roots
+//   l[i]      in: A[i, p]; symmetric matrices have no l
+//   b, x      in, out: right-hand sides and solutions, one row of values for each
+//   status    out, per cell: 0 if all pivots are good. Otherwise the low 29 bits are k + 1 for node k,
+//             counted from the root, against the elimination order. If the bit BAD is set, this
+//             node's pivot is not positive, or has no finite, normal inverse. If it is not set, digits
+//             may be lost: the elimination added GROWTH times the diagonal or more to the diagonal.

@@ -1,8 +1,8 @@
 <%page args="spec, word"/>\
-## Part of fine_vector.mako: find the bad nodes of vector v by eliminating its branches again, lane by
-## lane. child_d, child_change: contributions of children; wrong, small: lanes with bad pivots, and
-## lanes without lost digits; top: index of the nodes nearest the root.
-        // rare: find the bad node of each lane
+## Part of fine_vector.mako: find the bad nodes in vector v by eliminating its branches again, lane by
+## lane. child_d, child_change: the children's contributions; wrong, small: lanes with bad pivots, and
+## lanes without lost digits; top: where the nodes nearest the root are.
+        // rare: find each lane's bad node
         real sums[W]${"" if spec.symmetric else ", changes[W]"};
         ${word} flags[W]${"" if spec.symmetric else ", keeps[W]"};
         *(loose_value *)sums = child_d;

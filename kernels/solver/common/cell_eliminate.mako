@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of cell.mako, backward sweep: eliminate node `at`, whose values have the index `place`. sum_d and sum_b have the
-## contributions of node at + 1 if it is a child. waiting: other children have left d and b of the node, less their
+## Part of cell.mako, backward sweep: eliminate node `at`, whose values have the index `place`. sum_d and sum_b are the
+## contributions from node at + 1 if it is a child. waiting: other children have left d and b of the node, less their
 ## contributions, in factor and x; first: no child has done so for the parent yet. Then factor gets l (u if symmetric)
 ## and x gets b, both divided by the pivot. bad, grown: 1 + a node with a bad pivot, or with lost digits.
 % if not spec.chains:

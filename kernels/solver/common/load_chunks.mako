@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 ## Part of contraction.mako: copy a block's values in device order into local memory, in chunks of 16
-## bytes. num_chunks: chunks of one array.
+## bytes. num_chunks: chunks per array.
 <%
     V = spec.chunk
     copies = -(-spec.capacity // V // spec.work_group)

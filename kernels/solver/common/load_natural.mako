@@ -2,10 +2,10 @@
 ## Part of contraction.mako: copy a block's values in natural order into local memory, in
 ## device order. Defines num_nodes and my_order, which store_natural.mako needs.
 <% sym = spec.symmetric %>\
-    // my_order[k], for value k of the block in natural order: ${"its index in device order" if spec.of_pieces else spec.order}
+    // my_order[k], for the block's value k in natural order: ${"its index in device order" if spec.of_pieces else spec.order}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
 % if spec.reorders_cells:
-    __global const int *base = cell_base + block.s6;   // per cell: natural index of value k, minus k
+    __global const int *base = cell_base + block.s6;   // per cell: value k's natural index, minus k
 % endif
     const int num_nodes = order_start[2 * get_group_id(0) + 1];
 % if not spec.reorders_cells:
@@ -13,7 +13,7 @@
     __local real tree_low[WORK_GROUP];
 % endif
 % else:
-    // these reads overlap with those of `order`
+    // these reads overlap with reads from `order`
 % if sym:
     __local int cell_from[WORK_GROUP];
 % else:

@@ -11,10 +11,10 @@ ${part("solver/common/pivot_bounds")}\
 #define GOOD ${"0x7e000000u" if spec.real == "float" else "0x7fc00000u"}   // see `measure`
 
 % if not spec.symmetric:
-#define GROWTH ${spec.growth}   // largest ratio of pivot and diagonal: above it digits are lost
+#define GROWTH ${spec.growth}   // largest pivot / diagonal: above it digits are lost
 % endif
 
-// Update the status `bad` of a segment by the pivot of node `node`, whose diagonal was `own`.
+// Update a segment's status `bad` by the pivot at node `node`, whose diagonal was `own`.
 static int note(int bad, int node, real pivot, real own)
 {
     if (pivot > (real)SMALLEST && pivot < (real)LARGEST)
@@ -39,7 +39,7 @@ static uint measure(real pivot)
 
 % if not spec.symmetric:
 // As `measure`, but below GOOD only if the pivot is also at most about GROWTH times its diagonal: the
-// difference of upper bits is about the difference of exponents. `note` decides exactly.
+// upper bits differ by about as much as the exponents. `note` decides exactly.
 static uint compare(real pivot, real own)
 {
 % if spec.real == "double":

@@ -16,7 +16,7 @@
     uint worst = 0;
     real my_d = 0, sum_d = 0, own = 1;
 % else:
-    real inverse = 0;   // of the pivot of the node at `place`
+    real inverse = 0;   // 1 / pivot at `place`
 % endif
 % if spec.solves:
     real my_b = 0, sum_b = 0;

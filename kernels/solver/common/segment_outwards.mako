@@ -26,12 +26,12 @@
 % endfor
 </%def>\
 % if spec.natural and spec.ptx and not spec.direct:
-    // places of the solution for store_natural, read before the sweep
+    // where store_natural finds the solution, read before the sweep
 % for k in range(min(spec.steps_of_one, spec.batch_of_one)):
     const int out${k} = lane + ${k} * WORK_GROUP < num_nodes ? my_order[lane + ${k} * WORK_GROUP] : 0;
 % endfor
 % endif
-    // nodes of segments, four at a time, all lanes at the same row
+    // the segments' nodes, four at a time, all lanes at the same row
     const real top = parent == NONE ? (real)0 : tree_b[parent];
 % if spec.direct:
 % for j in reversed(range(M)):

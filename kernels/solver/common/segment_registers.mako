@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## Part of contraction.mako, step 1 with values in registers; see segment_local.mako.
 <% M, sym = spec.segment, spec.symmetric %>\
-    // Registers of node j in elimination order: top, rhs, next, back are first its d, b, u and l, then
+    // Node j's registers, in elimination order: top, rhs, next, back are first its d, b, u and l, then
     // the coefficients of x = rhs - top * (the parent's x) - next * (the next node's x).
     // After the last eliminated node top = rhs = 0 and next = -1, so that x does not change.
     const int eliminated = is_leaf ? length : length - 1;

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 ## Part of contraction.mako: write each cell's status from the `bad` of its segments.
-    if (bad) {   // the largest key wins: CLEAN before others, then the deepest, in any order of lanes
+    if (bad) {   // the largest key wins: CLEAN before others, then the deepest, whatever the lanes' order
 % if spec.shared:
         const int node = (bad & ~(BAD | CLEAN)) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
 % if spec.expands:

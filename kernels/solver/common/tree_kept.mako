@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Part of contraction.mako, phase `reduce`: write the rows of the nodes that are not eliminated (kept):
+## Part of contraction.mako, phase `reduce`: write the rows for nodes that are not eliminated (kept):
 ## the reduced system.
     // kept nodes
     if (is_inner && my_round == NONE) {

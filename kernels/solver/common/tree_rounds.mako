@@ -6,9 +6,9 @@
     // 2. rounds: nodes without a common neighbour are eliminated together
 % if spec.eliminates:
 % if spec.direct:
-    __local int cell_bad[WORK_GROUP];   // status of each cell of the block
+    __local int cell_bad[WORK_GROUP];   // each cell's status
 % else:
-    __local int *cell_bad = (__local int *)lost_d;   // status of each cell of the block
+    __local int *cell_bad = (__local int *)lost_d;   // each cell's status
 % endif
     if (lane < block.s7 - block.s6) cell_bad[lane] = 0;
 % endif

@@ -1,14 +1,14 @@
 <%page args="spec"/>\
-## Part of contraction.mako: rows of the contracted tree, one per inner segment. lost_d and lost_b are
-## the mailboxes of segments.
+## Part of contraction.mako: the contracted tree's rows, one per inner segment. lost_d and lost_b are
+## the segments' mailboxes.
 <%
     M, sym, family = spec.segment, spec.symmetric, spec.family
     values = [name for name, kept in (("d", spec.eliminates), ("b", spec.solves)) if kept]
     lost = " and ".join(values)
     rows_left = [*(f"tree_{name}" for name in values), "tree_up", *(f"above_{name}" for name in values)]
 %>\
-    // rows of the tree${"" if spec.direct else ", stored over u of the leaves, which is no longer needed"}: ${lost}, less the
-    // contributions of children; u; and what parents will subtract from ${lost}, 0 at first
+    // the tree's rows${"" if spec.direct else ", stored over the leaves' u, which is no longer needed"}: ${lost}, less the
+    // children's contributions; u; and what parents will subtract from ${lost}, 0 at first
 % for k, name in enumerate(rows_left):
 % if spec.direct:
     __local real *${name} = tree${f" + {k} * WORK_GROUP" if k else ""};
@@ -21,7 +21,7 @@
 % endif
     if (is_inner) {
 % if spec.eliminates and not sym:
-        real change = 0;   // sum of the magnitudes that are subtracted from the diagonal
+        real change = 0;   // sum of magnitudes that are subtracted from the diagonal
 % endif
         for (int k = ${family.read("first_mailbox", "family")}; k < (${family.read("first_mailbox", "family")}) + (${family.read("number", "family")}); ++k) {
 % if spec.eliminates:
