@@ -1,4 +1,4 @@
-"""Operations on flat arrays of networks and models."""
+"""Operations on networks' and models' flat arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def each(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np
 
 
 def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
-    """Concatenate 1-D arrays; broadcast arrays of one value stay broadcast."""
     parts = [part for part in parts if len(part)] or [np.zeros(0, dtype)]
     if len(parts) == 1:
         return each(lambda values: values.astype(dtype, copy=False), parts[0])

@@ -1,4 +1,4 @@
-"""Checks of arguments of networks and simulations."""
+"""Argument checks for networks and simulations."""
 
 from __future__ import annotations
 

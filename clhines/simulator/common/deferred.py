@@ -59,10 +59,10 @@ class Repeated:
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return the index of each item of each copy of a network, (copies, m) int64.
+    """Return the index of each item in each copy of a network, (copies, m) int64.
 
-    The m items of a copy are in blocks of `sizes`. The copies of the first block come first, then
-    the copies of the second: ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``.
+    A copy's m items are in blocks of `sizes`. All copies of the first block come first, then all
+    copies of the second: ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``.
     """
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)

@@ -1,4 +1,4 @@
-"""Files of arrays that are checked when read; nothing is unpickled."""
+"""Array files that are checked when read; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clhines.core.files import PathLike, open_regular, path_text, short_text
 
 @dataclass(frozen=True)
 class Member:
-    """The expected shape, dtype with byte order, and range of an array in a file."""
+    """The expected shape, dtype with byte order, and range for an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype

@@ -254,7 +254,6 @@ def _named(name: str, unit_text: str) -> Scaled:
 
 @lru_cache(maxsize=1)
 def all_names() -> dict[str, Scaled]:
-    """Return all names of units, with and without a prefix, and their sizes and dimensions."""
     units = {base: UNITS[base] for base in BASES}
     for prefixes, bases in ((PREFIXES, SYMBOLS), (LONG_PREFIXES, WORDS)):
         for prefix, base in product(prefixes, bases):

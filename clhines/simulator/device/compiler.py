@@ -18,10 +18,10 @@ _SMALL = "__kernel void of_{}(__global float *x) {{ x[0] = exp(x[0]); }}"
 def load_compiler(device: object, name: str) -> threading.Thread | None:
     """Load PoCL's compiler in a thread, before the first program is built.
 
-    The first program of a process takes about 0.4 s of a core longer, because PoCL loads its
-    compiler. The thread builds a small program whose kernel contains the model's `name`. If PoCL
-    has this program in its cache, it mostly has the model's programs, too, and needs no compiler.
-    The result is None for other platforms, and if the process has already built a program.
+    A process's first program takes about 0.4 s of a core longer, because PoCL loads its compiler.
+    The thread builds a small program whose kernel contains the model's `name`. If PoCL has this
+    program in its cache, it mostly has the model's programs, too, and needs no compiler. The result
+    is None for other platforms, and if the process has already built a program.
     """
     if build_seconds or not (device is None or isinstance(device, str | cl.Device)):
         return None

@@ -89,7 +89,7 @@ class BoundKernel:
     def launch_columns(
         self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
     ) -> None:
-        """Enqueue `rows` rows of `width` work-items, in work-groups of at most `most` of a row."""
+        """Enqueue `rows` rows of `width` work-items, in work-groups of at most `most`."""
         group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
         self.launch(queue, -(-width // group) * group, group, rows=rows)
 

@@ -91,7 +91,6 @@ class Reads:
         self._prepare(())
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> cla.Array:
-        """Return zeros on the device; an earlier array with this `name` becomes invalid."""
         dtype = np.dtype(dtype)
         if self._page is None or math.prod(shape) * dtype.itemsize > _SLOT_BYTES:
             return within_reach(self._queue, shape, dtype)
@@ -103,7 +102,6 @@ class Reads:
         return a
 
     def wait(self, arrays: Sequence[cla.Array]) -> None:
-        """Wait for all enqueued work, and copy small `arrays` to the host, for `get`."""
         if [*map(id, arrays)] != self._ids:
             self._prepare(arrays)
         _read_all(self._queue, self._reads)
@@ -111,7 +109,7 @@ class Reads:
             host[...] = source
 
     def _prepare(self, arrays: Sequence[cla.Array]) -> None:
-        """Make room on the host for the small ones of `arrays`, and list the reads into it."""
+        """Allocate host memory for the small ones of `arrays`, and list the reads into it."""
         self._arrays, self._ids = arrays, [*map(id, arrays)]  # kept, so that no id is used again
         self._copies: dict[int, np.ndarray] = {}
         self._reads: list[tuple[cl.Buffer, int, np.ndarray]] = []

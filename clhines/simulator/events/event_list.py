@@ -52,7 +52,7 @@ class EventList:
     def to(
         self, end: int, begin: int = 0, queue: cl.CommandQueue | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait; return sources and times of events `begin` to `end`, and of events at t = 0."""
+        """Wait; return sources and times for events `begin` to `end`, and for events at t = 0."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             lists = (self._source, begin, end), (self._time, begin, end)
@@ -69,7 +69,7 @@ class EventList:
     def new(
         self, others: Sequence[tuple[cla.Array, int, int]] = ()
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Wait; return sources and times of the new events, and values of other arrays.
+        """Wait; return the new events' sources and times, and other arrays' values.
 
         `others` says which values to read, as in `read_parts`. There is one wait, or two if there
         are more events than usual.
@@ -77,7 +77,7 @@ class EventList:
         return self._until(self.count, self._queue, others)
 
     def note(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Enqueue a read of the number of events; return a function that reads the new events."""
+        """Enqueue a read of the event count; return a function that reads the new events."""
         noted, side = self._beside
         count, size = self.count.base_data, self.count.nbytes
         places = {"src_offset": self.count.offset, "byte_count": size}
@@ -92,11 +92,6 @@ class EventList:
 
     @cached_property
     def _beside(self) -> tuple[cla.Array, cl.CommandQueue]:
-        """Return an array and a queue to read the event count while kernels run.
-
-        On a GPU this is a second queue, whose reads do not wait for kernels. On a CPU it is the
-        queue of the kernels.
-        """
         queue = self._queue
         on_cpu = devices.is_cpu(queue.device)  # a second queue would compete for the cores
         side = queue if on_cpu else cl.CommandQueue(queue.context, queue.device)
@@ -121,9 +116,9 @@ class EventList:
 
 @dataclass(frozen=True)
 class TakenSpec(TemplateSpec):
-    """Spec of the kernels that append other ranks' events to the ring buffers of sources.
+    """Spec of the kernels that append other ranks' events to the sources' ring buffers.
 
-    They use these `regions` of the arenas ``clock`` and ``ints``.
+    They use these `regions` in the arenas ``clock`` and ``ints``.
     """
 
     template: ClassVar[str] = "simulator/taken"
@@ -140,10 +135,10 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Append events of other ranks to the ring buffers of their sources, on a device.
+    """Append other ranks' events to their sources' ring buffers, on a device.
 
-    This takes one copy, one kernel and no wait. The copy has times, float64, then sources and the
-    index of each source's first time, int32. `most` is the device's largest work-group.
+    This takes one copy, one kernel and no wait. The copy has times, float64, then sources and each
+    source's first time as an index, int32. `most` is the device's largest work-group.
     """
 
     def __init__(self, queue: cl.CommandQueue, arenas: Mapping[str, Arena], most: int) -> None:

@@ -1,14 +1,14 @@
 """Deliver events at exact times in NumPy, by the same rules as ``arena_functions.mako``.
 
-Each source has a ring of event times, and each connection a cursor into the ring of its source. A
-target receives the events that are due, the earliest first:
+Each source has a ring buffer of event times, and each connection a cursor into its source's ring
+buffer. A target receives the events that are due, the earliest first:
 
     source 7   ring   0.3  0.8  1.1   .    .      count = 3 events were sent
-                            ^    ^
-    connection a, delay 1   |    cursor = 2       next due at 1.1 + 1
-    connection b, delay 2   cursor = 1            next due at 0.8 + 2
+                                 ^    ^
+    connection a, delay 1         |    cursor = 2       next due at 1.1 + 1
+    connection b, delay 2         cursor = 1            next due at 0.8 + 2
 
-Self events wait in a queue of each instance (`Queue`). An instance receives the earlier one of its
+Self events wait in each instance's queue (`Queue`). An instance receives the earlier one of its
 next self event and its next event from a connection; at equal times, the one that was sent earlier.
 """
 
@@ -56,7 +56,7 @@ class HostEvents:
     # -- sources -------------------------------------------------------------------------------
 
     def detect(self, t: float, step: int) -> None:
-        """Send the events of detectors that are above their threshold at time t, ms.
+        """Send events from detectors that are above their threshold at time t, ms.
 
         `held` counts the steps for which a detector stays silent after an event; at 0 it can send
         again.
@@ -75,7 +75,6 @@ class HostEvents:
                 variables.grid.send(step, sources)
 
     def append(self, sources: np.ndarray, times: np.ndarray) -> None:
-        """Append an event to the ring of each source; no source is twice in `sources`."""
         variables, wires = self.variables, self.variables.wires
         at = variables.exact.count[sources] % wires.ring_size[sources]
         variables.exact.ring[wires.ring_first[sources] + at] = times
@@ -113,12 +112,11 @@ class HostEvents:
                 self._bin(layer, now, True)
 
     def deliver_until(self, until: float) -> None:
-        """Deliver events due until a time, ms, without checking WATCH conditions (at t = 0)."""
         for layer in range(len(self.variables.wires.layers)):
             self._deliver(layer, until)
 
     def _deliver(self, layer: int, until: float) -> None:
-        """Deliver due events to all targets of a layer (see `Wires`), the earliest first."""
+        """Deliver due events to all targets in a layer (see `Wires`), the earliest first."""
         variables, wires = self.variables, self.variables.wires
         while variables.model.bins:
             none = np.zeros(0, np.int64)
@@ -147,7 +145,7 @@ class HostEvents:
                 return
 
     def _bin(self, layer: int, begin: float, every: bool) -> None:
-        """Deliver the events in the bin of a step, see `Model.bins`, the last sent first.
+        """Deliver the events in a step's bin, see `Model.bins`, the last sent first.
 
         With `every`, also deliver events that were sent within the step.
         """
@@ -204,11 +202,6 @@ class HostEvents:
         until: float,
         next_events: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> bool:
-        """Deliver to each instance of mechanism k its next event, if it is due by `until`.
-
-        `next_events` are the connections with a due event, and the times at which the event is due
-        and was sent. Return whether any instance received an event.
-        """
         variables, wires = self.variables, self.variables.wires
         count, queue = variables.model.kinds[k].count, variables.queues[k]
         begin = wires.first_target[k]
@@ -249,7 +242,7 @@ class HostEvents:
     def receive(
         self, k: int, instances: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
     ) -> None:
-        """Call NET_RECEIVE of instances of mechanism k; send events and arm WATCH conditions."""
+        """Call NET_RECEIVE for instances of mechanism k; send events and arm WATCH conditions."""
         variables, net = self.variables, self.net(k)
         first = variables.model.netcons.first_weight
         if (t <= self._set_at[connection]).any():
@@ -302,7 +295,7 @@ class HostEvents:
     def apply_requests(
         self, k: int, instances: np.ndarray, t: np.ndarray, connection: np.ndarray, call: BlockCall
     ) -> None:
-        """Send the events, and arm the WATCH conditions, that the results of a block request."""
+        """Send the events, and arm the WATCH conditions, that a block's results request."""
         variables, net = self.variables, self.net(k)
         names = (name.split(".") for role, name in call.results if role == "send")
         for number in sorted({int(number) for number, _ in names}):
@@ -362,15 +355,14 @@ class HostEvents:
     def _conditions(
         self, k: int, instances: np.ndarray, v: np.ndarray, t: np.ndarray
     ) -> np.ndarray:
-        """Return the values of the WATCH conditions, (watches, r) float64."""
         call = BlockCall(v, {"now": t}, np.zeros(len(instances)), np.full(len(instances), -1))
         self.variables.call(k, "watch", instances, call)
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return the WATCH conditions of a layer that have become true since the last call.
+        """Return the WATCH conditions in a layer that have become true since the last call.
 
-        Each item: number of a mechanism, r instances, which armed conditions fire, (watches, r).
+        Each item: a mechanism's number, r instances, which armed conditions fire, (watches, r).
         """
         fired = []
         for k in self.variables.wires.kinds:
@@ -430,7 +422,7 @@ def remove_events(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
 
 
 def check_rings(waiting: np.ndarray, size: np.ndarray) -> None:
-    """Raise InputError if more events wait for a connection than the ring of its source holds."""
+    """Raise InputError if more events wait for a connection than its source's ring holds."""
     if (waiting > size).any():
         raise InputError(TOO_MANY_EVENTS)
 
@@ -454,7 +446,7 @@ def push_events(
 def move_events(
     name: str, queue: Queue, instances: np.ndarray, time: np.ndarray, sent: np.ndarray
 ) -> None:
-    """Move the last self event with flag 1 of each instance to `time`."""
+    """Move each instance's last self event with flag 1 to `time`."""
     at = queue.last[instances]
     if (at < 0).any():
         raise InputError(f"{name}: {WRONG_EVENTS[1]}")

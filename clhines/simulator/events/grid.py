@@ -40,10 +40,10 @@ NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, number of 
 
 
 class Tables:
-    """The arrays of connections on a device, each of which is made at its first use.
+    """Connection arrays on a device, each of which is made at its first use.
 
-    Weights are in the order of the rows of `GridConnections`; if `place` is not None, the weight at
-    row position i is at ``place[i]`` in memory.
+    Weights are in the row order of `GridConnections`; if `place` is not None, the weight at row
+    position i is at ``place[i]`` in memory.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Tables:
         self._chunks: dict[int, np.ndarray] = {}
 
     def in_memory_order(self, rows: np.ndarray) -> np.ndarray:
-        """Reorder values from the order of the rows to the order of weights in memory."""
+        """Reorder values from row order to the weights' order in memory."""
         if self.place is None:
             return rows
         values = np.empty_like(rows)
@@ -69,7 +69,6 @@ class Tables:
         return values
 
     def where(self, rows: np.ndarray) -> np.ndarray:
-        """Return the index in memory of the weights at some row positions."""
         return rows if self.place is None else self.place[rows]
 
     @cached_property
@@ -78,7 +77,7 @@ class Tables:
 
     @cached_property
     def offset(self) -> cla.Array:
-        """Index of each connection's sum in the ring buffer, relative to the current slot."""
+        """Each connection's sum as an index in the ring buffer, relative to the current slot."""
         c = self.connections
         offset = each(lambda delay: delay * np.int32(self.num_targets), c.delay) + c.target
         return to_device(self.queue, c.by_rows(offset), np.int32)
@@ -92,7 +91,6 @@ class Tables:
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
-        """Return the bounds of chunks, see `GridConnections.chunks`; compute them only once."""
         if columns not in self._chunks:
             self._chunks[columns] = self.connections.chunks(columns)
         return self._chunks[columns]
@@ -105,10 +103,10 @@ class Tables:
 
     @cached_property
     def pulled(self) -> list[cla.Array]:
-        """The tables of connections by target.
+        """Connection tables by target.
 
-        They are the first connection of each target, and the source, delay and index of the weight
-        of each connection.
+        They are each target's first connection, and each connection's source, delay and weight
+        index.
         """
         c = self.connections
         first, index = c.backward()
@@ -119,7 +117,6 @@ class Tables:
 
 
 def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sources and steps of `count` different random spikes in steps 0 to `steps` - 1."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
     return pick % max(1, sources), pick // max(1, sources)
 
@@ -168,12 +165,10 @@ class DeliverSpec(TemplateSpec):
 
     @property
     def staged(self) -> bool:
-        """Whether a work-group adds weights in local memory first."""
         return self.algorithm in ("vsn", "vssn")
 
     @property
     def placed(self) -> bool:
-        """Whether the kernel reads the ring buffer index of each connection's sum."""
         return not self.staged
 
 
@@ -186,22 +181,22 @@ _TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 
 
 class Delivery:
-    """Add the weights of connections whose source has spiked to the sums of their targets.
+    """Add the weights of connections whose source has spiked to their targets' sums.
 
-    The kernels of a step append spikes in any order to a list on the device: `spike_source` and
+    A step's kernels append spikes in any order to a list on the device: `spike_source` and
     `spike_step`, (capacity,) int32; `spike_count`, (1,) int32. `enqueue` delivers those that are
     new since its last call, and leaves the list for the host to read; `reset` empties it. Neither
     waits for the device. The queue is in order.
 
-    - `slots`: length of the ring buffer of sums, more than the largest delay in steps
+    - `slots`: length of the sums' ring buffer, more than the largest delay in steps
     - `algorithm`: one of `ALGORITHMS`, or ``auto``, which uses the fastest on random spikes (see
       `tune`); devices without 64-bit atomics support ``pull`` only
     - `external`, `largest`: arguments of `GridConnections.scale`; `scale` replaces its result
     - `columns`, `work_group`: replace the defaults of `DeliverSpec`
-    - `place`, (k,): index in memory of the weight at each position of the rows
+    - `place`, (k,): index in memory of the weight at each row position
       (`bench/weight_order.py` has orders)
     - `incoming_scale`: a power of two, by which a sum is multiplied to get a weight
-    - `seconds`: the measured time of each candidate by name
+    - `seconds`: each candidate's measured time by name
     """
 
     def __init__(
@@ -267,14 +262,12 @@ class Delivery:
         return self._launcher.spec
 
     def quantise(self, weight: ArrayLike) -> np.ndarray:
-        """Return weights as int64 in units of `incoming_scale`."""
         exponent = -round(math.log2(self.incoming_scale))
         weights = np.asarray(weight, np.float64)
         scaled = np.ldexp(once(weights) if weights.ndim else weights, exponent)
         return np.broadcast_to(np.rint(scaled).astype(np.int64), weights.shape)
 
     def set_weights(self, weight: np.ndarray) -> None:
-        """Set the weights, (k,), in the order of the arguments of `GridConnections`."""
         integers = self.quantise(self.connections.by_rows(weight))
         self.tables.weight.set(self.tables.in_memory_order(integers), self.queue)
 
@@ -283,8 +276,8 @@ class Delivery:
     ) -> cl.Event:
         """Deliver the spikes that were appended to the list since the last call.
 
-        A source is in the list at most once per step. The new spikes are those of `steps` steps (at
-        most `slots`) from `first_step` on. `check` reports a list that overflowed. A spike of step
+        A source is in the list at most once per step. The new spikes are from `steps` steps (at
+        most `slots`) from `first_step` on. `check` reports a list that overflowed. A spike in step
         s adds to slot ``(s + 1 + delay) % slots`` of `incoming`, (slots * num_targets,) int64.
         """
         event = self.deliver(new_spikes, incoming, self.steps_from(first_step, steps), True)
@@ -294,16 +287,15 @@ class Delivery:
     # -- for `Plasticity`, which delivers step by step
 
     def steps_from(self, first: int, count: int) -> range:
-        """Return the steps of one call; raise InputError if there are more than slots."""
         if not 1 <= count <= self.slots:
             raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
         return range(first, first + count)
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """The array of marks in the list of spikes, and the index, 0 or 1, of the mark in use.
+        """The two marks in the spike list, and the index, 0 or 1, of the mark in use.
 
-        A mark has the index of the first new spike.
+        A mark has the first new spike's index.
         """
         return self._marks, self._turn
 
@@ -314,7 +306,7 @@ class Delivery:
     def deliver(
         self, new_spikes: NewSpikes, incoming: cla.Array, steps: range, ends: bool
     ) -> cl.Event:
-        """Deliver the new spikes of some steps to the ring buffer `incoming`.
+        """Deliver some steps' new spikes to the ring buffer `incoming`.
 
         `ends` must be true in the last call before `turn_over`.
         """
@@ -322,7 +314,6 @@ class Delivery:
         return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
 
     def reset(self, spike_count: cla.Array) -> None:
-        """Empty the list of spikes after the host has read it, without waiting."""
         for array in (spike_count, self._marks):
             cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
@@ -342,7 +333,7 @@ class Delivery:
         """Use the algorithm that is fastest on random spikes.
 
         Unless `always`, use ``vpo`` if measuring would cost more than it can save. In a measurement
-        a call delivers `expected` spikes (default: a hundredth of the sources) of `steps` steps.
+        a call delivers `expected` spikes (default: a hundredth of the sources) in `steps` steps.
         """
         if not self.atomics:
             self.use("pull")
@@ -358,7 +349,7 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure all candidates on lists of spikes and use the fastest; return s per list."""
+        """Measure all candidates on spike lists and use the fastest; return s per list."""
         queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
         launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
         incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
@@ -477,7 +468,7 @@ class _Launcher:
     def __call__(
         self, lists: Sequence[object], incoming: cla.Array, steps: range, last_step: int = -1
     ) -> cl.Event:
-        """Deliver the spikes of some steps; `lists`, spikes and marks, are the first arguments."""
+        """Deliver some steps' spikes; `lists`, spikes and marks, are the first arguments."""
         spec, tables = self.spec, self.tables
         numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
         if spec.pulled:

@@ -1,4 +1,4 @@
-"""Events in whole steps on a device: `Grid` has the sums of each target, like `HostGrid`."""
+"""Events in whole steps on a device: `Grid` has each target's sums, like `HostGrid`."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ class _ExternalEvents:
         return True
 
     def steps_until(self, first: int, end: int) -> int:
-        """Return the number of steps from `first` to the next step with an event, or to `end`."""
+        """Return how many steps lie between `first` and the next step with an event, or `end`."""
         at = int(np.searchsorted(self.steps, first))
         return min(int(self.steps[at]) if at < len(self.steps) else end, end) - first
 
 
 class Grid:
-    """The sums of pending events in whole steps on a device, and the delivery of spikes.
+    """The sums of pending events in whole steps on a device, and spike delivery.
 
-    Kernels append spikes to `spikes`. `decisions` hold for the whole network. `incoming`,
-    (slots * num_targets,) int64, has the sum of the events due at step s in row ``s % slots``, in
-    units of `scale`. `weight` is `Model.connections.weight`, unless a rule changes weights. With
-    `inside`, the engine's kernels deliver spikes themselves, and need `tables`.
+    Kernels append spikes to `spikes`. `decisions` hold for the whole network. `incoming`, (slots *
+    num_targets,) int64, has the sum of the events due at step s in row ``s % slots``, in units of
+    `scale`. `weight` is `Model.connections.weight`, unless a rule changes weights. With `inside`,
+    the engine's kernels deliver spikes themselves, and need `tables`.
     """
 
     def __init__(
@@ -140,7 +140,6 @@ class Grid:
             )
 
     def add_events(self, first: int, count: int) -> None:
-        """Enqueue the addition of external events due in steps `first` to ``first + count - 1``."""
         if self.has_events:
             self.added = self._external.add(first, count, self.incoming)
 
@@ -155,10 +154,9 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """The tables of connections by source.
+        """Connection tables by source.
 
-        They are the first connection of each source, and each connection's weight and index of its
-        sum.
+        They are each source's first connection, and each connection's weight and sum index.
         """
         assert self.delivery is not None and self.delivery.tables.place is None
         tables = self.delivery.tables
@@ -167,7 +165,7 @@ class Grid:
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
         """Divide steps into launches, so that external events are added before they are due.
 
-        Yield the first step and the number of steps of each launch; call `add_events` before it.
+        Yield each launch's first step and step count; call `add_events` before it.
         """
         end = first + count
         while self._inside and first < end:

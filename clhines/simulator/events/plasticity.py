@@ -52,7 +52,7 @@ _PLACES = "const int *restrict place if indexed"
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace of a plasticity rule (a decaying sum over spikes) in the form that kernels use."""
+    """A plasticity rule's trace (a decaying sum over spikes) in the form that kernels use."""
 
     name: str
     side: str
@@ -98,26 +98,22 @@ class PlasticSpec(TemplateSpec):
 
     @property
     def last(self) -> int:
-        """Index of the weight's own decay in the tables of decays, after the decays of traces."""
+        """Index of the weight's own decay in the decay tables, after the traces' decays."""
         return len(self.traces)
 
     def of_side(self, side: str) -> list[Trace]:
         return [t for t in self.traces if t.side == side]
 
     def read(self, event: str) -> list[Trace]:
-        """Return the traces of cells that connections read at an event, ``pre`` or ``post``."""
+        """Return the cells' traces that connections read at an event, ``pre`` or ``post``."""
         used = self.about.uses(event, "synapse")
         return [t for t in self.traces if t.name in used and t.side != "synapse"]
 
     def apart(self, event: str) -> bool:
-        """Return whether connections read traces of the cell whose spike is the event.
-
-        If so, these traces change only afterwards, in another kernel.
-        """
         return any(t.side == event for t in self.read(event))
 
     def kept_at(self, event: str) -> list[Trace]:
-        """Return the traces of connections that are updated at `event`, such as ``pre``.
+        """Return the connections' traces that are updated at `event`, such as ``pre``.
 
         These are all traces if the rule uses one at the event, or if weights change between events;
         else none.
@@ -224,9 +220,9 @@ class Plasticity:
     def _bound(
         self, event: str, **tables: np.ndarray
     ) -> list[tuple[launches.BoundKernel, int, int]]:
-        """Return the kernels for an `event`: spikes of sources (``pre``) or of targets (``post``).
+        """Return the kernels for an `event`: spikes of sources (``pre``) or targets (``post``).
 
-        With each come the number of work-groups per row, and of rows that are handled at once.
+        With each come the work-group count per row, and how many rows are handled at once.
         """
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
@@ -265,7 +261,6 @@ class Plasticity:
         self._reward.launch(queue, self._groups * group, group)
 
     def check(self) -> None:
-        """Wait; raise InputError if a weight or a trace is not finite."""
         if self._wrong.get(self.delivery.queue)[0]:
             raise self.rule.not_finite()
 
@@ -278,7 +273,6 @@ class Plasticity:
         return {f.key: self._of(f) for f in plastic_fields(self.rule)}
 
     def _place(self, field: Field) -> tuple[cla.Array, slice]:
-        """Return the device array that holds a field of the state, and the field's range in it."""
         count = self.connections.count if field.per == "plastic" else self.connections.num_sources
         side, row = split_name(field.name)
         if field.family == "plastic_trace":
@@ -296,7 +290,7 @@ class Plasticity:
         return values
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Restore the arrays of `state`; raise InputError if they belong to other connections."""
+        """Restore the arrays in `state`; raise InputError if they belong to other connections."""
         for name, values in self.state().items():
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")

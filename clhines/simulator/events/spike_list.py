@@ -44,8 +44,6 @@ class SpikeList:
 
 
 class Received:
-    """The spikes that this rank's kernels detect, and a list of all ranks' spikes to deliver."""
-
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
         self.spikes, self.queue = spikes, queue
         self._count = cla.zeros(self.queue, 1, np.int32)
@@ -114,7 +112,7 @@ class Received:
         return self._lists[0], self._lists[1], self._count
 
     def _keep(self, event: cl.Event) -> None:
-        """Keep the event of a copy until the copy ends; deleting it earlier would wait."""
+        """Keep a copy's event until the copy ends; deleting it earlier would wait."""
         while self._sent and self._sent[0].command_execution_status == _COMPLETE:
             self._sent.popleft()
         self._sent.append(event)

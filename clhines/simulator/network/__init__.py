@@ -1,17 +1,17 @@
-"""Networks as users describe them, in NumPy only; `simulator.model` makes arrays of them.
+"""Networks as users describe them, in NumPy only; `simulator.model` makes arrays from them.
 
-Words: a *group* is the instances of one mechanism from one call of `insert` or `add`. A *density*
-mechanism covers the membrane of nodes, a *point* mechanism sits at a node. A *source* is a cell
-that spikes; a *target* is an instance that receives events. Units are NEURON's: mV, ms, nA, µS and
-nF at nodes, S/cm² and mA/cm² in the membrane.
+Words: a *group* has one mechanism's instances from one call of `insert` or `add`. A *density*
+mechanism covers the nodes' membrane, a *point* mechanism sits at a node. A *source* is a cell that
+spikes; a *target* is an instance that receives events. Units are NEURON's: mV, ms, nA, µS and nF at
+nodes, S/cm² and mA/cm² in the membrane.
 
 Modules
     `network`: `Network`. `groups`: `Group`, and `Inside`, a network's parts for other modules.
     `wiring`: connections and external events. `pairs`: connections by a rule, with random values:
     `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and event times in steps,
-    rounded as in NEURON. `ring`: the ring network of the 2018 report. `changes`: new values in a
-    simulation. `copies`: copies of a network in one network. `structure`: compartments of all
-    cells; nodes by cell and region, values by cell, node or distance. `additions`: detectors, spike
+    rounded as in NEURON. `ring`: the ring network in the 2018 report. `changes`: new values in a
+    simulation. `copies`: copies of a network in one network. `structure`: all cells' compartments;
+    nodes by cell and region, values by cell, node or distance. `additions`: detectors, spike
     trains, artificial cells, ions, pointers, played parameters. `stored`: networks in files.
 
 Three cells; cells 0 and 1 excite cells 1 and 2:

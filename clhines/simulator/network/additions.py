@@ -30,19 +30,19 @@ MAX_GAPS = 20_000_000  # in one call
 @unchangeable("another one, by add_detector() or spike_source()")
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """Sources of events: detectors at nodes, or spike trains.
+    """Event sources: detectors at nodes, or spike trains.
 
     Attributes
     ----------
     network : Network
     first : int
-        The first source's number among all sources of the network.
+        The first source's number among all sources in the network.
     node : (count,) int64
         -1 for trains.
     threshold : (count,) float64, mV
     refractory : (count,) float64, ms
     times : tuple of (k,) float64, ms
-        Of trains; empty for detectors.
+        For trains; empty for detectors.
     """
 
     network: Any = field(repr=False)
@@ -62,7 +62,7 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class IonValues(Deferred):
-    """Values of an ion at nodes; see `Network.ion`."""
+    """An ion's values at nodes; see `Network.ion`."""
 
     name: str
     nodes: np.ndarray
@@ -72,7 +72,7 @@ class IonValues(Deferred):
 
 @dataclass(frozen=True, eq=False)
 class PlayedParameter:
-    """Values of a parameter over time; see `Network.play`."""
+    """A parameter's values over time; see `Network.play`."""
 
     group: int
     index: int
@@ -132,7 +132,7 @@ class Additions:
         return sources
 
     def emits(self, group: Group) -> None:
-        """Give the instances of a group that sends events numbers among all sources."""
+        """Give a group's instances, which send events, numbers among all sources."""
         self.emitters.append((group, self.num_sources))
         self.num_sources += len(group)
 
@@ -286,7 +286,7 @@ def as_gap_junctions(
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return one value for each of the instances `places`; a single value is for all of them.
 
-    InputError if there are other numbers of values; the message has `name` and `what`.
+    InputError if the value count differs; the message has `name` and `what`.
     """
     values = values if len(values) != 1 else np.repeat(values, len(places))
     if len(values) != len(places):

@@ -1,4 +1,4 @@
-"""Changes of parameters, weights and events of a frozen network, for one simulation."""
+"""Changes to a frozen network's parameters, weights and events, for one simulation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class ParameterValue:
 
     @property
     def argument(self) -> object:
-        """The value in the form that `Network.insert` accepts."""
         if self.by == "all":
             return float(self.numbers[0])
         return PerCell(self.numbers) if self.by == "cell" else self.numbers
@@ -37,7 +36,7 @@ class ParameterValue:
 
 @dataclass(eq=False)
 class Changes:
-    """Changed parameters, weights and events of one simulation; None: not changed.
+    """One simulation's changed parameters, weights and events; None: not changed.
 
     `parameters` are by group number and name. `stored` has the mechanism and name of parameters for
     which a run needs memory for one value per instance.
@@ -83,7 +82,7 @@ class Changes:
 
 
 def as_value(group: Group, name: str, value: object) -> ParameterValue:
-    """Check a new value of parameter `name`. Values by cell are not expanded to instances."""
+    """Check a new value for parameter `name`. Values by cell are not expanded to instances."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
     if name not in program.settable:

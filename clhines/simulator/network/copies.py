@@ -1,11 +1,11 @@
 """Copies of a network in one network, for `Simulation.replicate`, `Population` and importers.
 
-Cell k of the network is cell ``c * num_cells + k`` of copy c; nodes likewise. Each group and each
+The network's cell k is cell ``c * num_cells + k`` in copy c; nodes likewise. Each group and each
 set of sources has its instances copy after copy. Arrays by node and instance are stored once and
 expanded on demand; connections, which are few, are expanded at once.
 
 `copies_of` makes equal copies. `changed_copies` makes copies with other parameters, weights and
-external events than the network's, or of parts of its groups.
+external events than the network's, or copies of parts of its groups.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def changed_copies(
 ) -> Network:
     """Return `count` copies of the network `once`, with other parameters, connections or events.
 
-    `groups` are the groups of one copy: the groups of `once`, perhaps with other parameters, or
-    some instances of these groups, whose indices are in `instances`. `wiring` has the connections
-    and events of one copy, and `streams` all random streams, because default numbers differ between
-    copies. The connections and events of the copies come one copy after another.
+    `groups` are one copy's groups: the groups of `once`, perhaps with other parameters, or some
+    instances of these groups, whose indices are in `instances`. `wiring` has one copy's connections
+    and events, and `streams` all random streams, because default numbers differ between copies. The
+    copies' connections and events come one copy after another.
     """
     network = Network(structure_of_copies(inside(once).structure, count), None, branched_from)
     turns = np.arange(count)[:, None]
@@ -86,7 +86,7 @@ def changed_copies(
 
 
 def source_sizes(network: Network) -> list[int]:
-    """Return the number of cells, then the number of sources that each call added, in order."""
+    """Return the cell count, then the source count for each call that added sources, in order."""
     added = inside(network).added
     sets = [(s.first, len(s)) for s in added.sources]
     sets += [(first, len(group)) for group, first in added.emitters]
@@ -94,7 +94,7 @@ def source_sizes(network: Network) -> list[int]:
 
 
 def step_of(mechanism: Mechanism, num_nodes: int) -> int:
-    """Return the difference between the node numbers of successive copies of an instance.
+    """Return the difference between an instance's node numbers in successive copies.
 
     It is `num_nodes`, but 0 for artificial cells, which have no nodes.
     """
@@ -105,7 +105,7 @@ def step_of(mechanism: Mechanism, num_nodes: int) -> int:
 class _Copier:
     """Copy everything but cells from the network `once` to `network`, `count` times.
 
-    `groups` are the groups of one copy, see `changed_copies`.
+    `groups` are one copy's groups, see `changed_copies`.
     """
 
     once: Network
@@ -142,7 +142,7 @@ class _Copier:
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
         """Yield the copied groups that have any of the instances `instance` of group `number`.
 
-        `groups` are all copied groups. With each of them come the positions of its instances in
+        `groups` are all copied groups. With each of them come its instances' positions in
         `instance`, and the instances' numbers in all copies.
         """
         for k, (once, copied) in enumerate(zip(self.groups, groups, strict=True)):
@@ -232,7 +232,6 @@ class _Copier:
 
 
 def _tiled(values: np.ndarray, count: int) -> np.ndarray:
-    """Repeat values, or rows of values, `count` times; do not copy them if once is enough."""
     return values if count == 1 else np.tile(values, (count, *[1] * (values.ndim - 1)))
 
 

@@ -1,4 +1,4 @@
-"""Groups: instances of a mechanism, their nodes and parameters."""
+"""Groups: one mechanism's instances, their nodes and parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ABSOLUTE_ZERO = -273.15  # °C
 
 
 class Parameters(dict[str, "float | np.ndarray"]):
-    """Parameters of a group by name; read-only if a simulation uses the network."""
+    """A group's parameters by name; read-only if a simulation uses the network."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Group(Deferred):
     nodes : (count,) int64
         Natural index of each instance's node, in the order of the call.
     parameters : dict of name -> float or (count,) float64
-        Can be replaced until a `Simulation` is made of the network.
+        Can be replaced until a `Simulation` uses the network.
     in_round : int
         How many of `nodes` are in the first cells of all cables; 0 if no cable is repeated.
     """
@@ -134,19 +134,17 @@ class Group(Deferred):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the parameters that were set; all names if that is unknown."""
         parameters = self.parameters
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
     def freeze(self) -> None:
-        """Make the parameters read-only, also the arrays that are made later."""
         for array in vars(self).get("parameters", {}).values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
 
 class Inside:
-    """The internals of a network, for other modules of the package."""
+    """A network's internals, for other modules of the package."""
 
     added: Any  # an `Additions`; its module imports this one
     wiring: Any  # a `Wiring`, likewise
@@ -261,7 +259,7 @@ def check_celsius(name: str, value: float | np.ndarray) -> None:
 def as_parameter(
     mechanism: str, name: str, value: object, count: int, shapes: Mapping[str, int]
 ) -> float | np.ndarray:
-    """Check a parameter of `count` instances; return a number or (count,) float64.
+    """Check a parameter for `count` instances; return a number or (count,) float64.
 
     `shapes` has other accepted lengths by name, for the error message.
     """

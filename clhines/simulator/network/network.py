@@ -1,7 +1,7 @@
 """Network: cells with mechanisms, synapses and connections.
 
 A user describes a `Network` in natural order, cell after cell; `simulator.model.compile` turns it
-into a `Model`, the arrays of every engine. Cells are rooted at their somas, which are eliminated
+into a `Model`, the arrays for every engine. Cells are rooted at their somas, which are eliminated
 last: if only somas are active, all other factors stay constant.
 
 Units are NEURON's: mV, ms, nA, µS and nF at nodes and in point processes, S/cm² and mA/cm² in
@@ -58,8 +58,6 @@ _SET = "threshold", "celsius"  # attributes that users may set
 
 @dataclass(frozen=True, eq=False)
 class CopyNumbers:
-    """A copied network, and the numbers of its sources and connections in each copy."""
-
     once: Network
     sources: np.ndarray  # (copies, num_sources) int64
     connections: np.ndarray  # (copies, m) int64
@@ -217,7 +215,7 @@ class Network:
 
     @property
     def area(self) -> np.ndarray:
-        """Area of each node, (n,) float64, µm²; 0 at junctions, which have no membrane."""
+        """Each node's area, (n,) float64, µm²; 0 at junctions, which have no membrane."""
         return self._inside.places.area
 
     @property

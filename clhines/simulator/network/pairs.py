@@ -1,6 +1,6 @@
 """Pairs of sources and targets by a rule, and random values for each pair.
 
-Rows of a matrix of pairs are sources, or targets for a fixed in-degree. Each block of rows has a
+In the pair matrix, rows are sources, or targets for a fixed in-degree. Each block of rows has a
 random stream of its own, and its size depends only on the rule, so threads may make blocks in any
 order. Random values are a hash of seed and pair: the same wherever and whenever they are made.
 """
@@ -230,7 +230,6 @@ class Drawn:
         return drawn
 
     def _drawn(self, key: tuple[int, ...], pair: np.ndarray) -> np.ndarray:
-        """Draw a value for each pair, (m,) float64, and ignore the bounds."""
         words = np.random.SeedSequence(key).generate_state(4, np.uint64)
         u = _uniform(pair, words[:2])
         if self.distribution == "uniform":
@@ -261,10 +260,10 @@ def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
 def connected(
     pairs: Pairs, call: int, source_cell: np.ndarray, target_cell: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return sources and targets of a rule's pairs, (m,) int32, sorted by source, then target.
+    """Return a rule's pairs: sources and targets, (m,) int32, sorted by source, then target.
 
     `call`, the number of the call of `connect`, selects random numbers. `source_cell` and
-    `target_cell` have the cell of each source and target.
+    `target_cell` have each source's and target's cell.
     """
     if pairs.rule == "one_to_one":
         if len(source_cell) != len(target_cell):
@@ -292,7 +291,7 @@ def connected(
 def _by_source(
     parts: Sequence[np.ndarray], sources: int, targets: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return sources and targets of all pairs, sorted by source, then by target.
+    """Return all pairs' sources and targets, sorted by source, then by target.
 
     Each of `parts` has ascending keys ``source * targets + target``; there are `sources` and
     `targets` in all. To save memory, one range of sources is sorted after another.
@@ -319,10 +318,10 @@ def _by_source(
 
 @dataclass(frozen=True, eq=False)
 class _PairRows:
-    """Make the pairs of a rule row by row; `call` is the number of the call of `connect`.
+    """Make a rule's pairs row by row; `call` is the number of the call of `connect`.
 
     Rows are sources and columns targets; for a fixed in-degree, rows are targets and columns
-    sources. `row_cell` and `column_cell` are the numbers of their cells.
+    sources. `row_cell` and `column_cell` are their cells' numbers.
     """
 
     pairs: Pairs
@@ -340,9 +339,9 @@ class _PairRows:
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
-        """Return for each block of rows a tuple: each row's number of pairs, each pair's column.
+        """Return for each block of rows a tuple: each row's pair count, each pair's column.
 
-        If the in-degree is fixed, the tuple has one array instead, with ``column * number of rows +
+        If the in-degree is fixed, the tuple has one array instead, with ``column * row count +
         row`` for each pair.
         """
         count, columns = len(self.row_cell), len(self.column_cell)

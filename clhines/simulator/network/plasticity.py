@@ -191,7 +191,7 @@ class Rule:
 
     @cached_property
     def kept(self) -> dict[str, tuple[str, ...]]:
-        """Names of the traces of each side: ``pre``, ``post`` and ``synapse``."""
+        """Each side's trace names: ``pre``, ``post`` and ``synapse``."""
         traces = self.about.traces
         return {side: tuple(n for n, line in traces.items() if line.sort == side) for side in SIDES}
 
@@ -203,7 +203,7 @@ class Rule:
         )
 
     def max_weight(self, connections: Any, plastic: bool | np.ndarray = True) -> np.ndarray:
-        """Return the largest magnitude that each weight can reach, (k,) float64.
+        """Return each weight's largest possible magnitude, (k,) float64.
 
         `plastic`, (k,) bool or one for all, selects the connections that the rule changes.
         """
@@ -216,7 +216,7 @@ class Rule:
         return np.exp(np.arange(_length(tau, dt)) * (-dt / tau))
 
     def decays(self, dt: float) -> list[np.ndarray]:
-        """Return the table `decay` of each trace.
+        """Return each trace's table `decay`.
 
         For a rule with ``dw/dt`` a last table has the integral of the product's decay over 0, 1, 2,
         ... steps, ms: tau (1 - exp(-t / tau)). Beyond its end it is constant.
@@ -230,7 +230,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Advance the weights and traces of a rule, in steps of `dt`, ms."""
+    """Advance a rule's weights and traces, in steps of `dt`, ms."""
 
     rule: Rule
     dt: float
@@ -249,7 +249,7 @@ class Course:
         return value * decay[np.clip(steps, 0, len(decay) - 1)]
 
     def settle(self, values: dict[str, Any], steps: np.ndarray) -> None:
-        """Advance weights and traces of connections by `steps`, (m,), without an event."""
+        """Advance connections' weights and traces by `steps`, (m,), without an event."""
         steps = np.maximum(steps, 0)
         if WEIGHT in self._decays:
             time = self._decays[WEIGHT]
@@ -259,7 +259,7 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    """Return after how many steps of `dt` a trace counts as 0: the length of its table."""
+    """Return after how many steps of `dt` a trace counts as 0: its table's length."""
     steps = -math.log(_FORGOTTEN) * tau / dt
     if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt

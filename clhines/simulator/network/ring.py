@@ -1,8 +1,8 @@
-"""The ring network of the 2018 report: random cells, and one event that travels around them.
+"""The ring network in the 2018 report: random cells, and one event that travels around them.
 
-Each cell has one synapse in the middle of its soma; a spike of cell c reaches cell c + 1 after a
+Each cell has one synapse in the middle of its soma; a spike in cell c reaches cell c + 1 after a
 delay. The cells are from `simulator.cells.synthetic.ring_cell` (Huber 2018, section 7, after the
-example of the Arbor repository). The work of a step does not depend on spikes.
+Arbor repository's example). A step's work does not depend on spikes.
 """
 
 from __future__ import annotations

@@ -72,7 +72,6 @@ def unpacked(text: str, arrays: Sequence[np.ndarray], make: Callable[[Structure]
 
 
 def _described(net: Any, put: Put) -> dict[str, object]:
-    """Describe a network for JSON; `put` stores an array and returns a reference to it."""
     parts = inside(net)
     return {
         "format": FORMAT,
@@ -190,7 +189,6 @@ def _value(file: Npz, saved: object) -> Any:
 
 
 def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> Any:
-    """Make a network from the result of `_described`; `get` returns the array of a reference."""
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
     if saved.get("linear"):
@@ -336,7 +334,7 @@ def put_group(
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the group number that all entries of a saved column have, else InputError."""
+    """Return the group number that all entries in a saved column have, else InputError."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

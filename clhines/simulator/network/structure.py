@@ -1,4 +1,4 @@
-"""The compartments of all cells in a network, from cables or from arrays.
+"""All cells' compartments, from cables or from arrays.
 
 Cells repeat a few cables in turn: cell k is turn k. One pass through the cables is a round;
 `NodeValues` stores one round's values. `Places` finds nodes by cell and region, and expands values
@@ -38,11 +38,11 @@ _NODE_BYTES = 8 * 8  # in the forest and in the arrays of a `Model`
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The trees and the membranes of all cells of a network.
+    """All cells' trees and membranes in a network.
 
     If cells repeat cables, each list has an array for each cable. Cell k has array ``k % len``, and
-    `turns` is the number of cells. In networks from arrays each list has one array for all nodes,
-    and `turns` is 1.
+    `turns` is the cell count. In networks from arrays each list has one array for all nodes, and
+    `turns` is 1.
     """
 
     forest: Forest  # each tree rooted at its soma
@@ -68,20 +68,19 @@ class Structure:
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
-        """Return the values called `name` of the first cell of each cable, as one array, (m,).
+        """Return the values called `name` in each cable's first cell, as one array, (m,).
 
-        If there are fewer cells than cables, return the values of all cells.
+        If there are fewer cells than cables, return all cells' values.
         """
         return np.concatenate(getattr(self, name)[: self.turns])
 
     @cached_property
     def in_round(self) -> int:
-        """The number of nodes in the first cells of all cables; 0 if no cable is repeated."""
         nodes = sum(map(len, self.area))
         return nodes if nodes < self.forest.num_nodes else 0
 
     def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the nodes of all cells that the mask of each cable selects, (m,) int64."""
+        """Return the nodes that each cable's mask selects in all cells, (m,) int64."""
         once = np.flatnonzero(np.concatenate(masks[: self.turns]))
         count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
         return repeat_moved(once, count, self.in_round)
@@ -122,7 +121,7 @@ def of_arrays(
     around: ArrayLike | None = None,
     g_around: ArrayLike | None = None,
 ) -> Structure:
-    """Make a structure from arrays of `Network.from_arrays`; a signed `g_axial` may be negative."""
+    """Make a structure from `Network.from_arrays`' arrays; a signed `g_axial` may be negative."""
     original = Forest(parent, cell_offsets)  # type: ignore[arg-type]
     n, starts = original.num_nodes, original.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
@@ -183,7 +182,7 @@ def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
-    """Make a node the root of its tree, in place: reverse the edges on its path to the root."""
+    """Make a node its tree's root, in place: reverse the edges on its path to the root."""
     below, g_below = -1, 0.0
     while node >= 0:
         above, g_above = int(parent[node]), float(g_axial[node])
@@ -192,7 +191,7 @@ def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
 
 
 class NodeValues:
-    """Read-only values of all nodes, by name.
+    """Read-only values for all nodes, by name.
 
     Cells repeat cables, so values are stored once for each cable; whole arrays are made on demand.
     """
@@ -211,14 +210,12 @@ class NodeValues:
         return self._whole[name]
 
     def at(self, name: str, nodes: np.ndarray, dtype: DTypeLike = np.float64) -> np.ndarray:
-        """Return the values of property `name` at `nodes`; node -1 is the last node."""
         if name in self._whole:
             return self._whole[name].astype(dtype, copy=False)[nodes]
         once = self._once[name].astype(dtype, copy=False)
         return once[nodes % len(once)]
 
     def once(self, name: str) -> np.ndarray:
-        """Return the values that are stored, (m,); repeated, they are the values of all nodes."""
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
@@ -296,8 +293,8 @@ class Places:
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
         """Return how many of the `nodes` at `at` are in the first cells of all cables.
 
-        The result is 0 unless `at` is the name of a region, which selects the same nodes in cells
-        with the same cable.
+        The result is 0 unless `at` is a region's name, which selects the same nodes in cells with
+        the same cable.
         """
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
@@ -347,7 +344,6 @@ class Places:
         return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
 
     def _spread(self, what: str, array: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Expand values by cell, by node of the only cable, or by node of the network."""
         cells = self.cell_of(nodes)
         index = {
             "cells": cells,
@@ -365,14 +361,12 @@ class Places:
         return candidates[0] if candidates else array
 
     def _sizes(self) -> dict[str, int]:
-        """Return the numbers of cells, of nodes per cell (if cells are equal) and of nodes."""
         sizes = {"cells": self.forest.num_cells}
         if len({id(cable) for cable in self.cables}) == 1:
             sizes["nodes of a cell"] = int(self.forest.sizes[0])
         return {**sizes, "nodes": self.forest.num_nodes}
 
     def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        """Return the lengths that a parameter may have besides ``len(nodes)``, by name."""
         if not len(nodes) or nodes[0] < 0:  # artificial cells have no nodes
             return {}
         words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
@@ -418,10 +412,6 @@ class Places:
         return nodes
 
     def _types(self) -> list[str]:
-        """Return the texts that select nodes of these cells as `at`, for messages.
-
-        SWC types without a word appear as ``np.flatnonzero(cable.type == 7)``.
-        """
         types = sorted({t for cable in self.cables for t in np.unique(cable.type).tolist()})
         words = [word for word, number in REGIONS.items() if number in types]
         others = [f"np.flatnonzero(cable.type == {t})" for t in types if t not in NAMES]

@@ -61,7 +61,7 @@ def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
 
 
 def begins_of(step: np.ndarray, dt: float) -> np.ndarray:
-    """Return the begins of steps by NEURON's clock, (m,) float64, ms."""
+    """Return the steps' begins by NEURON's clock, (m,) float64, ms."""
     result, (block, within) = np.empty(len(step)), np.divmod(step, _BLOCK)
     for number in np.unique(block).tolist():
         here = block == number
@@ -71,7 +71,7 @@ def begins_of(step: np.ndarray, dt: float) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _begins_in(dt: float, number: int) -> np.ndarray:
-    """Return the begins of block `number` of `_BLOCK` steps, and the block's end, ms."""
+    """Return the begins of the steps in block `number`, and the block's end, ms."""
     begins, first = _block_begins(dt), number
     while first not in begins:
         first -= 1
@@ -83,7 +83,7 @@ def _begins_in(dt: float, number: int) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _block_begins(dt: float) -> dict[int, float]:
-    """Return a dict, filled by `_begins_in`, of the begins of blocks of steps, ms, by number."""
+    """Return a dict, which `_begins_in` fills, of the blocks' begins, ms, by number."""
     return {0: 0.0}
 
 

@@ -1,4 +1,4 @@
-"""Wiring: the connections and the external events of a network."""
+"""Wiring: a network's connections and external events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CallColumns = list[tuple[np.ndarray, ...]]
 
 @unchangeable("sim.set(weight=...) for weights; other values in connect()")
 class Connections:
-    """The connections made by one call of `Network.connect`.
+    """The connections from one call of `Network.connect`.
 
     Attributes
     ----------
@@ -41,12 +41,12 @@ class Connections:
 
     @property
     def sources(self) -> np.ndarray:
-        """Source of each connection, (m,) int64, by its number in `Result.spike_cell`."""
+        """Each connection's source, (m,) int64, by its number in `Result.spike_cell`."""
         return self._column(0).astype(np.int64)
 
     @property
     def targets(self) -> np.ndarray:
-        """Instance of `target` of each connection, (m,) int64; its node is in `target.nodes`."""
+        """Each connection's instance of `target`, (m,) int64; its node is in `target.nodes`."""
         return self._column(2).astype(np.int64)
 
     @property
@@ -57,7 +57,7 @@ class Connections:
 
     @property
     def delays(self) -> np.ndarray:
-        """Delay of each connection, (m,) float64, ms."""
+        """Each connection's delay, (m,) float64, ms."""
         return self._column(4).copy()
 
     @property
@@ -81,9 +81,9 @@ class Connections:
 
 
 class Wiring:
-    """Connections and external events of a network; times in ms.
+    """A network's connections and external events; times in ms.
 
-    `calls` has the columns of each call of `connect`, `events` those of external events.
+    `calls` has each `connect` call's columns, `events` the external events' columns.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Wiring:
         delay: ArrayLike | Drawn,
         rule: Rule | None,
     ) -> Connections:
-        """Add connections by the rule of `Pairs`, with constant or drawn weights and delays."""
+        """Add connections by a `Pairs` rule, with constant or drawn weights and delays."""
         rows = rows_of_weights(0.0 if isinstance(weight, Drawn) else weight, target)
         delays = as_array("delay", 0.0 if isinstance(delay, Drawn) else delay, unit="ms")
         for name, size in (("weight", len(rows)), ("delay", delays.size)):
@@ -228,7 +228,7 @@ class Wiring:
         return wiring
 
     def _reweighed(self, weight: np.ndarray) -> CallColumns:
-        """Return the columns of all calls of `connect`, with the weights replaced by `weight`."""
+        """Return all `connect` calls' columns, with the weights replaced by `weight`."""
         sizes = [rows.size for _, _, _, rows, *_ in self.calls]
         if weight.shape != (sum(sizes),):
             raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
@@ -250,7 +250,6 @@ class Wiring:
 
 
 def first_weights(rows: np.ndarray) -> np.ndarray:
-    """Return the first weight of each connection, (m,), or 0 if the mechanism has no weights."""
     return rows[:, 0] if rows.shape[1] else np.broadcast_to(0.0, len(rows))
 
 

@@ -1,4 +1,4 @@
-"""Batches of a population: sets simulated at once, and their joined results."""
+"""A population's batches: sets simulated at once, and their joined results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What all batches of a population share: model, protocols and recorded variables."""
+    """A population's model, protocols and recorded variables, which all batches share."""
 
     model: Network  # one cell
     compiled: Model
@@ -44,7 +44,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class BatchResults:
-    """Results of a batch: parameter sets from number `first`, under the protocols `columns`."""
+    """A batch's results: parameter sets from number `first`, under the protocols `columns`."""
 
     first: int
     columns: np.ndarray
@@ -57,11 +57,6 @@ class BatchResults:
 
 
 class Batch:
-    """A simulation of `size` parameter sets, each under the protocols with numbers `columns`.
-
-    Set s under protocol ``columns[k]`` is cell ``s * len(columns) + k``.
-    """
-
     def __init__(
         self, recipe: Recipe, columns: np.ndarray, size: int, options: Mapping[str, Any]
     ) -> None:
@@ -112,7 +107,7 @@ class Batch:
     def gradient(
         self, values: np.ndarray, kept: int, loss: PopulationLoss
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the losses of the first `kept` sets, and their derivatives by each parameter."""
+        """Return the losses for the first `kept` sets, and their derivatives by each parameter."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         self._set(values)
         sim.reset()
@@ -142,7 +137,7 @@ class Batch:
     def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
         """Simulate the sets with the parameters `values`, (size, parameters).
 
-        Return the results of the first `kept` sets. The first set has the number `first` in the
+        Return results for the first `kept` sets. The first set has the number `first` in the
         population.
         """
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
@@ -188,7 +183,7 @@ def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedA
 def joined_features(
     results: Sequence[BatchResults], number: int, several: int
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Join the features of batches by name.
+    """Join the batches' features by name.
 
     A feature is an array (number, several), or a `RaggedArray` with an entry for each pair of a set
     and a protocol. There are `number` sets and `several` protocols.

@@ -1,4 +1,4 @@
-"""Divide the groups of a population's model so that each parameter sets whole groups."""
+"""Divide a population's groups so that each parameter sets whole groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ParameterPath = tuple[str, str] | tuple[str, str, ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class ParameterGroups:
-    """Groups of a model, divided so that a parameter sets all instances of a group or none."""
+    """A model's groups, divided so that a parameter sets all instances in a group or none."""
 
     groups: list[Group]  # the pieces
     instances: list[np.ndarray]  # of each piece, by their numbers in the model's group
@@ -35,9 +35,9 @@ class _Setting:
 
 
 def divide_groups(model: Network, parameters: Mapping[str, ParameterPath]) -> ParameterGroups:
-    """Divide each group of a model so that the same parameters set all its instances.
+    """Divide each group in a model so that the same parameters set all its instances.
 
-    `parameters` are the population's parameters; each may set instances of several groups.
+    `parameters` are the population's parameters; each may set instances in several groups.
     """
     settings = _settings_by_group(model, parameters)
     divided = ParameterGroups([], [], [[] for _ in parameters])
@@ -81,7 +81,7 @@ def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group of only the instances `members`, with `set_variables` for each of them."""
+    """Return a group with only the instances `members`, with `set_variables` for each of them."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables

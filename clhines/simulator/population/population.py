@@ -1,4 +1,4 @@
-"""Population: many parameter sets of one model under several protocols, in batches."""
+"""Population: many parameter sets for one model under several protocols, in batches."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ class Population:
         _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _most(self, options: Mapping[str, Any]) -> int:
-        """Estimate how many parameter sets fit into the memory of the device, or of the host."""
+        """Estimate how many parameter sets fit into the device's memory, or the host's."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
         cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
@@ -334,7 +334,7 @@ class Population:
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
-        """Yield the results of the sets `begin` to `end` by batch, with a bar if `progress`."""
+        """Yield the results for sets `begin` to `end` by batch, with a bar if `progress`."""
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
             for part in self._batches_of(values, begin, end):
@@ -343,7 +343,7 @@ class Population:
                 yield part
 
     def _batches_of(self, values: np.ndarray, begin: int, end: int) -> Iterator[list[BatchResults]]:
-        """Yield the results of the sets `begin` to `end`, simulated in batches on all devices."""
+        """Yield the results for sets `begin` to `end`, simulated in batches on all devices."""
         if not self._batches:
             self._make(end - begin)
         size, free = self._batches[0][0].size, SimpleQueue[list[Batch]]()

@@ -1,4 +1,4 @@
-"""Protocols of a population: stops, stimuli, and the stimulus for features."""
+"""A population's protocols: stops, stimuli, and the stimulus for features."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 def by_step(
     model: Network, protocols: Mapping[str, Protocol], dt: float
 ) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """Return the stop of each protocol, in steps, and a dict of arrays (P,) for each current clamp.
+    """Return each protocol's stop, in steps, and a dict of arrays (P,) for each current clamp.
 
     Every protocol uses as many clamps as the protocol with most stimuli; clamps that it does not
     need have duration 0.
@@ -77,9 +77,9 @@ def stimulus_windows(
     features: Sequence[str],
     paths: Iterable[ParameterPath],
 ) -> dict[str, np.ndarray]:
-    """Return amplitude, delay and duration of the stimulus that features refer to, (P,) each.
+    """Return the amplitude, delay and duration of the stimulus for features, (P,) each.
 
-    This is the first stimulus of the protocol or, if it has none, the model's only current clamp.
+    This is the protocol's first stimulus or, if it has none, the model's only current clamp.
     """
     if not features:
         return {}
@@ -98,7 +98,7 @@ def stimulus_windows(
 def _own_clamp(
     model: Network, protocol: str, features: Sequence[str], paths: Iterable[ParameterPath]
 ) -> dict[str, float]:
-    """Return amplitude, delay and duration of the model's only current clamp, by name.
+    """Return the amplitude, delay and duration of the model's only current clamp, by name.
 
     InputError if there is no clamp or several, or if `paths` (parameters to fit) change it.
     Messages name the `protocol` and its `features`.

@@ -51,7 +51,7 @@ class PopulationResult:
 
     @property
     def num_spikes(self) -> np.ndarray:
-        """Number of spikes of each set under each protocol, (N, P) int64.
+        """Each set's spike count under each protocol, (N, P) int64.
 
         Spikes are those in `spike_time`, crossings of the model's threshold. The feature
         ``spike_count`` counts eFEL's peaks above -20 mV instead.
