@@ -107,7 +107,7 @@ def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, 
 
 
 def described() -> list[tuple[str, str, str, str, str]]:
-    """Return a row of texts for each engine: name, devices, description, missing needs, limits."""
+    """Return each engine's texts: name, devices, description, missing needs, limits."""
     rows = []
     for e in ENGINES:
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
@@ -142,9 +142,9 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
-    """Return this rank's run and the name of its engine, after a comparison with all ranks.
+    """Return this rank's run and its engine's name, after a comparison with all ranks.
 
-    If a cell of any rank is too large for epochs, all ranks use engine ``steps``.
+    If a cell on any rank is too large for epochs, all ranks use engine ``steps``.
     """
     by_steps = ranks.gather_numbers([engine == "steps"])[:, 0]
     with ranks.agreed():
@@ -182,7 +182,7 @@ def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[En
 
 
 def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
-    """Make the run of the first engine that supports the job; return also the engine's name."""
+    """Make a run with the first engine that supports the job; return also the engine's name."""
     refusals = list[str]()
     for engine in engines:
         phase(f"planning for engine {engine.name}")
@@ -201,9 +201,9 @@ def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
 
 
 def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) -> Run:
-    """Make the run of a rank whose network exchanges events with the networks of other ranks.
+    """Make the run on a rank whose network exchanges events with the other ranks' networks.
 
-    `joints` says how the networks are connected. `is_shared`: the ranks of this machine share one
+    `joints` says how the networks are connected. `is_shared`: this machine's ranks share one
     device; a GPU then simulates all their cells in one run.
     """
     needs = job.model.needs

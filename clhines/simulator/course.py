@@ -159,7 +159,6 @@ class RunCourse:
         )
 
     def _simulation_error(self, failed: np.ndarray) -> SimulationError:
-        """Return the error for a voltage that is not finite; its result is set later."""
         model, cell = self._runner.model.compiled, int(np.flatnonzero(failed == self._failed)[0])
         node, t = int(model.soma[cell]), self._failed * model.dt
         self._progress.broken = message = (

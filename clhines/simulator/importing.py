@@ -49,12 +49,12 @@ __all__ = [
 
 
 def start_arrays(model: Model, dtype: DTypeLike) -> dict[str, np.ndarray]:
-    """Return the initial state of a model with exact times, arrays by name as from `Run.save`."""
+    """Return a model's initial state with exact times, arrays by name as from `Run.save`."""
     return start_model(model, wires_of(model))[0].save(np.dtype(dtype))
 
 
 def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the ring of each source begins in a state, and its size, (sources,) int64."""
+    """Return where each source's ring buffer begins in a state, and its size, (sources,) int64."""
     size = ring_sizes(model)
     return starts(size), size
 
@@ -62,7 +62,7 @@ def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:
 def joined_options(
     joints: Joints, device: object, dtype: DTypeLike, engine: str
 ) -> dict[str, object]:
-    """Return the arguments of `Simulation` for a network with connections from other ranks."""
+    """Return the `Simulation` arguments for a network with connections from other ranks."""
     is_shared = len(devices_to_share(device, dtype)) == 1
     chosen = as_choice("engine", engine, CHOICES)
     made_by = partial(make_joined, engine=chosen, joints=joints, is_shared=is_shared)

@@ -57,9 +57,9 @@ def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
 
 
 def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Compare the voltages of an engine with the host's; return the problem, or ''.
+    """Compare an engine's voltages with the host's; return the problem, or ''.
 
-    `texts` are mechanisms of cells that excite each other, chosen so that rounding errors decay.
+    `texts` are mechanisms in cells that excite each other, chosen so that rounding errors decay.
     """
     from clhines.simulator.mechanisms.mechanism import Mechanism
     from clhines.simulator.simulation import Simulation

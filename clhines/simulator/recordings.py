@@ -1,4 +1,4 @@
-"""The records of a simulation."""
+"""A simulation's records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from clhines.solver.device import devices
 
 
 class Recordings:
-    """Records of a simulation's runs, by number."""
+    """The records of a simulation's runs, by number."""
 
     def __init__(self, runner: Runner, dtype: np.dtype) -> None:
         self._runner, self._dtype = runner, dtype
@@ -53,7 +53,7 @@ class Recordings:
         label: str | None,
         **reduction: Any,
     ) -> Recording:
-        """Add a record; arguments are those of `Simulation.record`, `label` is its `name`."""
+        """Add a record; arguments as in `Simulation.record`, `label` is its `name`."""
         network, model = self._runner.model.network, self._runner.model.compiled
         if not isinstance(at, Group):
             at = network.nodes(at=at)
@@ -80,7 +80,7 @@ class Recordings:
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
-        """Return the records of a run, and the number of steps after which rows are read.
+        """Return a run's records, and the number of steps after which rows are read.
 
         The run takes `steps` steps from step `begin` on.
 

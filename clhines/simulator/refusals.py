@@ -24,7 +24,7 @@ class Refusal(NamedTuple):
 
 
 class Sentence(str):
-    """A sentence of the catalogue with its fields filled in, its id and its alternative."""
+    """A sentence from the catalogue with its fields filled in, its id and its alternative."""
 
     __slots__ = ("id", "way_out")
     id: str
@@ -41,13 +41,13 @@ def _sentence(text: str, id_: str, way_out: str) -> Sentence:
 
 
 def refusal(id_: str, /, **fields: object) -> Sentence:
-    """Return the sentence of the catalogue with this id, with its fields filled in."""
+    """Return the catalogue's sentence with this id, with its fields filled in."""
     entry = REFUSALS[id_]
     return _sentence(entry.sentence.format(**fields), id_, entry.way_out)
 
 
 def id_of(text: str) -> str:
-    """Return the id of a sentence of the catalogue; empty for other texts."""
+    """Return the id of the catalogue's sentence; "" for other texts."""
     return text.id if isinstance(text, Sentence) else ""
 
 

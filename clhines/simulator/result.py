@@ -191,7 +191,7 @@ class Result:
         return lines, label, [self._short(k) for k in others]
 
     def _drawn(self) -> list[int]:
-        """Return the numbers of the records that `plot` draws: all voltages.
+        """Return the record numbers that `plot` draws: all voltages.
 
         Without voltages: all records with the unit of the first one.
         """
@@ -212,7 +212,7 @@ class Result:
         return f"{name} (features)" if k in self.features else name
 
     def _named(self, k: int, short: bool = False) -> list[str]:
-        """Return names of a record's columns, each after the record's name unless `short`."""
+        """Return a record's column names, each after the record's name unless `short`."""
         name, columns = self.names[k], self._records[k].columns.names()
         if self.names.count(name) > 1:
             name = f"{k} {name}"
@@ -240,7 +240,7 @@ class Result:
         return draw.plot_result(self, record, title=title, path=path)
 
     def _rows(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return times, (rows,), ms, and values, (rows, r), of a record with rows."""
+        """Return times, (rows,), ms, and values, (rows, r), for a record with rows."""
         t, values = self.times[k], self.values[k]
         has_rows = values.ndim == 2 and len(values) == len(t)
         if not has_rows or (len(self.t) and not len(t)):

@@ -42,7 +42,7 @@ _changing: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_changing", defa
 
 @contextmanager
 def with_memory_for(mechanism: str, name: str) -> Iterator[None]:
-    """Make simulations in this block with memory for one value of a parameter per instance.
+    """Make simulations in this block with memory for one parameter value per instance.
 
     Otherwise they would be planned again when the parameter is first set to several values.
     """
@@ -60,7 +60,7 @@ class Staleness(IntEnum):
 
 
 class CurrentModel:
-    """The network of a simulation as a model.
+    """A simulation's network as a model.
 
     `compiled` is the model that was compiled last; later changes may be missing in it.
     """
@@ -74,7 +74,6 @@ class CurrentModel:
 
     @property
     def current(self) -> Model:
-        """The model with all changes by `set`; compiled again if there are new ones."""
         if self._staleness:
             self.replace(self.compile_changes())
         return self.compiled
@@ -133,7 +132,7 @@ def _protect(model: Model) -> None:
 
 
 class Progress:
-    """Progress of a simulation; `broken` says why its state cannot be used, or is empty."""
+    """A simulation's progress; `broken` says why its state cannot be used, or is ""."""
 
     def __init__(self) -> None:
         self.begin()
@@ -148,14 +147,13 @@ class Progress:
         self.step, self.at_start, self.broken = step, False, ""
 
     def check(self, consequence: str) -> None:
-        """Raise InputError if there is no state to continue from."""
         if self.broken:
             raise InputError(f"{self.broken}; {consequence}")
 
 
 @dataclass
 class PendingChanges:
-    """Changes of values that have not reached the run in use, or its model."""
+    """Changed values that have not reached the run in use, or its model."""
 
     without_memory: list[str] = field(default_factory=list)  # parameters that need a new run
     initial_states: set[tuple[int, str]] = field(default_factory=set)  # group, state
@@ -166,7 +164,7 @@ class PendingChanges:
 
 
 class Runner:
-    """The run of a simulation; `moved` says whether it has left its start."""
+    """A simulation's run; `moved` says whether it has left its start."""
 
     def __init__(self, model: CurrentModel, ranks: Ranks, request: Request, overlap: bool) -> None:
         self.model, self.ranks, self.request, self.overlap = model, ranks, request, overlap
@@ -189,7 +187,7 @@ class Runner:
         return make_run(self.ranks, model, self.request, self.overlap)
 
     def replace(self, engine_run: EngineRun, model: Model) -> None:
-        """Use another run, of this model, from now on."""
+        """Use another run, for this model, from now on."""
         self.engine_run, self.moved, self._tried = engine_run, False, False
         self.pending, self.run = PendingChanges(), engine_run.run
         run = self.run
@@ -199,10 +197,6 @@ class Runner:
         self.model.replace(model)
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        """Start the run again with a model that has other values, see `Restarts`.
-
-        Return False if the run cannot do this.
-        """
         run = self.run
         if not isinstance(run, Restarts) or not run.restart(model, in_place):
             return False
@@ -228,7 +222,7 @@ class Runner:
 
     @property
     def saved_unit(self) -> float:
-        """Unit of pending events in saved arrays: the one that a new simulation would use."""
+        """The unit of pending events in saved arrays: the one that a new simulation would use."""
         return incoming_scale(self.model.current) if self.model.compiled.has_sums else self.unit
 
     def save(self) -> dict[str, np.ndarray]:
@@ -277,7 +271,7 @@ class Runner:
 
 
 def in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:
-    """Convert the pending events of a saved state to another unit."""
+    """Convert a saved state's pending events to another unit."""
     if "incoming" not in saved or old == new:
         return saved
     sums = saved["incoming"] * (old / new)

@@ -575,9 +575,9 @@ def take_state(
     unit: float,
     spikes: UnderWay | None = None,
 ) -> None:
-    """Continue a simulation at a step from a state of another run's `save`.
+    """Continue a simulation at a step from a state that another run's `save` returned.
 
-    `unit` is the unit of its pending events; `spikes` are the spikes whose events may be pending.
+    `unit` is its pending events' unit; `spikes` are the spikes whose events may be pending.
     """
     simulation._take_state(step, saved, unit, spikes)
 

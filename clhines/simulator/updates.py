@@ -1,4 +1,4 @@
-"""Updates: new values for the network of a simulation; see `Simulation.set`."""
+"""Updates: new values for a simulation's network; see `Simulation.set`."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ class Updates:
             pending.without_memory.append(f"{mechanism.name}: {', '.join(without_memory)}")
 
     def _put(self, device: DeviceChanges, group: Group, name: str, value: ParameterValue) -> bool:
-        """Change a parameter of the run on its device; return False if that is not possible.
+        """Change a parameter in the run on its device; return False if that is not possible.
 
-        A refractory time also changes its number of steps.
+        A refractory time also changes its step count.
         """
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:
@@ -232,7 +232,7 @@ class Updates:
     def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
         """Make a run with all changes, which continues from the state of the run in use.
 
-        `why` is for messages; `weight` are new weights.
+        `why` is for messages; `weight` has new weights.
         """
         runner = self._runner
         keep = not (self._progress.at_start or self._progress.broken)

@@ -2,9 +2,9 @@
 
 Features need only NumPy and are computed for all traces at once, or during a run on its device.
 Words: a *trace* is a row of voltages [mV]; all rows share their times [ms]. The *stimulus* lasts
-from `stim_start` to `stim_end`. A *spike* is a stretch above the threshold, its *peak* the first of
-its largest samples. Features with one value per spike are a `RaggedArray`: flat values with
-offsets. Values that eFEL does not compute are NaN or empty arrays.
+from `stim_start` to `stim_end`. A *spike* is a run of samples above the threshold, its *peak* the
+first of its largest samples. Features with one value per spike are a `RaggedArray`: flat values
+with offsets. Values that eFEL does not compute are NaN or empty arrays.
 
 Modules
     `definitions`: `FEATURES`, the table of names, and their functions of `Traces`. `spikes`:

@@ -19,7 +19,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Sum, smallest and largest sample in one window of each trace, (m,) float64, mV."""
+    """Sum, smallest and largest sample in one window for each trace, (m,) float64, mV."""
 
     sums: np.ndarray
     smallest: np.ndarray
@@ -30,10 +30,10 @@ class Window:
 class Traces:
     """Input of features for m traces: times, stimuli, spikes, and sums in windows.
 
-    `t`, ms, are the times of all samples, ascending. For each trace, `peaks` has the samples of its
-    spikes, and `minima` the sample of the minimum after each. A feature may need sums of v in
-    windows of samples. So features are computed twice: without `windows` they are NaN, and
-    `requested` collects the begins and ends; then `windows` has the sums in the same order.
+    `t`, ms, are all samples' times, ascending. For each trace, `peaks` has its spikes' samples, and
+    `minima` the sample of the minimum after each. A feature may need sums of v in windows of
+    samples. So features are computed twice: without `windows` they are NaN, and `requested`
+    collects the begins and ends; then `windows` has the sums in the same order.
     """
 
     t: np.ndarray
@@ -67,7 +67,6 @@ class Traces:
         return np.where(begin < end, self._window(begin, end).largest, np.nan)
 
     def of(self, feature: Callable[[Traces], _Value]) -> _Value:
-        """Return a feature of these traces, computed once."""
         if feature not in self.done:
             self.done[feature] = feature(self)
         return cast("_Value", self.done[feature])

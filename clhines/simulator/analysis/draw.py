@@ -110,7 +110,7 @@ def plot_result(
 ) -> Figure:
     """Draw spikes as in `plot_raster`, and below them records as in `plot_traces`.
 
-    The default `title` has the numbers of spikes and cells; for other arguments see `plot_traces`.
+    The default `title` has the spike and cell counts; for other arguments see `plot_traces`.
     """
     check_format(path)
     figure = new_figure(figsize=(9, 6))
@@ -126,7 +126,6 @@ def plot_result(
 
 
 def _top(result: Any) -> int:
-    """Return how many cells a raster shows: up to the last one that spikes, with a margin."""
     cells = result.spike_cell[result.spike_cell < result.num_cells]
     few = max(10, int(1.2 * (cells.max() + 1))) if len(cells) else result.num_cells
     return min(result.num_cells, few)
@@ -180,7 +179,6 @@ def _traces(
 
 
 def _limit_times(axes: Axes, times: Sequence[np.ndarray]) -> None:
-    """Limit the time axis to the first and last time, unless they are equal."""
     ends = [end for t in times if len(t) for end in t[[0, -1]]]
     if ends and min(ends) < max(ends):
         axes.set_xlim(float(min(ends)), float(max(ends)))

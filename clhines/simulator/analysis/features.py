@@ -122,7 +122,7 @@ class Features:
     def of_windows(self, t: np.ndarray, sums: WindowSums) -> dict[str, np.ndarray | RaggedArray]:
         """Compute the features of m traces from `sums` in windows of their samples.
 
-        `t`, ms, are the times of all samples. Return arrays, (m,), and `RaggedArray`s by name.
+        `t`, ms, are all samples' times. Return arrays, (m,), and `RaggedArray`s by name.
         """
         segments = sums.segments
         stimuli = checked_stimuli(t, segments.count, *self._stimulus)

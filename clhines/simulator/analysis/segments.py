@@ -1,6 +1,6 @@
-r"""Segments: the few samples of a trace that determine its peaks and the minima after them.
+r"""Segments: the few samples in a trace that determine its peaks and the minima after them.
 
-A trace is cut at the crossings of the threshold. One pass finds a few samples of each segment, so a
+A trace is cut where it crosses the threshold. One pass finds a few samples in each segment, so a
 kernel stores only these and the last two samples.
 
     v      __/''\____/'\__           kind   FIRST | UP | DOWN  | UP | DOWN
@@ -65,7 +65,7 @@ class TraceSegments:
         return lists_of(rows, first_extreme(-self.top_v[None], none, begin, end), self.count)
 
     def peaks(self) -> tuple[RaggedArray, RaggedArray]:
-        """Return the peaks of each trace by eFEL's definition, as samples, and their voltages.
+        """Return each trace's peaks by eFEL's definition, as samples, and their voltages.
 
         A peak is the first largest sample between a crossing upwards and one downwards.
         """
@@ -131,7 +131,7 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
     following = following_local(v).reshape(-1)
 
     def extreme(values: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Return the flat index of the smallest value of each range, the first one; -1: empty."""
+        """Return the flat index of each range's smallest value, the first one; -1: empty."""
         place, nonempty = np.full(len(first), -1), np.flatnonzero(first < stop)
         none = np.zeros(len(nonempty), np.int64)
         place[nonempty] = first_extreme(values[None], none, first[nonempty], stop[nonempty])
@@ -152,10 +152,10 @@ def segments_of(v: np.ndarray, threshold: float) -> TraceSegments:
 
 
 def packed(segments: TraceSegments) -> np.ndarray:
-    """Write the segments of traces as an array with a column for each trace, (k, m) float64.
+    """Write traces' segments as an array with a column for each trace, (k, m) float64.
 
     Row 0 has the number of closed segments, row 1 the number of all segments. Then follow the
-    fields `INTEGERS` and `REALS` of the trace's first segment, of its second one, and so on.
+    fields `INTEGERS` and `REALS` for the trace's first segment, for its second one, and so on.
     Columns with fewer segments end in NaN.
     """
     number = np.bincount(segments.row, minlength=segments.count)
@@ -169,7 +169,7 @@ def packed(segments: TraceSegments) -> np.ndarray:
 
 
 def joined(blocks: list[np.ndarray]) -> TraceSegments:
-    """Join the `packed` segments of a run's chunks.
+    """Join the `packed` segments from a run's chunks.
 
     A segment that is open at the end of a chunk appears again in the next chunk: it is kept from
     the last chunk only.

@@ -119,12 +119,12 @@ class RaggedArray:
 
     @property
     def counts(self) -> np.ndarray:
-        """Number of values of each trace, (m,) int64."""
+        """Each trace's value count, (m,) int64."""
         return np.diff(self.offsets)
 
     @property
     def rows(self) -> np.ndarray:
-        """Trace of each value, (count,) int64."""
+        """Each value's trace, (count,) int64."""
         return np.repeat(np.arange(len(self)), self.counts)
 
     def where(self, kept: np.ndarray) -> RaggedArray:
@@ -132,7 +132,7 @@ class RaggedArray:
         return lists_of(self.rows[kept], self.values[kept], len(self))
 
     def reduced(self, ufunc: np.ufunc, empty: float = np.nan) -> np.ndarray:
-        """Reduce the values of each trace, to (m,) float64; `empty` if it has no values."""
+        """Reduce each trace's values, to (m,) float64; `empty` if it has no values."""
         reductions = np.full(len(self), empty)
         nonempty = np.flatnonzero(self.counts)
         if len(nonempty):
@@ -140,7 +140,7 @@ class RaggedArray:
         return reductions
 
     def at(self, k: int) -> np.ndarray:
-        """Return value k of each trace, (m,) float64; NaN if it has fewer. -1 is the last one."""
+        """Return each trace's value k, (m,) float64; NaN if it has fewer. -1 is the last one."""
         values = np.full(len(self), np.nan)
         long = self.counts > k if k >= 0 else self.counts >= -k
         base = self.offsets[:-1] if k >= 0 else self.offsets[1:]
@@ -149,7 +149,7 @@ class RaggedArray:
 
 
 def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
-    """Make the ragged array of `count` traces from values and their traces, `rows`, sorted."""
+    """Make the ragged array for `count` traces from values and their traces, `rows`, sorted."""
     return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
 
 
@@ -170,7 +170,7 @@ def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray
 
 
 def following_local(v: np.ndarray) -> np.ndarray:
-    """Return, for each sample of (m, k), the next one with neither of the following two below it.
+    """Return, for each sample in (m, k), the next one with neither of the following two below it.
 
     It may be the sample itself; k: there is none. (m, k) int64.
     """

@@ -1,19 +1,19 @@
 """From files and synthetic trees to compartments and a matrix; NumPy only.
 
-Words and units are NEURON's. A *sample* is a line of an SWC file: a point with a radius and a type.
-A *section* is an unbranched chain of samples of one type. It is divided into *segments* of equal
-length; each is a *node* (compartment) with the membrane area of its piece. Units: µm, `Ra` in Ω·cm,
-`cm` in µF/cm², matrix entries in µS.
+Words and units are NEURON's. A *sample* is a line in an SWC file: a point with a radius and a type.
+A *section* is an unbranched chain of samples with one type. It is divided into *segments* of equal
+length; each is a *node* (compartment) with its piece's membrane area. Units: µm, `Ra` in Ω·cm, `cm`
+in µF/cm², matrix entries in µS.
 
 Modules
-    `morphology`: `Morphology`, the samples of one cell. `swc`: a strict reader; errors give file
-    and line. `samples`: the tree rooted at the soma, rules of sections, repairs on request.
+    `morphology`: `Morphology`, one cell's samples. `swc`: a strict reader; errors give file
+    and line. `samples`: the tree rooted at the soma, section rules, repairs on request.
     `sections`: `Sections`, their 3-D points and connections, and differences from NEURON's
     importer. `cable`: `Cable` (compartments: areas, resistances, regions, distances) and `System`
-    (the matrix of a backward-Euler step). `synthetic`: random cells, sample cells, and two files.
+    (the matrix for a backward-Euler step). `synthetic`: random cells, sample cells, and two files.
     `around`: nodes that enclose others.
 
-From a morphology to the matrix of a passive membrane:
+From a morphology to a passive membrane's matrix:
 
 >>> import numpy as np
 >>> from clhines import discretise, sample_cells

@@ -1,6 +1,6 @@
 """Nodes that enclose others: extracellular layers, as in NEURON's `extracellular`.
 
-Membrane current of a node flows to ground, or into its enclosing node, and from there through a
+A node's membrane current flows to ground, or into its enclosing node, and from there through a
 conductance and a capacitance into the next one. Nodes around neighbours may be neighbours, too.
 """
 
@@ -27,7 +27,6 @@ class Enclosing:
 
     @cached_property
     def inner(self) -> np.ndarray:
-        """Whether each node is inside the cell: it encloses no other node, (n,) bool."""
         inner = np.ones(len(self.node), bool)
         inner[self.node[self.node >= 0]] = False
         return inner
@@ -36,7 +35,7 @@ class Enclosing:
     def rows(self) -> np.ndarray:
         """Nodes by layer, (layers + 1, m) int64: row 0 has the inner nodes, ascending.
 
-        Row k has the node of layer k around each inner node, -1 if there is none.
+        Row k has the layer-k node around each inner node, -1 if there is none.
         """
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):

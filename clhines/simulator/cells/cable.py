@@ -1,11 +1,11 @@
-"""Cable: from a morphology to compartments and to the matrix of a backward-Euler step.
+"""Cable: from a morphology to compartments and to the matrix for a backward-Euler step.
 
 The discretisation is NEURON's (Hines and Carnevale 1997). A cell is cut into *sections*, unbranched
 chains of 3-D points joined by frusta; a section into `nseg` segments of equal length. Each segment
-is a node with the area of its piece of surface; the axial resistance between their centres joins
-two nodes. As in NEURON, 3-D points are in single precision and everything computed from them in
-double precision. `simulator.cells.sections` describes sections, the soma, and differences from
-NEURON's SWC importer.
+is a node with its surface piece's area; the axial resistance between their centres joins two nodes.
+As in NEURON, 3-D points are in single precision and everything computed from them in double
+precision. `simulator.cells.sections` describes sections, the soma, and differences from NEURON's
+SWC importer.
 
 Units are NEURON's: lengths, diameters and positions in µm, areas in µm², `Ra` in Ω·cm, `cm` in
 µF/cm², `g_pas` in S/cm², voltages in mV, times in ms, point currents in nA; so node capacitances
@@ -76,11 +76,11 @@ def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.
 def areas_and_resistances(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the area of each segment, µm², and the axial resistances of both its halves, MΩ.
+    """Return each segment's area, µm², and the axial resistances of both its halves, MΩ.
 
-    The 3-D points of a section and the centres and ends of its segments, sorted by arc length, cut
-    the section into pieces. Each piece lies in one frustum and in one half of a segment. Areas and
-    resistances are sums over pieces.
+    A section's 3-D points and its segments' centres and ends, sorted by arc length, cut the section
+    into pieces. Each piece lies in one frustum and in one half of a segment. Areas and resistances
+    are sums over pieces.
 
         points     |-----|-----------|-------|
         cuts       |    .    |    .    |   .  |     . centre, | end
@@ -131,7 +131,7 @@ def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def centres(
     sections: Sections, nseg: np.ndarray, first: np.ndarray, junction: np.ndarray, num_nodes: int
 ) -> np.ndarray:
-    """Return the position of each node on the axis of its section, (num_nodes, 3) float64, µm.
+    """Return each node's position on its section's axis, (num_nodes, 3) float64, µm.
 
     `first` and `junction` are from `_first_nodes`.
     """
@@ -158,8 +158,8 @@ class Axis:
     """Lengths and neighbours of a cell's segments, for diffusion along the cell.
 
     As in NEURON, a substance diffuses between a node and the first one of ``before[:, node]`` that
-    has the mechanism. These are the parent and, for the first segment of a section, the parent's
-    parent and the first segment of the parent section; -1 if there is none.
+    has the mechanism. These are the parent and, for a section's first segment, the parent's parent
+    and the parent section's first segment; -1 if there is none.
     """
 
     length: np.ndarray  # (n,) float64, µm, of each segment
@@ -177,7 +177,7 @@ class Axis:
     def of(
         cls, parent: np.ndarray, section: np.ndarray, length: np.ndarray, first_above: np.ndarray
     ) -> Axis:
-        """Make the axis of a cell.
+        """Make a cell's axis.
 
         Each section has the `length` of its segments, and `first_above`, its parent's first
         segment.
@@ -278,7 +278,7 @@ class Cable:
 
     @cached_property
     def capacitance(self) -> np.ndarray:
-        """Capacitance of each node, (n,) float64, nF; 0 at junctions."""
+        """Each node's capacitance, (n,) float64, nF; 0 at junctions."""
         cm = self.cm[self.section] if isinstance(self.cm, np.ndarray) else self.cm
         return 1e-5 * cm * self.area
 
@@ -292,7 +292,7 @@ class Cable:
 
     @cached_property
     def first_node(self) -> np.ndarray:
-        """First node of each section, (num_sections,) int64; its other segments follow."""
+        """Each section's first node, (num_sections,) int64; its other segments follow."""
         return _first_nodes(self.sections, self.nseg)[0]
 
     @cached_property
@@ -304,7 +304,7 @@ class Cable:
 
     @cached_property
     def type(self) -> np.ndarray:
-        """SWC type of each node's section, (n,) int64: 1 soma, 2 axon, 3 basal, 4 apical."""
+        """The SWC type of each node's section, (n,) int64: 1 soma, 2 axon, 3 basal, 4 apical."""
         return self.sections.type[self.section]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Morphology: the samples of one cell."""
+"""Morphology: one cell's samples."""
 
 from __future__ import annotations
 

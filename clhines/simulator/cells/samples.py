@@ -205,11 +205,11 @@ def _nearest(
     edge: np.ndarray,
     away: bool = False,
 ) -> np.ndarray:
-    """Return radius and distance of the nearest sample with a radius, for each sample, (n, 2).
+    """Return each sample's nearest sample with a radius: radius and distance, (n, 2).
 
     The search goes along a neurite towards its beginning or, if `away`, towards the tips; without
-    such a sample the distance is infinite. `order` is an order of samples in which each comes after
-    the samples that its search passes.
+    such a sample the distance is infinite. `order` is a sample order in which each comes after the
+    samples that its search passes.
     """
     nearest = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:

@@ -127,7 +127,7 @@ class Sections:
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
-        """Return the fewest segments of each section for which none is above `max_length`, µm.
+        """Return the fewest segments per section for which none is above `max_length`, µm.
 
         The number is odd in sections that need a segment in the middle.
         """
@@ -140,7 +140,7 @@ class Sections:
     def nseg_by_lambda(
         self, d_lambda: float, Ra: float | np.ndarray, cm: float | np.ndarray
     ) -> np.ndarray:
-        """Return the number of segments of each section by NEURON's d_lambda rule, always odd."""
+        """Return each section's segment count by NEURON's d_lambda rule, always odd."""
         d_lambda = as_positive("d_lambda", d_lambda)
         diameter = self.points[:, 3].astype(np.float64)
         inside = np.ones(len(diameter) - 1, dtype=bool)  # False between sections: no frustum
@@ -155,7 +155,7 @@ class Sections:
         return self.checked_counts(counts)
 
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
-        """Return the numbers of segments as int64; InputError if their sum is too large."""
+        """Return the segment counts as int64; InputError if their sum is too large."""
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
             raise InputError(
@@ -321,7 +321,7 @@ def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, 
 def _cut(
     cell: Morphology, tree: SampleTree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
-    """Make a section of each chain of samples; a spherical soma has the samples `body`.
+    """Make a section from each chain of samples; a spherical soma has the samples `body`.
 
     A section's first point is a copy of the sample at which the chain leaves its parent. Sections
     without length are dropped. If the root section is a sphere, `ball` has its points.

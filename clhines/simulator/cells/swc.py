@@ -232,7 +232,6 @@ def _real(text: bytes, column: str, line: int, name: str) -> float:
 
 
 def _show(text: bytes) -> str:
-    """Quote text of a file for a message: printable, on one line, shortened if it is long."""
     short = text if len(text) <= 40 else text[:37] + b"..."
     return ascii(short.decode("utf-8", "backslashreplace"))
 

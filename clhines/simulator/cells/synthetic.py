@@ -118,7 +118,7 @@ def sample_cells() -> list[Morphology]:
 
 
 def sample_swc() -> list[Path]:
-    """Return the paths of the two SWC files in the package.
+    """Return the paths to the two SWC files in the package.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarra
 def _directions(
     rng: np.random.Generator, branch_parent: np.ndarray, level: np.ndarray
 ) -> np.ndarray:
-    """Draw unit vectors of branches, (num_branches, 3) float64, near their parents' directions."""
+    """Draw branches' unit vectors, (num_branches, 3) float64, near their parents' directions."""
     num = branch_parent.size
     direction = np.empty((num, 3))
     second = np.zeros(num, dtype=bool)  # second of two siblings, which are adjacent

@@ -134,6 +134,7 @@ class Group(Deferred):
 
     @property
     def given(self) -> tuple[str, ...]:
+        """The names of parameters that were set; all names if that is unknown."""
         parameters = self.parameters
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
