@@ -62,7 +62,6 @@ def state_follows() -> Iterator[None]:
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
-    """Wait; return the entries `at` of a device array, (1, r); read only the range around them."""
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
@@ -85,8 +84,8 @@ def same_constants(a: Model, b: Model) -> bool:
 class ArenaKernels(ABC):
     """Base of the kernels that advance an `ArenaRun`.
 
-    `v[0]` has the present voltages on the device, `place`, (n,) int64, the index of each node
-    there; nodes of other ranks come last.
+    `v[0]` has the present voltages on the device, `place`, (n,) int64, each node's index there;
+    other ranks' nodes come last.
     """
 
     in_vectors = False  # whether kernels use a CPU's vectors
@@ -107,7 +106,7 @@ class ArenaKernels(ABC):
 
     @property
     def network(self) -> Model:
-        """The model of the whole network, from which all ranks choose the same kernels."""
+        """The whole network's model, from which all ranks choose the same kernels."""
         decisions = self.run.job.decisions
         return self.run.model if decisions is None else decisions.network
 
@@ -123,7 +122,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def renew(self, before: Model) -> bool:
-        """Use changed values of the run's model; return False if another run is needed instead.
+        """Use the run's model with changed values; return False if another run is needed instead.
 
         The model `before` has the old values. The run calls `fill` next.
         """
@@ -133,21 +132,21 @@ class ArenaKernels(ABC):
         return False
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return where parameter `name` of mechanism `k` is stored; empty if it cannot be changed.
+        """Return where mechanism `k`'s parameter `name` is stored; empty if it cannot be changed.
 
         `in_arenas` says where in the arenas; subclasses may add other arrays.
         """
         return in_arenas
 
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
-        """Note new `values` of a parameter; the arrays in its `storage` already have them."""
+        """Note a parameter's new `values`; the arrays in its `storage` already have them."""
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Return the arrays, besides the arenas, that `fill` sets on the device."""
         return [self.v[0]]
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:  # noqa: B027 - most keep all
-        """Add values that the kernels do not compute to the arrays of a saved state."""
+        """Add values that the kernels do not compute to a saved state's arrays."""
 
     # -- kernels -------------------------------------------------------------------------------
 
@@ -157,7 +156,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels; `at` has the offsets of the arenas' regions."""
+        """Build the kernels; `at` has the arena regions' offsets."""
 
     @abstractmethod
     def bind(self) -> None:
@@ -165,7 +164,7 @@ class ArenaKernels(ABC):
 
     @abstractmethod
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; `row` is the first step's row of records."""
+        """Enqueue `count` steps from step `first`; `row` is the first step's record row."""
 
 
 class ArenaRun:
@@ -268,7 +267,7 @@ class ArenaRun:
         self.rows.take_model(model)
 
     def reset(self) -> bool:
-        """Go back to t = 0 by a copy of the start on the device; False if there is none."""
+        """Go back to t = 0 by copying the start on the device; False if it is not stored there."""
         plastic = self.grid is not None and self.grid.plasticity is not None
         waits = _follows.get() or self.state.waiting is not None
         if waits or plastic or not self.start.restore():
@@ -279,7 +278,6 @@ class ArenaRun:
         return True
 
     def _changing_arrays(self) -> list[cla.Array]:
-        """All arrays on the device that a step changes, except `DeviceState.failed`."""
         grid = [] if self.grid is None else [self.grid.incoming]
         arenas = [arena.array for arena in self.state.arenas.values()]
         return [*arenas, *self.kernels.voltage_arrays(), *grid]
@@ -406,7 +404,7 @@ class ArenaRun:
     def deliver(self, first: int, count: int) -> None:
         """Deliver spikes that act in whole steps.
 
-        Nothing is done for events at exact times: targets read them from ring buffers.
+        Events at exact times need no delivery: targets read them from ring buffers.
         """
         if self.grid is not None and self.grid.delivers:
             self.grid.deliver(first, count)
@@ -525,7 +523,7 @@ class ArenaRun:
         self._use(self._with_state(saved))
 
     def _with_state(self, saved: dict[str, np.ndarray]) -> Variables:
-        """Return variables with the values of a saved state of one copy or all copies."""
+        """Return variables with the values in a saved state of one copy or all copies."""
         variables, copies = self.start.host.variables, self.job.model
         if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
             saved = of_all(copies, saved)

@@ -1,4 +1,4 @@
-"""The events of a chunk of steps, read from the device: at exact times, or in whole steps."""
+"""Read the events in a chunk of steps from the device: at exact times, or in whole steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TimedEvents:
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Arrays that `chunk` reads: number of events and, if there are targets, an error code."""
+        """Arrays that `chunk` reads: event count and, if there are targets, an error code."""
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
@@ -79,7 +79,7 @@ class StepSpikes:
         self.counts = [grid.spikes.count]  # small arrays that `chunk` reads
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return a chunk with the spikes of the start and of the steps since `Grid.empty`.
+        """Wait; return a chunk with the spikes at the start and in the steps since `Grid.empty`.
 
         `values_of` reads a small array. The chunk gets `failed` and the recorded `values`.
         """

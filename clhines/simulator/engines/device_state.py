@@ -1,4 +1,4 @@
-"""`DeviceState`: the variables of a run on its device, in three arenas.
+"""`DeviceState`: a run's variables on its device, in three arenas.
 
 An arena is one array on the device with regions by name, so that a kernel needs few arguments:
 
@@ -28,12 +28,12 @@ from clhines.simulator.state.variables import Variables, whole
 
 
 class DeviceState:
-    """The variables of a run on its device.
+    """A run's variables on its device.
 
     `arenas` are three large arrays with named regions: ``mem`` (reals), ``clock`` (times) and
     ``ints``; `layout` orders nodes and instances in them. `failed`, (num_cells,) int32, is the step
-    in which the voltage of a cell diverged, see `Variables`. `waiting` has variables that are only
-    on the host, until a step needs them. `shape` is the key of the arenas for which kernels were
+    in which a cell's voltage diverged, see `Variables`. `waiting` has variables that are only on
+    the host, until a step needs them. `shape` is the key of the arenas for which kernels were
     compiled, see `shape_of`. `all_storages` returns where a parameter is stored, see
     `ArenaKernels.storage`.
     """
@@ -81,16 +81,15 @@ class DeviceState:
         self.failed.set(failed, self.queue)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Wait; return the arrays that `Variables.save` returns, with values from the device."""
         self.variables = whole(self.variables)
         return read_back(self.variables, self.arenas, self.layout)
 
     def places_of(
         self, records: Sequence[Record], place: Callable[[], np.ndarray]
     ) -> list[tuple[str, np.ndarray]]:
-        """Return for each record the array (``v`` or ``mem``) and the indices of its values.
+        """Return for each record the array (``v`` or ``mem``) and its values' indices.
 
-        `place` returns the index of each node among the voltages.
+        `place` returns each node's index among the voltages.
         """
         return locations(records, self.variables, self.arenas, place, self.layout)
 
@@ -132,9 +131,9 @@ class DeviceState:
         ints.view("played_next").set(came, self.queue)
 
     def take_events(self, source: np.ndarray, time: np.ndarray, work_group: int) -> None:
-        """Enqueue a kernel that appends events of other ranks to the ring buffers of their sources.
+        """Enqueue a kernel that appends other ranks' events to their sources' ring buffers.
 
-        `source` and `time`, ms, describe the events; `work_group` is the size of a work-group.
+        `source` and `time`, ms, describe the events; `work_group` is the work-group size.
         """
         if self._rank_events is None:
             self._rank_events = RankEvents(self.queue, self.arenas, work_group)

@@ -1,4 +1,4 @@
-"""The engine `reference`: NumPy in float64, the oracle of the engines on devices."""
+"""The engine `reference`: NumPy in float64, the oracle for engines on devices."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ def start_model(
 ) -> tuple[Variables, HostEvents]:
     """Initialise all variables at t = 0, deliver events due then, and detect spikes.
 
-    Return the variables and their events. `wanted` has the recorded outputs of each mechanism.
-    `decisions` are the choices for the network of all ranks, and `make` is the class of the
-    variables.
+    Return the variables and their events. `wanted` has each mechanism's recorded outputs.
+    `decisions` are the choices for the network on all ranks, and `make` is the variables' class.
     """
     variables = make(model, wires, decisions)
     if wanted:
@@ -147,7 +146,7 @@ def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
 
 
 def _connections(events: HostEvents, k: int) -> None:
-    """Run the INITIAL block of NET_RECEIVE for each connection to mechanism `k`.
+    """Run NET_RECEIVE's INITIAL block for each connection to mechanism `k`.
 
     Without such a block, set all weights but the first to 0.
     """
@@ -172,7 +171,7 @@ def _connections(events: HostEvents, k: int) -> None:
 def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
     """Sum all mechanisms' conductances, µS, and currents, nA, at each node, (n,) each.
 
-    `t` has the times ``begin``, ``now`` and ``end`` of the step, ms.
+    `t` has the step's times ``begin``, ``now`` and ``end``, ms.
     """
     model = variables.model
     n = model.forest.num_nodes
@@ -279,7 +278,7 @@ class Clock:
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the outputs of each mechanism that are recorded; the current ``i`` comes last."""
+    """Return each mechanism's recorded outputs; the current ``i`` comes last."""
     recorded = {(r.kind, r.name) for r in records}
     current = {r.kind for r in records if is_current(r, model)}
     return tuple(
@@ -294,7 +293,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 def without_outputs(
     model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Replace `samples` of outputs by NaN: a loaded state has no values of outputs."""
+    """Replace the `samples` of outputs by NaN: a loaded state has no output values."""
     remaining = list(samples)
     for k, r in enumerate(records):
         if r.kind < 0:
@@ -429,7 +428,7 @@ class Reference(PartRun):
         self.events.detect(end, step)
 
     def voltage_change(self, g: np.ndarray, i: np.ndarray) -> np.ndarray:
-        """Return the voltage change of each node, mV, from conductances, µS, and currents, nA."""
+        """Return each node's voltage change, mV, from conductances, µS, and currents, nA."""
         model, v = self.model, self.variables.v
         d = model.capacitance_over_dt + model.constant_d + g
         b = model.constant_b - model.constant_g * v - i

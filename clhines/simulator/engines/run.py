@@ -1,4 +1,4 @@
-"""The protocol `Run`, the job of making a run, and helpers of runs on devices."""
+"""The protocol `Run`, the job from which an engine makes a run, and helpers for device runs."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ class Request:
 
     @property
     def place(self) -> tuple[cl.CommandQueue, np.dtype] | None:
-        """Queue and precision of the device; None for the engine ``reference``."""
+        """The device's queue and precision; None for the engine ``reference``."""
         return None if self.queue is None else (self.queue, self.dtype)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments that make a `Simulation` with the same request, by name."""
+        """The arguments for a `Simulation` with the same request, by name."""
         names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
         return {name: getattr(self, name) for name in names} | self.options
 
 
 class Run(Protocol):
-    """Protocol of what an engine makes of a model: all its variables, and how to advance them.
+    """Protocol for an engine's form of a model: all its variables, and how to advance them.
 
     A run advances in chunks of steps: `begin`, then `advance` and `deliver` repeatedly, then `end`.
-    One call of `advance` takes at most `max_steps` steps.
+    One call of `advance` advances at most `max_steps` steps.
     """
 
     max_steps: int
@@ -89,11 +89,11 @@ class Run(Protocol):
         """Advance `count` steps from step `first` on; the first one is recorded in row `row`."""
 
     def deliver(self, first: int, count: int) -> None:
-        """Deliver the spikes of the last call of `advance`, of `count` steps from `first` on."""
+        """Deliver the spikes from the last call of `advance`, of `count` steps from `first` on."""
         return
 
     def mark(self) -> Mark:
-        """Mark the present end of the queue; `seconds` tells when the device reached it."""
+        """Mark the queue's present end; `seconds` tells when the device reached it."""
         return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
@@ -113,7 +113,7 @@ class Run(Protocol):
         """Return the present voltages, (n,) real, mV, in natural order."""
 
     def weights(self) -> np.ndarray:
-        """Return the weights of all connections after their last events, (m,) float64."""
+        """Return all connections' weights after their last events, (m,) float64."""
 
     def reward(self, reward: float, step: int) -> None:
         """Reward all plastic connections, after the spikes of step `step` were delivered."""
@@ -127,7 +127,7 @@ class Run(Protocol):
 
 @runtime_checkable
 class Restarts(Protocol):
-    """Protocol of a run that can start again with changed parameters."""
+    """Protocol for a run that can start again with changed parameters."""
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
         """Go to t = 0 of `model`; return False if another run is needed.
@@ -138,7 +138,7 @@ class Restarts(Protocol):
 
 
 class PartRun(Run, Protocol):
-    """Protocol of a run of one rank's cells, which exchanges events with other ranks."""
+    """Protocol for a run with one rank's cells, which exchanges events with other ranks."""
 
     def early_sources(self) -> np.ndarray:
         """Return the sources that are above their thresholds at t = 0, (k,); only once."""
@@ -146,26 +146,26 @@ class PartRun(Run, Protocol):
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far, and returns their spikes.
 
-        It returns two arrays, cells and steps, of all spikes since the last call of `note_spikes`.
+        It returns two arrays, cells and steps, for all spikes since the last call of `note_spikes`.
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver the spikes (`source`, `step`) of all ranks in `count` steps from `first` on."""
+        """Deliver all ranks' spikes (`source`, `step`) in `count` steps from `first` on."""
 
     def new_events(self, node: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Wait; return sources and times, ms, of new events, and the voltages of `node`, mV."""
+        """Wait; return the new events' sources and times, ms, and the voltages at `node`, mV."""
 
     def note_events(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Return a function that waits for all steps enqueued so far, and returns their events.
 
-        It returns two arrays, sources and times in ms, of all events since the last `note_events`.
+        It returns two arrays, sources and times in ms, for all events since the last `note_events`.
         """
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks to the ring buffers of their sources; times in ms."""
+        """Append other ranks' events to their sources' ring buffers; times in ms."""
 
     def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages, (m,), mV, of the nodes on other ranks that this rank reads."""
+        """Set the voltages, (m,), mV, at the nodes on other ranks that this rank reads."""
 
 
 MakeRun: TypeAlias = "Callable[[Job], Run]"  # a user's engine, see `Job.of_user`
@@ -255,7 +255,7 @@ def take_chunk(
 
 @contextmanager
 def naming_memory(what: object, steps: int) -> Iterator[None]:
-    """Within this context, turn OpenCL's errors for lack of memory into `DeviceMemoryError`.
+    """Within this context, turn OpenCL's out-of-memory errors into `DeviceMemoryError`.
 
     The message says that `what` and the records of so many `steps` need too much memory.
     """
@@ -306,7 +306,7 @@ class Ending:
         return cl.enqueue_marker(self._queue)
 
     def seconds(self, marks: Sequence[Mark], arrays: Sequence[cla.Array]) -> list[float]:
-        """Wait; return the times of `marks`, s. Then `reads` has the small ones of `arrays`."""
+        """Wait; return the times at `marks`, s. Then `reads` has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:
             return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]

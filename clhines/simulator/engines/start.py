@@ -1,4 +1,4 @@
-"""The start of a run: values at t = 0 on the host, and copies of them on the device."""
+"""A run's start: values at t = 0 on the host, and copies of them on the device."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MEMORY_PARTS = 8  # the copies may use 1 / so much of a device's memory
 
 
 class Start:
-    """The state of a run at t = 0, to which it can return.
+    """A run's state at t = 0, to which it can return.
 
     `host` has run the INITIAL blocks, for one copy of the model; `early` has the events at t = 0.
     `changing` returns the arrays on the device that steps change: the start has copies of them, so
-    that `restore` needs no values of the host.
+    that `restore` needs no values from the host.
     """
 
     host: Reference
@@ -35,7 +35,7 @@ class Start:
     # -- on the host ---------------------------------------------------------------------------
 
     def begin(self, host: Reference, early: Chunk) -> None:
-        """Replace the start by the values of `host`, with the events `early` at t = 0."""
+        """Replace the start by the values in `host`, with the events `early` at t = 0."""
         self.host, self.early, self.is_left = host, early, False
         self._changed.clear()
 
@@ -45,11 +45,10 @@ class Start:
 
     @property
     def wanted(self) -> Wanted:
-        """The recorded outputs that the run computes, by mechanism."""
         return tuple(self.host.variables.wanted)
 
     def take(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
-        """Set parameter `name` of `instances` of mechanism `k`, also in starts made by `want`."""
+        """Set parameter `name` for `instances` of mechanism `k`, also in starts made by `want`."""
         parameters = self.host.variables.parameters[k]
         parameters[name][instances] = values
         self._changed[k, name] = parameters[name]
@@ -88,5 +87,4 @@ class Start:
         return next((copy for changing, copy in pairs if changing is array), None)
 
     def forget(self) -> None:
-        """Drop the copies, because the run has new arrays."""
         self._copies = []

@@ -1,4 +1,4 @@
-"""Times of steps on a device."""
+"""The steps' times on a device."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MOST_STEPS = 1024  # times on the device at once
 
 
 class StepTimes:
-    """The step counter of a device, and the times at which `MOST_STEPS` steps begin.
+    """A device's step counter, and the times at which `MOST_STEPS` steps begin.
 
     `begin` has the times of `steps`, ms, in the type `instant`. `state`, (4,) int32, has the first
-    step on the device, its row of records, and the offset of the next step, twice: kernels before
-    the solve read the first offset and set the second, a step's last kernel does the reverse.
+    step on the device, its record row, and the offset of the next step, twice: kernels before the
+    solve read the first offset and set the second, a step's last kernel does the reverse.
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:

@@ -69,7 +69,7 @@ def of_whole(
     """Choose the solver's method and options for the whole network.
 
     All ranks use them, so that results have the same bits on any number of ranks. `forest` has all
-    cells, `limits` are those of the whole device.
+    cells, `limits` hold for the whole device.
     """
     plan = make_plan(forest, method, dtype, limits, **cast("dict[str, Any]", options))
     chosen: dict[str, object] = {}
@@ -116,7 +116,7 @@ class DiffusionSpec(TemplateSpec):
 
 
 class Diffusing:
-    """Solve for states that diffuse along cells; the trees of all states form one batch."""
+    """Solve for states that diffuse along cells; all states' trees form one batch."""
 
     def __init__(self, run: ArenaRun) -> None:
         self._run = run
@@ -191,8 +191,8 @@ class LayersSpec(TemplateSpec):
 def _codes(parent: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Return each column's parent, and how its sums reach the parent, packed as `column`.
 
-    `parent` is the parent of each column, `numbers` its index in its cell. See ``layers.mako`` for
-    the bits.
+    `parent` is each column's parent, `numbers` its index in its cell. See ``layers.mako`` for the
+    bits.
     """
     number = np.arange(len(parent))
     above = np.where(parent < 0, -1, parent - number + numbers)
@@ -250,7 +250,6 @@ class Surrounded:
         }  # fmt: skip
 
     def bind(self, queue: cl.CommandQueue, arguments: Mapping[str, Any]) -> Enqueue:
-        """Return a function that launches a step's solve; `arguments` has `v`, `d` and `b`."""
         built = program.build(queue.context, self._spec), self._spec
         alone = devices.is_cpu(queue.device)
         every = {**arguments, **self._arguments}
@@ -290,7 +289,7 @@ class Steps(ArenaKernels):
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
-        """Each node's index in the array of voltages, (n,) int64; nodes of other ranks are last."""
+        """Each node's index in the voltage array, (n,) int64; other ranks' nodes are last."""
         gather, n = self.gather, self.model.forest.num_nodes
         remote = len(self.model.remote_v)
         places = np.empty(n + remote, np.int64)
@@ -324,7 +323,7 @@ class Steps(ArenaKernels):
 
     @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        """The function that copies values of all nodes to the device, in the solver's order."""
+        """The function that copies all nodes' values to the device, in the solver's order."""
         return self.solver.to_device_order if self._tiler is None else self._tiler.pack
 
     def renew(self, before: Model) -> bool:
@@ -345,7 +344,7 @@ class Steps(ArenaKernels):
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Copy voltages to the device: `v`, put in order by `pack`, then those of other ranks."""
+        """Copy voltages to the device: `v`, put in order by `pack`, then other ranks' voltages."""
         packed = pack(v)
         if not len(remote):
             return packed
@@ -393,7 +392,7 @@ class Steps(ArenaKernels):
     ) -> tuple[list[Enqueue], list[Enqueue]]:
         """Return the functions that launch a step's kernels: before and after the solve.
 
-        `shared` has arguments of all kernels. A step reads voltages from `old` and writes them to
+        `shared` has arguments for all kernels. A step reads voltages from `old` and writes them to
         `new`. `diffusion` has the launches for diffusing states.
         """
         spec, before = self._built[1], list[Enqueue]()

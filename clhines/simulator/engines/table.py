@@ -1,4 +1,4 @@
-"""The table of engines: how each advances a network, and which needs it supports.
+"""The engine table: how each engine advances a network, and which needs it supports.
 
 `choose` makes them. This module imports no OpenCL, so that the command line can list engines.
 """
@@ -58,7 +58,7 @@ _MARKS = {word: marks for word, *marks in map(str.split, _EPOCHS.strip().splitli
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine's row in the table; `make` names the function that makes its run of a `Job`."""
+    """An engine's row in the table; `make` names the function that makes its run from a `Job`."""
 
     name: str
     on: str  # device on which ``auto`` uses it: ``gpu``, ``cpu``, both if empty, ``host``: none

@@ -1,4 +1,4 @@
-"""Names of a record and its columns."""
+"""Names for a record and its columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RecordColumns:
-    """The nodes, instances or matrix rows that the columns of a record are for."""
+    """The nodes, instances or matrix rows for which a record has columns."""
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # node in its cell, row, or instance
@@ -34,7 +34,7 @@ class RecordColumns:
         return len(self.number)
 
     def names(self) -> list[str]:
-        """Return the name of each column, as `Result.columns` describes names."""
+        """Return each column's name, as `Result.columns` describes names."""
         names = [f"{self.kind} {k}" for k in self.number.tolist()]
         if self.is_soma is not None:
             here = "" if self.cell is not None else "soma"
@@ -48,9 +48,9 @@ class RecordColumns:
 def columns_of(
     network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
 ) -> RecordColumns:
-    """Describe the columns of a record: nodes `at`, instances of a group, or rows of a matrix.
+    """Describe a record's columns: nodes `at`, instances in a group, or rows of a matrix.
 
-    `rows` counts the rows of the matrix; None: there is no matrix.
+    `rows` counts the matrix rows; None: there is no matrix.
     """
     if rows is not None:
         return RecordColumns("row", np.arange(rows))
@@ -70,7 +70,7 @@ def columns_of(
 
 @unchangeable("another record(): a recording stays as it is")
 class Recording(int):
-    """The number of a record, from `Simulation.record`; ``result[recording]`` has its values.
+    """A record's number, from `Simulation.record`; ``result[recording]`` has its values.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Recording(int):
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns; see `Result.columns`."""
+        """The columns' names; see `Result.columns`."""
         return self._columns.names()
 
     def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:

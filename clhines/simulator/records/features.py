@@ -56,7 +56,7 @@ class FeaturesSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class FeatureWindows:
-    """The features of a record, and the time windows in which they need samples."""
+    """A record's features, and the time windows in which they need samples."""
 
     features: Features
     begin: np.ndarray  # (windows, width) sample numbers; 0 is the first of the run
@@ -75,7 +75,7 @@ class FeatureWindows:
         return replace(self, begin=self.begin[:, columns], end=self.end[:, columns])
 
     def values(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
-        """Compute the features of a run from the results of `take` for all its chunks."""
+        """Compute a run's features from the results of `take` for all its chunks."""
         size = 3 * len(self.begin)
         sums = chunks[-1][:size].reshape(3, len(self.begin), chunks[-1].shape[1])
         segments = joined([chunk[size:] for chunk in chunks])
@@ -120,7 +120,6 @@ class DeviceFeatures:
         self._make_room(_ROOM)
 
     def _empty_state(self) -> tuple[cla.Array, cla.Array]:
-        """Allocate the open segment and the last three samples of each trace."""
         integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
 
@@ -137,9 +136,9 @@ class DeviceFeatures:
         kernel.launch_columns(self._queue, self._width, rows, most)
 
     def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:
-        """Add `rows` rows, the first one after `first` steps of the run; wait for the device.
+        """Add `rows` rows, the first one after `first` steps in the run; wait for the device.
 
-        Return (k, width) float64: sum, smallest and largest value of each window so far, then the
+        Return (k, width) float64: sum, smallest and largest value in each window so far, then the
         segments that these rows close or leave open, as `segments.packed` writes them.
         """
         first -= self._windows.first

@@ -35,7 +35,7 @@ class Membrane:
 
     - `sampled`: the nodes whose voltages are in a row
     - `begin`: recorded node j has the axial connections ``begin[j]:begin[j + 1]``
-    - `node_column`, `neighbour_column`: the columns of the voltages at both ends of a connection
+    - `node_column`, `neighbour_column`: the voltage columns for both ends of a connection
     - `g`: its conductance, µS
     - `clamp_begin`, `clamp`: the electrodes at node j, as numbers among all `clamps`, are
       ``clamp[clamp_begin[j]:clamp_begin[j + 1]]``
@@ -90,9 +90,9 @@ class Membrane:
     def folded(self, matrix: np.ndarray) -> list[np.ndarray]:
         """Return a matrix for voltages and one for electrodes' currents, from one for the nodes.
 
-        `matrix` (k, m) is for the membrane currents of the m recorded nodes. The results are
-        (k, len(sampled)) and (k, c): their products with voltages and electrodes' currents add up
-        to the product of `matrix` and the membrane currents.
+        `matrix` (k, m) is for the m recorded nodes' membrane currents. The results are (k,
+        len(sampled)) and (k, c): their products with voltages and electrodes' currents add up to
+        the product of `matrix` and the membrane currents.
         """
         # The connection from node i to node j carries g (v_i - v_j) into j and the opposite into i.
         # So it contributes g (M_j - M_i) (v_i - v_j), and a column of the result is a sum of
@@ -118,7 +118,7 @@ class Membrane:
         return [of_voltages, of_clamps]
 
     def _output(self, k: int) -> str:
-        """Return the name of the variable that has an electrode's current, or "".
+        """Return the name of the variable with an electrode's current, or "".
 
         Without such a variable `_current` computes the current. InputError if neither is possible.
         """
@@ -140,9 +140,9 @@ class Membrane:
         return ""
 
     def currents(self, steps: np.ndarray, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the inward currents of all electrodes in some steps, (rows, c) float64, nA.
+        """Return all electrodes' inward currents in some steps, (rows, c) float64, nA.
 
-        `outputs` has the recorded currents of `clamps` whose variable is recorded. Electrodes with
+        `outputs` has the recorded currents for `clamps` whose variable is recorded. Electrodes with
         equal parameters share a column.
         """
         currents, output = [np.zeros((len(steps), 0))], iter(outputs)
@@ -165,10 +165,10 @@ class Membrane:
 
 
 def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return all axial connections of all nodes, each one twice, once for each end.
+    """Return all nodes' axial connections, each one twice, once for each end.
 
     For each: the node, the nodes with the voltages at the two ends, and the conductance, µS. In
-    layers, current also flows from the enclosing nodes of both ends.
+    layers, current also flows from the enclosing nodes at both ends.
     """
     layers = model.layers
     if layers is None:

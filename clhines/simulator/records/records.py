@@ -30,7 +30,7 @@ NO_COLUMNS = RecordColumns("", np.zeros(0, np.int64))
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A request to record a variable of nodes or instances, and to reduce its values."""
+    """A request to record a variable at nodes or in instances, and to reduce its values."""
 
     name: str  # variable
     kind: int  # of the variable, or `VOLTAGE`, `ION` or `MEMBRANE`
@@ -51,7 +51,6 @@ class Record:
 
     @cached_property
     def num_different(self) -> int:
-        """The number of different nodes or instances."""
         return len(np.unique(self.index))
 
     @property
@@ -66,12 +65,12 @@ class Record:
         return per_place * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> range:
-        """Return, for each row of a run from `begin` to `end`, the number of steps before it."""
+        """Return, for each row in a run from `begin` to `end`, the step count before it."""
         first = begin + 1 if begin else 0
         return range(-(-first // self.every) * self.every, end + 1, self.every)
 
     def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
-        """Return a record of only some `columns` of this one.
+        """Return a record with only some `columns` of this one.
 
         In the new record the columns are instances `index` of mechanism `kind`, or nodes `index`.
         """
@@ -80,7 +79,7 @@ class Record:
 
 
 def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
-    """Return the records of a run of `steps` steps from `begin` on.
+    """Return the records for a run of `steps` steps from `begin` on.
 
     Reduced records are new objects, so that their reductions start again.
     """
@@ -96,7 +95,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether a record is of a mechanism's current that is no variable of the mechanism."""
+    """Whether a record is a mechanism's current that is no variable of the mechanism."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)
@@ -118,9 +117,9 @@ def chunk_of(
     itemsize: int,
     memory: int,
 ) -> int:
-    """Choose the steps of a chunk, in whole epochs, so that its rows fit into device memory.
+    """Choose a chunk's step count, in whole epochs, so that its rows fit into device memory.
 
-    A step takes `step_bytes`. Rows take up to `ROOM` bytes, or a 64th of a GPU's `memory`:
+    A step needs `step_bytes`. Rows need up to `ROOM` bytes, or a 64th of a GPU's `memory`:
     combining more rows at once reads a matrix less often. Raise HostMemoryError if the run's rows
     do not fit into the host's memory.
     """
@@ -147,7 +146,7 @@ def digest_of(records: Sequence[Record]) -> str:
 
 
 def unit_of(record: Record) -> str:
-    """Return the unit of a record's reduced values; empty if unknown."""
+    """Return the unit of a record's reduced values; "" if unknown."""
     if record.reduce == "crossings":
         return "ms"
     if record.reduce in ("count", FEATURES) or record.matrix is not None:

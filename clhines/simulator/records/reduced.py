@@ -81,7 +81,6 @@ class ReducedSpec(TemplateSpec):
 
     @property
     def items(self) -> int:
-        """Work-items that compute a tile together."""
         return 32 if self.ptx else 1
 
     @property
@@ -117,10 +116,10 @@ class ReducedSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Where the rows of a record are on a device: in a (rows, stride) array, from `column` on.
+    """Where a record's rows are on a device: in a (rows, stride) array, from `column` on.
 
-    `places` are the device indices of the sampled nodes if rows have all nodes in device order;
-    otherwise None. A row is of every `interval`-th step.
+    `places` are the sampled nodes' device indices if rows have all nodes in device order; otherwise
+    None. There is a row for every `interval`-th step.
     """
 
     array: cla.Array
@@ -134,10 +133,10 @@ class View:
 
 
 class Reducer:
-    """Reduce the rows of one record.
+    """Reduce one record's rows.
 
     Engines sample its `sources`, which are records, too: the record itself or, for a membrane
-    current, voltages and currents of electrodes. A `plain` reducer returns the rows as sampled.
+    current, voltages and electrodes' currents. A `plain` reducer returns the rows as sampled.
     """
 
     def __init__(self, record: Record, model: Model) -> None:
@@ -167,10 +166,10 @@ class Reducer:
 
 
 def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: float) -> np.ndarray:
-    """Collect the values of each column, (most, width), in ascending order.
+    """Collect each column's values, (most, width), in ascending order.
 
-    `column` has the column of each value; `most` is the largest number of values in a column, and
-    `fill` fills up the other columns.
+    `column` has each value's column; `most` is the largest value count in a column, and `fill`
+    fills up the other columns.
     """
     order = np.lexsort((values, column))
     number = np.bincount(column, minlength=width)
@@ -273,9 +272,9 @@ class DeviceReducer(Reducer):
         return program.build(self._queue.context, self._spec)
 
     def _tables_of(self, view: View) -> list[cla.Array]:
-        """Return the kernels' tables for the rows of a view, copied to the device once.
+        """Return the kernels' tables for a view's rows, copied to the device once.
 
-        For a linear combination they are the matrices of the row's values and of the electrodes'
+        For a linear combination they are the matrices for the row's values and for the electrodes'
         currents; for a membrane current, attributes of `Membrane`.
         """
         before, places = self._copied_for[0], view.places
@@ -305,7 +304,6 @@ class DeviceReducer(Reducer):
         return self._tables
 
     def _launch(self, name: str, rows: int, *arguments: object) -> None:
-        """Enqueue a kernel with a work-item per column of `rows` rows; pass integers as int32."""
         typed = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         launches.BoundKernel(self._built, name, typed).launch_columns(self._queue, self.width, rows)
 
@@ -349,7 +347,7 @@ class DeviceReducer(Reducer):
     ) -> np.ndarray:
         """Reduce a chunk's rows; wait for the device.
 
-        The first row is the end of step `first`; `outputs` are rows of electrodes' currents. Return
+        The first row is the end of step `first`; `outputs` has rows of electrodes' currents. Return
         (rows, width) values. A reduction returns the extreme, sum (float64) or count (int64) so
         far, (1, width). ``crossings`` returns the steps at which each column crosses in these rows,
         filled up with -1, (k, width) int64. Features return the result of `DeviceFeatures.take`.
@@ -388,8 +386,8 @@ class DeviceReducer(Reducer):
     ) -> tuple[View, bool]:
         """Compute the recorded membrane currents and linear combinations from sampled rows.
 
-        `recorded_rows` are the first, the interval and the number of recorded rows. Return the
-        rows, and whether they were computed.
+        `recorded_rows` are the recorded rows' first index, interval and count. Return the rows, and
+        whether they were computed.
         """
         begin, every, kept = recorded_rows
         membrane, matrix = self.membrane, self.record.matrix
@@ -421,10 +419,10 @@ class DeviceReducer(Reducer):
     def _combined(
         self, kept: int, factors: Sequence[tuple[cla.Array, cla.Array, int, tuple[int, ...]]]
     ) -> cla.Array:
-        """Add up the products of `kept` rows of each factor and its matrix, (kept, width).
+        """Add up the products of each factor's `kept` rows and its matrix, (kept, width).
 
-        For each: an array with the rows, the matrix, the number of terms, and where the rows are:
-        the first one, the interval from one to the next, the stride and the first column.
+        For each: an array with the rows, the matrix, the term count, and where the rows are: the
+        first one, the interval from one to the next, the stride and the first column.
         """
         spec, limit = self._spec, self._queue.device.max_work_group_size
         places = [place for *_, where in factors for place in where[2:]]
@@ -494,24 +492,21 @@ _Sample = TypeVar("_Sample")  # values of a source, or their view on a device
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers of all records of a run; they continue from chunk to chunk."""
+    """The reducers for all records in a run; they continue from chunk to chunk."""
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:
         self._make = make
         self.each: list[_Kind] = []
 
     def begin(self, records: Sequence[Record]) -> None:
-        """Make reducers for new records; keep the others."""
         earlier = {id(reducer.record): reducer for reducer in self.each}
         self.each = [earlier.get(id(r)) or self._make(r) for r in records]
 
     @property
     def sources(self) -> list[Record]:
-        """The records that an engine samples: `sources` of all reducers, joined."""
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
-        """Return each record's values as a step begins, from samples of all `sources`."""
         return [reducer.now(part, step) for reducer, part in self.with_samples(samples)]
 
     def with_samples(self, samples: Sequence[_Sample]) -> Iterator[tuple[_Kind, Sequence[_Sample]]]:

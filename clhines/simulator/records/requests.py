@@ -41,7 +41,7 @@ from clhines.simulator.records.records import (
 def find_record(
     network: Network, model: Model, what: object, at: ArrayLike | Group, index: ArrayLike | None
 ) -> Record:
-    """Return the record, without reduction, of a variable at nodes or of a group."""
+    """Return the record, without reduction, for a variable at nodes or in a group."""
     if not isinstance(what, str):
         raise InputError(f"what is {shown(what)}; expected a name such as 'v', or 'm' of a Group")
     if "=" in what:
@@ -95,7 +95,7 @@ def _record_of_ion(ion: IonNodes, variable: str, at: ArrayLike) -> Record:
 def _record_of_group(
     network: Network, model: Model, variable: str, group: Group, index: ArrayLike | None
 ) -> Record:
-    """Return the record of a variable of a group, or of the voltage at the group's nodes."""
+    """Return the record for a group's variable, or for the voltage at the group's nodes."""
     mechanism = group.mechanism
     if group.network is not network:
         raise InputError(f"group {mechanism.name} belongs to another network")
@@ -147,7 +147,7 @@ def _record_of_current(model: Model, group: Group, chosen: np.ndarray) -> Record
 
 
 def _record_of_mechanism(network: Network, model: Model, what: str, at: ArrayLike) -> Record:
-    """Return the record of ``MECHANISM.VARIABLE`` at nodes, which must belong to one group."""
+    """Return the record for ``MECHANISM.VARIABLE`` at nodes, which must belong to one group."""
     name, _, variable = what.partition(".")
     mechanisms = dict.fromkeys(g.mechanism.name for g in network.groups)
     if name not in mechanisms:

@@ -1,4 +1,4 @@
-"""Rows of records on a device: memory for a chunk, and reductions."""
+"""Record rows on a device: memory for a chunk, and reductions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PATIENCE = 16  # chunks in a row with fewer rows, after which fewer are allocat
 
 
 def _layout(record: Record) -> tuple[object, ...]:
-    """Return what the memory of a record's rows depends on; a new run of a reduction keeps it."""
+    """Return what a record's row memory depends on; a new run of a reduction keeps it."""
     return record.name, record.kind, id(record.index), record.every, bool(record.reduce)
 
 
 class RecordedRows:
-    """Device memory for the rows of a run's records; a chunk reuses it if its rows fit.
+    """Device memory for a run's record rows; a chunk reuses it if its rows fit.
 
     `whole_width` is the length of a row with all voltages; 0 if the kernels cannot write such rows.
     `arguments` are the kernels' arguments for the rows.
@@ -43,7 +43,7 @@ class RecordedRows:
         self.take_model(model)
 
     def take_model(self, model: Model) -> None:
-        """Forget all reducers and use the parameters of another model."""
+        """Forget all reducers and use another model's parameters."""
         queue, dtype = self._queue, self._dtype
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
         self.first_step = 0  # of the chunk
@@ -63,7 +63,7 @@ class RecordedRows:
         records: Sequence[Record],
         room_for: Callable[[int, list[Record]], list[View]],
     ) -> None:
-        """Begin a chunk of `rows` rows.
+        """Begin a chunk with `rows` rows.
 
         ``room_for(rows, sources)`` allocates the rows, as `allocate` does, and returns the views.
         """
@@ -89,7 +89,7 @@ class RecordedRows:
     def allocate(
         self, rows: int, locations: Locations, owner: np.ndarray, num_owners: int
     ) -> list[View]:
-        """Allocate rows for the values of all sources, set `arguments`, return each source's view.
+        """Allocate rows for all sources' values, set `arguments`, return each source's view.
 
         ``owner[k]``, (m,), numbers the work-item that writes the k-th value from ``mem``. If most
         voltages are recorded, all for membrane currents, the rows have all in device order.
@@ -135,7 +135,6 @@ class RecordedRows:
         ]
 
     def _is_whole(self, locations: Locations) -> bool:
-        """Whether rows have all voltages: most are recorded, all for membrane currents."""
         sampled = sum(len(at) for source, at in locations if source == "v")
         return 0 < self._whole_length <= 2 * sampled and self._only_membranes
 
@@ -145,13 +144,13 @@ class RecordedRows:
 
     @property
     def _every(self) -> int:
-        """The smallest interval of recorded rows, steps; engines may omit the rows between."""
+        """The smallest interval between recorded rows, steps; engines may omit the rows between."""
         return gcd(*(1 if r.reduce else r.every for r in self._records)) or 1
 
     def interval(self, records: Sequence[Record]) -> int:
         """Return the steps from one row to the next: kernels omit rows that no record keeps.
 
-        Only rows with all voltages are omitted, so all records must be of membrane currents.
+        Only rows with all voltages are omitted, so all records must be membrane currents.
         """
         if any(r.kind != MEMBRANE or r.reduce for r in records):
             return 1
@@ -160,14 +159,12 @@ class RecordedRows:
 
     @property
     def _only_membranes(self) -> bool:
-        """Whether voltages are sampled only to compute membrane currents."""
         each = self.reducers.each
         return all(r.membrane is not None for r in each if r.sources[0].kind == VOLTAGE)
 
     def now(
         self, samples: Sequence[np.ndarray], step: int, locations: Locations
     ) -> list[np.ndarray]:
-        """Return each record's values as a step begins, (1, width), from its samples."""
         whole, values = self._is_whole(locations), []
         for reducer, part in self.reducers.with_samples(list(zip(samples, locations, strict=True))):
             source, at = part[0][1]
@@ -182,7 +179,7 @@ class RecordedRows:
                 reducer.enqueue(first, self._rows, self.first_step)
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
-        """Reduce the rows of each record; `values_of` reads an array, each array only once."""
+        """Reduce each record's rows; `values_of` reads an array, each array only once."""
         rows: int = self._rows
         host: dict[int, np.ndarray] = {}
 
