@@ -3,6 +3,10 @@
 Each run simulates all cells, each with its own amplitude. A cell doubles its amplitude from the
 lower bound until it fires, then bisects the ratio of the bounds. Starting low avoids the conduction
 block far above the threshold, where a cell does not fire either.
+
+Once no cell doubles any more, runs are short: twice the longest time to a spike. A last run has the
+whole duration and the amplitudes at which cells did not fire. A cell that fires there, later than
+all before, is bisected again in runs of the whole duration.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from clhines.simulator.runner import with_memory_for
 from clhines.simulator.simulation import Simulation
 
 _STEP = 2.0  # factor of amplitudes until a cell fires
+_LONGER = 2.0  # time of a run, by the longest time from `after` to a spike in the runs before
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,19 +137,25 @@ class _Trial:
             )
         self._after, self._duration = after, duration
         self._simulation, self._group, self._name = simulation, group, name
-        self._count = simulation.record("v", nodes, reduce="count", threshold=level)
-        self.runs = 0
+        self._rises = simulation.record("v", nodes, reduce="crossings", threshold=level)
+        self._slowest = np.zeros(len(nodes))  # ms from `after` to a first spike, by cell
+        self._shortened, self.runs = False, 0
 
-    def fires(self, amplitude: np.ndarray) -> np.ndarray:
-        """Return which cells fire at their amplitudes, (num_cells,) bool."""
+    def fires(self, amplitude: np.ndarray, enough: float = np.inf) -> np.ndarray:
+        """Return which cells fire at their amplitudes, (num_cells,) bool, until `enough` ms."""
         simulation, network = self._simulation, self._simulation.network
         simulation.set(self._group, **{self._name: network.per_cell(amplitude)})
         simulation.reset()
         if self._after:
             simulation.run(self._after)
+        left, dt = self._duration - self._after, simulation.model.dt
+        if enough < left - dt:
+            left, self._shortened = dt * np.ceil(enough / dt), True
         self.runs += 1
-        fired: np.ndarray = simulation.run(self._duration - self._after)[self._count] > 0
-        return fired.reshape(-1)
+        rises = simulation.run(left)[self._rises]
+        first = rises[0] if len(rises) else np.full(network.num_cells, np.nan)
+        self._slowest = np.fmax(self._slowest, first - self._after)
+        return ~np.isnan(first)
 
     def bracket(
         self, below: np.ndarray, most: np.ndarray, tolerance: float
@@ -158,17 +169,26 @@ class _Trial:
         if fired.any():
             k = int(np.argmax(fired))
             raise InputError(f"cell {k} fires at low, {below[k]:g}; expected a lower one")
-        above = np.full(len(below), np.nan)
+        above, quiet = np.full(len(below), np.nan), below
+        late = np.zeros(len(below), bool)
         while True:
             climbs = np.isnan(above) & (below < most)
             halves = above > below * (1 + tolerance)
             if not (climbs | halves).any():
-                return above, below
+                if not self._shortened:
+                    return above, below
+                late, self._shortened = self.fires(below), False
+                above, below = np.where(late, below, above), np.where(late, quiet, below)
+                continue
             tried = np.where(climbs, np.minimum(below * _STEP, most), below)
             tried[halves] = np.sqrt(below[halves]) * np.sqrt(above[halves])
-            fired = self.fires(tried) & (climbs | halves)
+            short = not (climbs | late).any()
+            enough = _LONGER * self._slowest[halves].max() if short else np.inf
+            fired = self.fires(tried, enough) & (climbs | halves)
             above = np.where(fired, tried, above)
             below = np.where(fired, below, tried)
+            if not self._shortened:
+                quiet = below
 
 
 def _check_arguments(network: object, group: object, name: str, missing: str) -> None:

@@ -59,6 +59,21 @@ def test_a_threshold_lies_below_a_block(double_queue):
     assert late.amplitude[0] <= 1.2 * result.amplitude[0]
 
 
+def test_late_spikes_count(double_queue):
+    """The second pulse is stronger, but spikes come late, after the short runs."""
+    pulses = [0.1, 0.3, 2.5, 2.7], [-1.0, 0.0, -1.3, 0.0]
+    net, group, made = fibre_network([800.0, 810.0], (10.0, 10.0), pulses)
+    result = found(net, group, made, queue=double_queue, low=30.0)
+    for scale, fires in ((result.amplitude, [True, True]), (result.below, [False, False])):
+        sim = Simulation(net, DT, queue=double_queue, v_init=-70.0)
+        sim.set(group, scale=net.per_cell(scale))
+        number = sim.record("v", made.ranvier[:, 1])
+        rows = sim.run(STOP)[number]
+        assert (rows.max(axis=0) > 0).tolist() == fires
+        assert not fires[0] or (rows[: round(2.5 / DT)].max(axis=0) < 0).all()
+    assert (result.amplitude / result.below - 1 <= 1e-3).all() and result.runs > 16
+
+
 def test_amplitudes_of_electrodes_in_cells(double_queue):
     made = fibres.unmyelinated([1.0, 1.0], 1000.0, 21)
     net = made.network(Network.from_arrays)
