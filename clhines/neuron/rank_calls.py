@@ -25,7 +25,7 @@ def ranks_of(h: Hoc, call: str = "clhines.neuron.run()") -> Ranks:
     if comm.size != size:
         raise InputError(
             f"mpi4py has {comm.size} ranks, NEURON {size}: they have loaded two MPI libraries, or "
-            "there are subworlds; expected MPI_LIB_NRN_PATH to be that of mpi4py, and all ranks"
+            "there are subworlds; expected MPI_LIB_NRN_PATH to name mpi4py's, and all ranks"
         )
     return Ranks(comm, call)
 
