@@ -202,7 +202,7 @@ _PURKINJE: Densities = {  # calcium first, as in NEURON: its states advance befo
     "nars": {SOMA: 0.15},
     "sk": {SOMA: 1e-4, BASAL: 1e-4},
 }
-_GIVEN = {"pas": "g", "cadyn": "depth"}  # parameter that a density is of; others: gbar
+_GIVEN = {"pas": "g", "cadyn": "depth"}  # parameter for a density; others: gbar
 
 
 class _Sketch:
@@ -284,9 +284,9 @@ class Neuron:
     amp: float  # nA, current into the soma from 2 ms on
     longest: float  # µm, longest compartment
     morphology: Callable[[], Morphology]  # makes the one that is made up
-    from_files: bool = False  # mechanisms of the files in ``mods``; else of the texts
+    from_files: bool = False  # mechanisms in the files in ``mods``; else in the texts
     tables: bool = False  # their TABLE statements count
-    # arguments of `Network.ion` by ion
+    # `Network.ion` arguments by ion
     ions: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def mechanism(self, name: str) -> str | Mechanism:

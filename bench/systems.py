@@ -248,19 +248,19 @@ class Candidate:
     """One solver, ready to run on one case."""
 
     name: str
-    # solves set k and waits; seconds by a clock of the device, or None for wall time
+    # solves set k and waits; seconds by a device clock, or None for wall time
     launch: Callable[[int], float | None]
-    # (n,) solution of set k in natural order, or the `Repeats` of it
+    # (n,) solution for set k in natural order, or its `Repeats`
     result: Callable[[int], np.ndarray | Repeats] | None = None
     # restores, outside the clock, the arrays that solving set k destroys
     restore: Callable[[int], object] = lambda k: None
     clock: str = "wall"  # ``device`` or ``wall``
     most: int = 25  # timed runs
-    stands_for: float = 1.0  # factor of the times: the batch over the part that it solves
-    facts: Callable[[], dict[str, Any]] = dict  # further entries of its row, once it has run
-    solver: clhines.Solver | None = None  # solver of a clhines method, for `facts`
+    stands_for: float = 1.0  # factor for the times: the batch over the part that it solves
+    facts: Callable[[], dict[str, Any]] = dict  # further entries in its row, once it has run
+    solver: clhines.Solver | None = None  # a clhines method's solver, for `facts`
     seconds: list[float] = field(default_factory=list)  # timed runs
-    error: float | None = None  # error of the worst set, once checked
+    error: float | None = None  # the worst set's error, once checked
 
     def run(self, k: int) -> float:
         self.restore(k)

@@ -14,7 +14,7 @@ import numpy as np
 
 from clhines.core.arrays import inverse
 
-CHUNK = 16  # weights of 8 bytes per GPU memory transaction (128 bytes)
+CHUNK = 16  # 8-byte weights per GPU memory transaction (128 bytes)
 
 
 def group_numbers(*keys: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ def found():
 
 
 _queues = {}
-SHORT = pytest.StashKey()  # cases of methods of the literature that stay in every run
+SHORT = pytest.StashKey()  # cases for the literature's methods that stay in every run
 
 
 _stores = itertools.count()
@@ -188,7 +188,7 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_configure(config):
     """Share nrnivmodl's folder among all processes of a run, and let waiting MPI ranks yield."""
-    os.environ.setdefault("CLHINES_QUIET", "1")  # a line at the end of each script with the switch
+    os.environ.setdefault("CLHINES_QUIET", "1")  # a line at each script's end with the switch
     os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # for MPICH: ranks outnumber cores
     if not hasattr(config, "workerinput") and "CLHINES_TEST_BUILDS" not in os.environ:
         made = tempfile.TemporaryDirectory()
@@ -207,7 +207,7 @@ def _text(value):
         return f"at {id(value)}"
     try:
         return f"{value!r} "
-    except ValueError:  # integers of thousands of digits cannot be printed
+    except ValueError:  # integers with thousands of digits cannot be printed
         return f"at {id(value)}"
 
 

@@ -100,7 +100,7 @@ def test_what_is_no_count(value):
         lambda: Simulation(Network(CABLE), engine="reference", max_spikes=value),
     ):
         if value is None:
-            break  # the default of several
+            break  # several have this default
         with pytest.raises((InputError, HostMemoryError)) as error:
             make()
         assert len(str(error.value)) < 200

@@ -44,7 +44,7 @@ def ways(queue: cl.CommandQueue, d: np.ndarray, off: np.ndarray, same: bool) -> 
 
     n = len(d)
     coupled = np.zeros((n, n))
-    coupled[:, :-1] = off  # none from one row of the plate to the next
+    coupled[:, :-1] = off  # none from one row in the plate to the next
     main, between = d.reshape(-1), coupled.reshape(-1)[:-1]
     kept = lapack.dpttrf(main, between)[:2]
     bands = np.zeros((3, n * n))

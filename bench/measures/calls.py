@@ -27,7 +27,7 @@ from clhines.solver.device import copies
 
 CALLS = ("solve", "solve out", "factor", "f.solve", "f.solve out")
 PEERS = ("solve_banded", "ptsv")
-FACTOR, LATENCY = 1.5, 20e-6  # terms of the aim
+FACTOR, LATENCY = 1.5, 20e-6  # terms in the aim
 LEAST, MOST, SECONDS = 15, 300, 4.0  # rounds, and time for one row
 Call = Callable[[], object]
 

@@ -34,7 +34,7 @@ from clhines.simulator.cells.cable import Cable
 from clhines.solver.device import devices, program
 
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
-SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2, "Jaxley": 0.2}  # ms, of a spike
+SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2, "Jaxley": 0.2}  # ms, for a spike
 OWN = "clhines"
 
 
@@ -210,7 +210,7 @@ def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
                 continue
             here = {"cell": cell, "copies": copies}
             files = neurons.NEURONS[cell].from_files
-            of_blocks = files and not gpu  # here `auto` uses another kind of epochs
+            of_blocks = files and not gpu  # here `auto` uses other epochs
             engines = ["auto" if of_blocks and e == "epochs" else e for e in args.engines]
             variants = [(t, e) for t in args.dtype for e in engines]
             all_cases += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in variants]

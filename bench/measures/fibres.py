@@ -29,9 +29,9 @@ from clhines.fields import Geometry, fibres, point_potential
 from clhines.solver.device import devices
 
 STOP, ELECTRODES, DISTINCT = 5.0, 100, 1000  # ms
-# mV: for the currents of senn, which are not ohmic, NEURON takes the slope over 0.001 mV
+# mV: for senn's currents, which are not ohmic, NEURON takes the slope over 0.001 mV
 APART = {"mrg": 1e-8, "senn": 1e-2}
-LONGEST = 600.0  # s, of NEURON
+LONGEST = 600.0  # s, in NEURON
 
 
 def made_fibres(name: str, count: int) -> tuple[fibres.Fibres, clhines.Network, Any]:

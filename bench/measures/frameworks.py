@@ -53,7 +53,7 @@ from tqdm import tqdm
 from bench import MissingError, child, nrn, record, table
 
 TIMEOUT = 900.0  # s
-TURNS = 2  # runs of each whose least seconds count
+TURNS = 2  # runs each, whose least seconds count
 COUNTS = "neuron_spikes", "spikes", "same_step"
 WITH_RANKS = "netpyne", "BMTK"  # whose scripts run on several MPI ranks as they are
 WITHOUT = {  # scripts without CoreNEURON, or without ranks, and the reason
@@ -75,9 +75,9 @@ ENDED = {
 AT_START = "at the start"  # when older results were nudged
 TUTORIALS = "netpyne/doc/source/code"
 SECONDS = {"neuron_seconds": 8, "core_seconds": 6, "first_seconds": 7, "seconds": 6}  # widths
-SHARES = {"netpyne M1": 0.01, "netpyne M1 5 %": 0.05, "netpyne M1 10 %": 0.1}  # share of its cells
+SHARES = {"netpyne M1": 0.01, "netpyne M1 5 %": 0.05, "netpyne M1 10 %": 0.1}  # share of cells
 WHOLE_NAMES = [name for name in SHARES if name.endswith("%")]  # too long for one process
-SCRIPTS = {  # name -> (folder, script, folder of .mod files)
+SCRIPTS = {  # name -> (folder, script, folder with .mod files)
     "netpyne HHTut": ("netpyne/examples/HHTut", "src/init.py", ""),
     **{
         f"netpyne {name}": (TUTORIALS, f"{name}.py", "mod")
@@ -136,7 +136,7 @@ for pop in netParams.popParams.values():
     }
     for name, share in SHARES.items()
 }
-# For a process of its own: runs a script, and writes the framework's spikes and voltages.
+# For a separate process: runs a script, and writes the framework's spikes and voltages.
 CHILD = """
 import json, os, runpy, sys, time
 import numpy as np
@@ -427,7 +427,7 @@ def row_of(
                 for result, is_on in ((neurons, False), (ours, True)):
                     least(result, run(name, copy, is_on, device, python))
             row = {"name": name, **first, **compared(ours, neurons)}
-            for key in () if turns else ("seconds", "ended"):  # times of the next run
+            for key in () if turns else ("seconds", "ended"):  # the next run's times
                 row.pop(key, None)
             most = max(row.get("spikes", 0), row.get("neuron_spikes", 0))
             if nudge or row.get("same_step", 0) != most:

@@ -32,7 +32,7 @@ from bench.neurons import given_as
 from bench.peers import gradients_jaxley as jaxley
 
 DT, REST = 0.025, -75.0  # ms, mV
-COMPARED = 1.0  # ms of the run that is compared with the reference
+COMPARED = 1.0  # ms in the run that is compared with the reference
 NEEDED = 1e-8  # relative
 POINT = """
 point neuron

@@ -37,8 +37,8 @@ from clhines.solver.device import devices, timing
 
 BOUND = 0.05  # how much slower a row may be, as a share of the record's ratio
 AGAIN = 3  # times that a row above the bound is measured again
-ROUNDS, SECONDS = 8, 0.25  # rounds of all rows; time of a row and its yardstick in a round
-LEAST = 3  # runs of a row in a round
+ROUNDS, SECONDS = 8, 0.25  # rounds over all rows; time for a row and its yardstick in a round
+LEAST = 3  # runs per row in a round
 NODES, SHAPES = 512, 64
 EXPONENTIALS = """
 #define real REAL

@@ -22,10 +22,10 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.network.ring import ring_cables
 
 NEEDS = Path(__file__).parents[1] / "mods/needs"  # files for models driven by step counts
-DENTATE_CELLS = 10  # cells of each kind
+DENTATE_CELLS = 10  # cells per kind
 RING, RING_LEVELS, EXP2SYN = 20, 2, {"tau1": 0.5, "tau2": 2.0, "e": 0.0}  # cells; ms, mV
 STIM, THRESHOLD, WEIGHT, DELAY = (1.0, 31.0, 61.0), -20.0, 0.05, 1.0  # ms, mV, µS, ms
-STEPPING = (  # procedures of stdrun.hoc; models replace them to draw
+STEPPING = (  # stdrun.hoc's procedures; models replace them to draw
     "proc advance() { fadvance() }",
     "proc step() {local i if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } "
     "Plot() }",
@@ -38,7 +38,7 @@ class Case:
     """A model: the places of its parts, and the function that builds it."""
 
     constructs: str
-    mechanisms: str  # folder of its .mod files; empty for none
+    mechanisms: str  # folder with its .mod files; empty for none
     here: str  # folder that it is built from; empty if it needs no repository
     # h -> sections to record, the initial voltage, and objects to keep alive
     build: Callable[[Any], Built]
@@ -48,9 +48,9 @@ class Case:
     edits: tuple[tuple[str, str, str], ...] = ()
     without_core: tuple[str, ...] = ()  # the same for CoreNEURON
     variables: dict[str, str] = field(default_factory=dict)  # the process's environment
-    # statement of hoc before a model is built, with which all its cells are; empty: they are
+    # hoc statement before a model is built, with which all its cells are; empty: they are
     whole: str = ""
-    # the same model as a network of texts, which then runs in place of NEURON's memory
+    # the same model as a text network, which then runs in place of NEURON's memory
     network: Callable[[], Network] | None = None
 
 
@@ -256,7 +256,7 @@ CASES = {
         "VecStim, Exp2Syn, ions, calcium",
         "examples/bio_components/mechanisms/modfiles", "examples/bio_14cells", bmtk_cells, 100.0,
     ),
-    # The ten single cells of `DRAWN`, in the order of the draw.
+    # `DRAWN`'s ten single cells, in the order in which they were drawn.
     "125857": Case("soma and dendrites", ".", ".", loaded("FRB3.hoc", current=6), 100.0),
     "126637": Case(
         "calcium", ".", ".",

@@ -18,10 +18,10 @@ from bench import nrn
 from bench.measures.model_cases import Case
 
 EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
-MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
+MOST_VECTORS = 50  # voltages that are compared; with more cells, the spikes
 THREADS = 2
 DT, LATER = 0.025, 1e-10  # ms; NEURON's spikes are so much later than their step
-ROUNDS, WARM, PIECES = 3, 200, 3  # rounds of a warm run; steps of a run of copies; one-step pieces
+ROUNDS, WARM, PIECES = 3, 200, 3  # warm rounds; steps in a run with copies; one-step pieces
 INSTRUCTIONS = {  # pattern -> its approximate float64 instructions
     r"[-+*] |\bfma\(": 1, r" / ": 9, r"\bexp\w*\(": 16, r"\blog\w*\(": 22, r"\bpow\w*\(": 45,
 }  # fmt: skip
@@ -149,7 +149,7 @@ def one_way(
         "reordered": model.reordered,
     }
     run = by_texts(case, device, dtype) if way == "clhines" and case.network else runs[way]
-    run(2 * h.dt)  # builds kernels; in NEURON some models start from the state of the last run
+    run(2 * h.dt)  # builds kernels; in NEURON some models start from the last run's state
     if way == "clhines":
         said["first_step_s"] = time.perf_counter() - begin
     many = {"neuron": rounds, "clhines": ROUNDS}.get(way, 1)
@@ -238,7 +238,7 @@ def whole_run(
             begin = time.perf_counter()
             step()
             spent.append(time.perf_counter() - begin)
-    run(h.t + 2 * h.dt)  # copies the results of NEURON's steps to the device again
+    run(h.t + 2 * h.dt)  # copies the results from NEURON's steps to the device again
     begin, from_ms = time.perf_counter(), h.t
     run(stop)
     times.append(time.perf_counter())

@@ -169,7 +169,7 @@ def rows_of_ranks(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of ranks, with the number of the first run's spikes."""
     done, first = kept / f"{name}-spread.npz", set[tuple[float, float]]()
-    seconds = list[float]()  # first number of ranks: its run, and with NEURON's building
+    seconds = list[float]()  # first rank count: its run, and with NEURON's building
     for count in counts:
         done.unlink(missing_ok=True)
         row = said("spread", *child.mpiexec(count))[0]
@@ -198,7 +198,7 @@ def agreement(kept: Path, name: str, way: str) -> dict[str, Any]:
 
 
 RANKED = ("ranks", "ranks-nudged")
-ROW = "row: "  # models print lines of their own
+ROW = "row: "  # models print lines, too
 COPIES = "model           copies   nodes  precision engine         built  first step  warm step"
 
 
@@ -328,7 +328,7 @@ HEAD = (
 )
 SINGLE = "model         cells compart.    ms spikes same step within 1 ms     mV  clhines  NEURON"
 
-RATE = 17e12 / 132 / 1e6  # float64 instructions in a us of one multiprocessor of an H200
+RATE = 17e12 / 132 / 1e6  # float64 instructions per us in one multiprocessor of an H200
 STEPS = "model         compart. mechanisms   us a step  in NEURON   times  first step  counted"
 
 

@@ -30,9 +30,9 @@ from clhines.core.errors import DeviceMemoryError
 from clhines.solver import reference
 from clhines.solver.device import timing
 
-BOUND = 32  # largest componentwise backward error, in units of the dtype's eps
-CACHED = 1 << 26  # bytes of d, u, b and x up to which caches are warmed before each timed run
-CHECKED = 2_000_000  # nodes above which only the first solution of a case gets its residual
+BOUND = 32  # largest componentwise backward error, in the dtype's eps
+CACHED = 1 << 26  # bytes in d, u, b and x up to which caches are warmed before each timed run
+CHECKED = 2_000_000  # nodes above which only a case's first solution gets its residual
 SLOW = 1.0  # s; longer solves are run three times, not seven or more
 FLOOR = "memory floor"
 
@@ -54,7 +54,7 @@ def floor(case: Case) -> Candidate:
     def launch(k: int, repeats: int = 9) -> float:
         return timing.floor_seconds(case.queue, case.forest.num_nodes, case.dtype, repeats)
 
-    if systems.on_host(case.queue.device):  # its share of every round
+    if systems.on_host(case.queue.device):  # its share in every round
         return Candidate(FLOOR, lambda k: launch(k, 1))
     return Candidate(FLOOR, launch, clock="device", most=1)
 

@@ -39,7 +39,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"reroot": True, "split": "block", "packing": "sorted", "level_shift": True},
     ],
     "levels": [{"padding": "skip"}, {"padding": "compute"}],
-}  # only options that shape the plans of these methods
+}  # only options that shape these methods' plans
 
 SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
     "64 shapes": lambda n: systems.batch(n // 512, 512, 51, 64),

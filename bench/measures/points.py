@@ -30,7 +30,7 @@ from bench import record, table
 from clhines import Pairs
 
 DT, AIM = 0.1, 2.0  # ms; times as fast as Brian
-NEAR = 0.15  # relative: rates of two such networks are nearer
+NEAR = 0.15  # relative: rates in two such networks are nearer
 BRIAN = Path(__file__).parents[1] / "peers" / "points_brian.py"
 LIF = """
     point lif

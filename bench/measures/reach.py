@@ -28,7 +28,7 @@ from bench import record, systems, table
 from clhines.solver import reference
 from clhines.solver.device import timing
 
-CACHED = 1 << 24  # nodes; two sets of arrays take turns below
+CACHED = 1 << 24  # nodes; two array sets take turns below
 
 
 @dataclass(frozen=True)

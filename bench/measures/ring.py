@@ -30,7 +30,7 @@ from bench.peers import ring as ring_peers
 from bench.peers.ring import OWN, PEERS, Case
 from clhines.simulator.network import ring
 
-APART = 0.1  # ms, largest difference of a spike's time, for each cell that the ring has gone round
+APART = 0.1  # ms, largest difference in a spike time, for each cell that the ring has gone round
 GOOD_CHOICE = 1.1  # times the fastest engine
 SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compartment"}
 
@@ -75,7 +75,7 @@ def measured_case(
     args: argparse.Namespace, hh: str, shapes: str, bar: Any
 ) -> Iterator[dict[str, Any]]:
     every = turns(args)
-    gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
+    gone: dict[int, str] = {}  # a listed simulator -> why it is not tried any more
     cost: dict[int, dict[int, float]] = {}  # by simulator: cells -> untimed seconds
     for cells in sorted(args.cells):
         rows_of: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
@@ -89,7 +89,7 @@ def measured_case(
             if k not in gone:
                 begin = time.perf_counter()
                 row = start(name, case, args.most)
-                # The timed part lasts equally long for any number of cells.
+                # The timed part lasts equally long for any cell count.
                 used = max(time.perf_counter() - begin - args.seconds, 0.0)
                 cost.setdefault(k, {})[cells] = used
                 rows_of[k].append(row)
@@ -106,7 +106,7 @@ def measured_case(
 def foreseen(cost: dict[int, float], cells: int) -> float:
     """Return the seconds that more cells will take, by the line through the last two sizes."""
     sizes = [n for n in sorted(cost) if n < cells][-2:]
-    if len(sizes) < 2:  # the start of a process alone says nothing of the cells
+    if len(sizes) < 2:  # a process's start alone says nothing about the cells
         return 0.0
     (few, more), last = sizes, cost[sizes[-1]]
     return last + max(last - cost[few], 0.0) * (cells - more) / (more - few)

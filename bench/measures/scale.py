@@ -34,7 +34,7 @@ from clhines.simulator.ranks import mpi
 from clhines.simulator.state.decisions import MAX_EPOCH
 from clhines.solver.device import devices
 
-RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
+RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: for the events from outside
 PIECES = 5
 PLANNED = "float32"
 
@@ -123,7 +123,7 @@ def host_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-# ----------------------------------------------------------------------------- all of them
+# ---------------------------------------------------------------------------------- all cases
 
 
 def start(case: dict[str, Any], most: float) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def extended(rows: list[dict[str, Any]]) -> str:
         return float(grown / (more - few))
 
     one = some[more, 1]
-    # bytes of a cell on its rank: none if half the network takes as much as the whole; the other
+    # bytes for a cell on its rank: none if half the network takes as much as the whole; the other
     # bytes are on all ranks
     local = max(0.0, 2 * (on_host(1) - on_host(2)))
     each = on_host(2) - local / 2
@@ -305,7 +305,7 @@ def extended(rows: list[dict[str, Any]]) -> str:
 
 
 EXTENDED = ("device", "host", "epoch", "got", "on the wire", "decoded")  # columns for one rank
-WIRE = 25e9  # bytes a second into a machine, of a network of 200 Gbit/s
+WIRE = 25e9  # bytes a second into a machine, in a 200 Gbit/s network
 
 
 def decode_seconds(count: int = 10**6) -> float:

@@ -47,11 +47,11 @@ TARGET = """
     current i = 0*v [nA]
     on event: a += weight
 """
-STEPS, LISTS = 20, 4  # steps of a run; last steps with spikes, used in turn
+STEPS, LISTS = 20, 4  # steps in a run; last steps with spikes, used in turn
 ROUNDS, ENOUGH = 9, 3.0  # s; at most so many rounds for a case, and none begins after so long
 SPIKES = (1.0, 2.0, 5.0, 10.0, 20.0, 45.0)  # a step; a neuron is reset for a step
 COLOURS = {"vpo": "#009E73", "vsn": "#F0E442", "vssn": "#CC79A7", "pull": "#56B4E9"}
-REVIEW = ("vpo", "vsn", "vssn")  # the algorithms of the figure
+REVIEW = ("vpo", "vsn", "vssn")  # the figure's algorithms
 
 
 class Layers:

@@ -49,12 +49,12 @@ CALLS = (
     "factors.solve",
     "LAPACK kept",
 )
-RIGHT_HAND_SIDES = (  # rows and right-hand sides of one matrix
+RIGHT_HAND_SIDES = (  # rows and right-hand sides for one matrix
     (64, 4096),
     (512, 512),
     (1000, 1000),
 )
-DENSE = 1 << 23  # entries of all matrices, up to which SciPy's batched `solve` is called
+DENSE = 1 << 23  # entries in all matrices, up to which SciPy's batched `solve` is called
 NEAR = {"float64": 1e-14, "float32": 1e-5}  # pivots are above 2: errors do not grow
 
 
@@ -63,7 +63,7 @@ def scipy_calls(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) ->
     import scipy
     from scipy import linalg
 
-    off = np.zeros((2, *d.shape), d.dtype)  # lower and upper, in the rows of the other end
+    off = np.zeros((2, *d.shape), d.dtype)  # lower and upper, in the rows at the other end
     off[0, :, :-1], off[1, :, 1:] = dl, du
     low, up = (a.reshape(-1) for a in off)
     main, rhs = d.reshape(-1), b.reshape(-1)

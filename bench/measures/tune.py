@@ -40,7 +40,7 @@ from clhines.solver.plan import auto
 from clhines.solver.plan.auto import CANDIDATES, Candidate, Statistics
 from clhines.solver.plan.plan import Limits
 
-BUDGET = 0.2  # s, of counted solves for each candidate; twice the budget of `measure`
+BUDGET = 0.2  # s, counted solves for each candidate; twice the budget in `measure`
 BATCHES = 5
 WEIGHT = 0.5  # cases count in the fit as their time over the best to this power, inverted
 PACE_ROUNDS = 5

@@ -28,7 +28,7 @@ from bench import neurons, record, table
 
 DT, TARGET, GAIN = 0.025, -60.0, 0.02  # ms, mV, nA/mV
 AIM, WORST = 120e-6, 1e-6  # s per turn; mV
-CHECKED = 20  # turns of the first round
+CHECKED = 20  # turns in the first round
 RING = 8  # cells
 CELLS = {"small": neurons.small, "pyramidal": neurons.pyramidal}
 LEAK = """

@@ -32,7 +32,7 @@ from bench import child, neurons, record, table
 from bench.peers import variants
 from clhines.solver.device import devices, program
 
-KEPT, LEFT = 100, 20  # variants whose features a file has, and one put together of several
+KEPT, LEFT = 100, 20  # variants whose features a file has, and one put together from several
 SAME = 0.9  # share of traces with as many spikes as NEURON's, at least, in float64
 PEERS = {
     "neuron": ("peers.variants_neuron", ()),

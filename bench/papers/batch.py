@@ -19,7 +19,7 @@ from bench.systems import Candidate, Case
 from clhines.solver.device import devices, timing
 
 COUNTS = (256, 2560, 25_600, 256_000)
-LARGE_COUNTS = (20, 200, 2000, 20_000)  # numbers of chains with at least 1,024 nodes
+LARGE_COUNTS = (20, 200, 2000, 20_000)  # chain counts with at least 1,024 nodes
 SMALL_CHAINS, LARGE_CHAINS = (64, 128, 256, 512), (1024, 2048, 4096, 8192)
 CELLS = {
     "small-low": (76, 7, "299-DG-IN-Neuron2"),
@@ -29,8 +29,8 @@ CELLS = {
     "big-low": (695, 66, "28-2-2"),
     "big-high": (691, 341, "HSE-fluoro02"),
 }  # Table 1: nodes, branches, and the name at NeuroMorpho.Org, whose files are NAME.CNG.swc
-MEDIUM = "medium-high"  # the one of figures 3 and 4
-MULTI = 512  # nodes of the cells of figures 6 and 14
+MEDIUM = "medium-high"  # as in figures 3 and 4
+MULTI = 512  # nodes in the cells in figures 6 and 14
 FLAT = method("flat", "flat")
 FULL = "full-interleaved"
 INTERLEAVED = method(FULL, "interleaved")
@@ -419,7 +419,7 @@ def draw_chains(figure: Any, result: dict[str, Any]) -> None:
 # -- figure 12: accuracy and memory ------------------------------------------------------------
 
 SYSTEMS = 20_000
-FEW = 64  # chains to plan; the cost of a plan is proportional to their number
+FEW = 64  # chains to plan; a plan's cost is proportional to their number
 
 
 def measure_12(run: Run) -> dict[str, Any]:

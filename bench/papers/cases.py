@@ -20,13 +20,13 @@ from bench.peers import cuda, host
 from bench.systems import Candidate, Case
 from clhines.core.errors import ClhinesError
 
-SEQUENTIAL = "C, one thread"  # baseline of every speed-up
-PERIOD = 1024  # cells, at least, after which the random values of a batch repeat
+SEQUENTIAL = "C, one thread"  # baseline for every speed-up
+PERIOD = 1024  # cells, at least, after which a batch's random values repeat
 PERIOD_NODES = 1 << 20  # or so many nodes, if cells are large
 BYTES = 200  # device memory per node: d, u, b, x in two sets, factors and tables
 MOST_NODES = {True: 4.2e6, False: 2e8}  # a batch at most: on a CPU, which keeps all solvers
-# of a case at once, and on other devices: 256,000 of the papers' largest cells
-HOST_NODES = 8.4e6  # most nodes for the host of another device: far more than caches hold
+# per case at once, and on other devices: 256,000 cells, the papers' largest ones
+HOST_NODES = 8.4e6  # most nodes for another device's host: far more than caches hold
 QUICK_NODES = 4096
 
 
@@ -37,10 +37,10 @@ class Run:
     queue: cl.CommandQueue
     quick: bool  # the fewest sizes that still make a figure
     most_nodes: int  # largest batch
-    seconds: float  # time for rounds of twelve solvers of a case
-    # most nodes for solvers of the host; larger batches in proportion
+    seconds: float  # time for rounds with a case's twelve solvers
+    # most nodes for host solvers; larger batches in proportion
     host_nodes: float = float("inf")
-    cells: Path | None = None  # SWC files of cuHinesBatch's Table 1
+    cells: Path | None = None  # SWC files in cuHinesBatch's Table 1
     # rows that several figures take from one measurement
     shared: dict[Any, Any] = field(default_factory=dict)
 
@@ -106,9 +106,9 @@ class Entry:
 
     name: str
     make: Callable[[Case], Iterable[Candidate]]  # yields the candidate, or several that a peer has
-    own: bool = False  # a method of clhines: a wrong solution ends the figure
+    own: bool = False  # a clhines method: a wrong solution ends the figure
     new: bool = False  # not in the paper's figure
-    on_host: bool = False  # on the cores of the host: see `Run.host_nodes`
+    on_host: bool = False  # on the host's cores: see `Run.host_nodes`
 
 
 def method(name: str, row: str, new: bool = False, **options: Any) -> Entry:

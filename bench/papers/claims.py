@@ -57,7 +57,7 @@ def text(claims: Iterator[Claim], title: str = "Beside the paper") -> str:
 Claims = Callable[[dict[str, Any]], Iterator[Claim]]
 
 
-# -- parts of rows -----------------------------------------------------------------------------
+# -- row parts ---------------------------------------------------------------------------------
 
 
 def of(rows: Rows, name: str, **labels: Any) -> Rows:

@@ -196,7 +196,7 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
     cases.say(f"{name}: {figure.title}")
     known = {**known, "load_before": load()}
     result = figure.measure(run)
-    known["peers"] = host.versions()  # versions of the imported peers
+    known["peers"] = host.versions()  # the imported peers' versions
     result = {"figure": name, "title": figure.title, "record": known, **result}
     result["seconds"] = time.perf_counter() - begin
     head = f"{figure.title}\n{plot.device_name(known)}, commit {known['commit']}"

@@ -16,10 +16,10 @@ from bench.papers import pictures
 from bench.papers.cases import Run
 from clhines.solver import reference
 
-ROWS = 8  # rows of the system of figure 8
+ROWS = 8  # rows in figure 8's system
 WAYS = {"CR": "cyclic reduction", "PCR": "parallel cyclic reduction"}
-NODES, LEVELS = 5, 3  # compartments of a branch, and levels of branches, in the report's example
-Step = tuple[str, dict[int, list[int]]]  # name of a step, and the rows that each row reads
+NODES, LEVELS = 5, 3  # compartments per branch, and branch levels, in the report's example
+Step = tuple[str, dict[int, list[int]]]  # a step's name, and the rows that each row reads
 
 # -- figure 8 ----------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ def table_8(result: dict[str, Any]) -> str:
     return table.ruled(head, lines, [r["panel"] for r in result["rows"]])
 
 
-# -- figures 1.1 and 2.1 of the report ---------------------------------------------------------
+# -- the report's figures 1.1 and 2.1 ----------------------------------------------------------
 
 
 def dense(parent: np.ndarray, d: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -249,9 +249,9 @@ def table_2_1(result: dict[str, Any]) -> str:
     return table.ruled(head, lines)
 
 
-# -- figures 2 and 7 of cuHinesBatch -----------------------------------------------------------
+# -- cuHinesBatch's figures 2 and 7 ------------------------------------------------------------
 
-SYSTEMS, ELEMENTS, BLOCK = 4, 3, 2  # figure 2; systems of a block
+SYSTEMS, ELEMENTS, BLOCK = 4, 3, 2  # figure 2; systems per block
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "Flat": ("flat", {}),
     "Full-Interleaved": ("interleaved", {}),

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench import plot
 
-# Okabe and Ito's palette again, by kind of line; markers distinguish lines of one colour.
+# Okabe and Ito's palette again, by line kind; markers distinguish lines with one colour.
 LOOKS: dict[str, dict[str, Any]] = {
     "memory floor": {"color": "black", "ls": "--", "lw": 1.8, "marker": "."},
     "C, one thread": {"color": "#999999", "marker": "."},
@@ -52,7 +52,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "high": {"color": "#56B4E9", "marker": "o"},
 }
 
-DEVICES = "of the devices"  # ends the name of a line of a batch that several devices share
+DEVICES = "of the devices"  # ends the line name for a batch that several devices share
 STEPS = {"reduce": "#0072B2", "solve": "#D55E00", "substitute": "#009E73"}
 SHADES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2")
 

@@ -37,7 +37,7 @@ SETTINGS = {
     "5 a branch": (5, 5),
     "20 to 2 a branch": (20, 2),
     "40 to 4 a branch": (40, 4),
-}  # compartments of the branches of the first and the last level
+}  # compartments in branches on the first and the last level
 USUAL, FALLING = "11 a branch", "20 to 2 a branch"
 OLD, FINE, SPLIT = "old", "fine", "fine, split"
 PACKED = ", packing counted"
@@ -355,7 +355,7 @@ def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
 
 WARPS = (4, 8, 16, 32, 64)
 BLOCK = 128  # work-items
-SHOWN = 4, 4  # warps and lanes of the block that is drawn, as in the report
+SHOWN = 4, 4  # the drawn block's warps and lanes, as in the report
 
 
 def measure_4_1(run: Run) -> dict[str, Any]:
@@ -481,7 +481,7 @@ def table_4_1(result: dict[str, Any]) -> str:
     return table.ruled(head, lines)
 
 
-# -- the gain of each step of the work distribution ----------------------------------------------
+# -- what each step in the work distribution gains -----------------------------------------------
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},

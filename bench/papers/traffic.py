@@ -13,7 +13,7 @@ import clhines
 from bench.table import ruled, wrapped
 from clhines.solver.engines.loaded import Launch
 
-VERBOSE = "-cl-nv-verbose"  # makes NVIDIA's compiler tell the registers of a kernel
+VERBOSE = "-cl-nv-verbose"  # makes NVIDIA's compiler tell a kernel's registers
 PLAIN = 4  # arrays that every method moves: d, u, b read, x written
 MEANING = (
     "GB/s: of the values that the kernels read and write at least, over the time: d, u, b and x, "
@@ -30,7 +30,7 @@ WARPS = {(7, 5): 32, (8, 6): 48, (8, 7): 48, (8, 9): 48, (12, 0): 48, (12, 1): 4
 SHARED = {(7, 0): 96, (7, 5): 64, (8, 0): 164, (8, 6): 100, (8, 9): 100, (9, 0): 228}  # KiB
 REGISTERS, GROUPS, WARP = 1 << 16, 32, 32
 STEP = 256  # registers that a warp gets at once
-OWN = 1024  # bytes of local memory that the system takes of each group
+OWN = 1024  # local memory that the system takes from each group, bytes
 
 
 def arrays(plan: clhines.Plan) -> int | None:

@@ -31,7 +31,7 @@ PEERS = {
     "Arbor GPU": "cells_arbor.arbor_gpu",
     "Jaxley": "cells_jaxley.jaxley",
     "Jaxley GPU": "cells_jaxley.jaxley_gpu",
-}  # function of `bench.peers`, whose module only the process of that simulator imports
+}  # function in `bench.peers`, whose module only that simulator's process imports
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Case:
 
     cell: str  # a name in `neurons.NEURONS`
     copies: int
-    steps: int = 800  # steps of a timed piece
-    check: float = 5.0  # ms before these, of which voltages are returned
+    steps: int = 800  # steps per timed piece
+    check: float = 5.0  # ms before these, for which voltages are returned
     threads: int = 2
     swc: str | None = None  # morphology
     library: str | None = None  # folder in which `compiled` has compiled the .mod files

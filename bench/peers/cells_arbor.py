@@ -13,7 +13,7 @@ from bench.peers.cells import Case, Running
 from bench.peers.ring import Clock
 from clhines.simulator.cells.cable import Cable
 
-CHANNELS = {  # ours -> Arbor's of the same equations, and the name of the density
+CHANNELS = {  # ours -> Arbor's with the same equations, and the density's name
     "nata": ("NaTa_t", "gNaTa_tbar"),
     "nap": ("Nap_Et2", "gNap_Et2bar"),
     "kp": ("K_Pst", "gK_Pstbar"),

@@ -27,7 +27,7 @@ from bench.peers.ring import printed_to
 
 LENGTH, RADIUS, RA, AMP = 20.0, 3.0, 150.0, 0.4  # µm, µm, Ω·cm, nA
 SMALL = {"nata": 0.3, "skv": 0.1, "ih": 1e-4}  # S/cm²
-NODES, STEPS = 4, 400  # size of the small cable
+NODES, STEPS = 4, 400  # the small cable's size
 
 
 def loss_of(jax: Any, cell: Any, current: Callable[[Any], Any], steps: int) -> Any:

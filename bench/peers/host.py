@@ -26,7 +26,7 @@ from bench.systems import Candidate, Case
 
 SPARSE_NODES = 300_000  # largest batch for SciPy's sparse LU, which takes 1 µs a node
 FLAGS = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
-LANES = {"equal": 128, "different": 64}  # bytes of a row of a block in hines.c
+LANES = {"equal": 128, "different": 64}  # bytes per block row in hines.c
 
 
 def aligned(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -140,7 +140,7 @@ def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     size = np.ones((shapes, nodes), np.int32)
     for i in range(nodes - 1, 0, -1):
         size[row, parents[:, i]] += size[:, i]
-    largest = np.zeros((shapes, nodes), np.int32)  # the child of each node that goes last
+    largest = np.zeros((shapes, nodes), np.int32)  # each node's child that goes last
     for i in range(1, nodes):
         best = largest[row, parents[:, i]]
         largest[row, parents[:, i]] = np.where(
@@ -230,7 +230,7 @@ def codes(parents: np.ndarray) -> np.ndarray:
     further = parents < np.arange(nodes) - 1
     further[:, 0] = False
     waits = np.zeros(parents.shape, bool)
-    last = np.zeros(parents.shape, np.int64)  # the highest child of each node
+    last = np.zeros(parents.shape, np.int64)  # each node's highest child
     row, i = np.nonzero(further)
     waits[row, parents[row, i]] = True
     np.maximum.at(last, (row, parents[row, i]), i)

@@ -18,7 +18,7 @@ from clhines.simulator.cells.cable import Cable
 from clhines.simulator.network import ring
 
 JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew
-JAXLEY_LEVELS = 256  # levels of a GPU's solve, which unrolls them: 512 compile for a minute
+JAXLEY_LEVELS = 256  # levels in a GPU's solve, which unrolls them: 512 compile for a minute
 
 # -- the tree solver ------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from bench.systems import Candidate, Case, Repeats
 from clhines import Forest
 from clhines.solver.device import pocl
 
-WIDTH = 32  # cells of a block, and multiple that its length is rounded up to
+WIDTH = 32  # cells per block, whose length is rounded up to a multiple of this
 SOURCE = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 kernel void to_order(global const REAL *natural, global const int *place, global REAL *out)

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     group = NeuronGroup(neurons, equations, method="exact", **how)
     group.v = "-60*mV + rand() * 10*mV"
     border = neurons * 4 // 5
-    scale = 4000 / neurons  # as many synapses of a neuron in any network
+    scale = 4000 / neurons  # as many synapses per neuron in any network
     excite = Synapses(group, group, on_pre="ge += 1.62*mV")
     excite.connect(f"i < {border}", p=0.02 * scale)
     inhibit = Synapses(group, group, on_pre="gi -= 9*mV")
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
     for _ in sys.stdin:
         device.run()
         hz = float(monitor.num_spikes / neurons / duration)
-        # time of the loop over steps, by the program itself
+        # time for the loop over steps, by the program itself
         print(json.dumps({"seconds": float(device._last_run_time), "hz": hz}), flush=True)
 
 

@@ -42,18 +42,18 @@ class Case:
     cells: int
     shapes: int = ring.SHAPES  # different cells, repeated in turn
     hh: str = "soma"  # ``soma``: and passive dendrites; ``all``: in every compartment
-    levels: int = ring.LEVELS  # this and the next three: of `clhines.ring.ring_cables`
+    levels: int = ring.LEVELS  # this and the next three: from `clhines.ring.ring_cables`
     branching: float = ring.BRANCHING
     compartments: int = ring.COMPARTMENTS
     seed: int = 0
     dt: float = 0.025  # ms
     duration: float = 200.0  # ms, at most
     seconds: float = 10.0  # for the timed pieces
-    threads: int = 2  # threads of simulators on the host
-    dtype: str = "float64"  # this and the next two: of clhines
+    threads: int = 2  # threads for simulators on the host
+    dtype: str = "float64"  # this and the next two: for clhines
     engine: str = "auto"
     device: str | None = None
-    least_steps: int = WARM  # least steps of a timed piece, if `duration` allows it
+    least_steps: int = WARM  # least steps in a timed piece, if `duration` allows it
 
     def cables(self) -> list[Cable]:
         shapes = min(self.shapes, self.cells)
@@ -69,13 +69,13 @@ class Running:
     name: str
     where: str  # its device or processors
     compartments: int  # with membrane
-    nodes: int  # all rows of the matrices
-    # goes on by steps and waits; seconds by a clock of the simulator, or None for wall time
+    nodes: int  # all matrix rows
+    # goes on by steps and waits; seconds by a simulator's clock, or None for wall time
     advance: Callable[[int], float | None]
     spikes: Callable[[], tuple[np.ndarray, np.ndarray]] | None  # times [ms] and cells so far
-    # compiles, outside the clock, the code of `advance`
+    # compiles, outside the clock, the code in `advance`
     prepare: Callable[[int], object] = lambda steps: None
-    built: dict[str, float] = field(default_factory=dict)  # seconds of each part of the set-up
+    built: dict[str, float] = field(default_factory=dict)  # seconds for each part of the set-up
     dtype: str = "float64"
     notes: list[str] = field(default_factory=list)  # differences from the other simulators
     keep: Any = None  # must live as long as the simulation
@@ -164,7 +164,7 @@ PEERS = {
     "Arbor": "arbor.arbor_start",
     "Arbor GPU": "arbor.arbor_gpu",
     "Jaxley": "jaxley.jaxley_start",
-}  # function of `bench.peers`, whose module only the process of that simulator imports
+}  # function in `bench.peers`, whose module only that simulator's process imports
 
 
 def start(name: str, case: Case) -> Running:

@@ -17,7 +17,7 @@ from clhines.simulator.analysis import RaggedArray, extract
 CELL = "l5pc-firing"
 VARIED = (("nata", neurons.SOMA), ("skv", neurons.SOMA), ("im", neurons.SOMA))
 AMPS = (1.0, 1.5, 2.0)  # nA, one protocol each
-BEGIN, SHARE = 0.1, 0.8  # shares of a protocol: before the stimulus, and in it
+BEGIN, SHARE = 0.1, 0.8  # a protocol's shares: before the stimulus, and in it
 FEATURES = (
     "spike_count",
     "mean_frequency",
@@ -37,11 +37,11 @@ class Generation:
 
     name: str
     where: str
-    make_s: float  # description of the model and all else before the first simulation
+    make_s: float  # describing the model and all else before the first simulation
     simulate_s: float
     features_s: float
-    cpu_s: float  # processor time of the last simulations on all cores
-    features: Features  # by variant and protocol; NaN if there is none; means of several values
+    cpu_s: float  # processor time for the last simulations on all cores
+    features: Features  # by variant and protocol; NaN if there is none; means over several values
     notes: list[str] = field(default_factory=list)
 
     def write(self, path: str) -> None:

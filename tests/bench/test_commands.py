@@ -50,7 +50,7 @@ def commands_of_results():
 def test_commands_of_results(command, only_parsed):
     words = command.removeprefix("python -m bench ")
     assert words != command
-    # Names of cases with spaces were recorded without quotes.
+    # Case names with spaces were recorded without quotes.
     names = ["chain 128", "chain 1500", "small 64, 16 shapes", "random 512, one shape",
              "random 512, 64 shapes", "random 512, different", "real cells", "star, caterpillar",
              "large 20000, 4 shapes"]  # fmt: skip

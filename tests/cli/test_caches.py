@@ -78,7 +78,7 @@ def test_a_cache_with_programs_that_are_incomplete(pocl, kept, spoil):
         spoil(path)
     (kept / "AA" / "ONE_THAT_WAS_BEGUN").mkdir(parents=True)  # and killed before it wrote a file
     assert solve(kept).err == ""
-    for path, size in before.items():  # built again; names of temporary files vary in length
+    for path, size in before.items():  # built again; temporary file names vary in length
         assert abs(path.stat().st_size - size) < 64
 
 

@@ -7,7 +7,7 @@ from clhines.cli import layouts
 pytestmark = pytest.mark.core
 
 # Valero-Lara et al. 2018, figure 2: flat, full-interleaved, block-interleaved with blocks of two;
-# chains are one branch each, and cut into segments of two nodes and of one.
+# chains are one branch each, and cut into segments with two nodes and with one.
 FOUR = """
 flat: element after element, system after system
     a0 a1 a2 | b0 b1 b2 | c0 c1 c2 | d0 d1 d2
@@ -29,7 +29,7 @@ contraction, segment=2: node j of all segments side by side, tips from their end
     inner 1    a1 b1 c1 d1
     tips  0    a2 b2 c2 d2
 """
-# Huber 2018, figure 1.1: branch 0 to 4, its children 5 to 9 and 10 to 14, and the children of 9.
+# Huber 2018, figure 1.1: branch 0 to 4, its children 5 to 9 and 10 to 14, and the children from 9.
 FORK = """
 fine: level after level, the branches of a level side by side
     level 0     0  1  2  3  4

@@ -62,7 +62,7 @@ def test_solve_on_every_device(cli, every_queue, swc):
 
 
 def test_json(cli):
-    program.forget()  # without builds of other tests: build_s must be positive
+    program.forget()  # without other tests' builds: build_s must be positive
     result = cli("solve", "--steps", 3, "--json")
     assert (result.code, result.err) == (0, "")
     report = result.report()

@@ -96,7 +96,7 @@ def test_code_blocks(page, folder, monkeypatch):
         np.testing.assert_allclose(names["fitted"], [150.0, 0.8, 5e-5], rtol=1e-3)
     if page.name == "simulating.md":
         assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
-        assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms
+        assert len(names["more"].t) == 400  # 10 ms in 0.025 ms steps
 
 
 PAGE = """# Title

@@ -29,7 +29,7 @@ TARGETS = {
     "gfx90a": ("amdgcn--amdhsa", "gfx90a"),
     "ptx": ("nvptx64-unknown-nvcl", "sm_80"),
 }
-BATCH = 8  # sources of one process: it starts faster than it compiles one
+BATCH = 8  # sources per process: it starts faster than it compiles one
 KERNEL = re.compile(r"__kernel\b[^;{]*?\bvoid\s+(\w+)\(")
 ERROR = re.compile(r"^(\w+)\.cl:(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILINE)
 

@@ -17,7 +17,7 @@ from systems import make_system
 
 from clhines.solver.device import program
 
-# The change of a kernel's source, and the expected report.
+# The change to a kernel's source, and the expected report.
 BACKWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (level > 0);"
 FORWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (++level < levels);"
 CLEAR = "] = 0;\n    barrier(CLK_GLOBAL_MEM_FENCE);"

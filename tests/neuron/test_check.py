@@ -193,7 +193,7 @@ def test_copies_are_made_at_once_and_do_what_the_reference_does():
     # as in `test_run`: 1e-9 of the largest value at the upstroke of a spike
     for ours in (result[engine] for engine in ("steps", "epochs", "epochs-gpu")):
         assert ours["mv"] < 65e-9 and ours["na"] < 1e-9 * max(result["largest_na"], 1)
-        assert ours["top"] > 0 and ours["differ"] > 1e-3  # set of each copy
+        assert ours["top"] > 0 and ours["differ"] > 1e-3  # set in each copy
         assert ours["cells"] and ours["spikes"][0] >= 3
 
 
@@ -357,7 +357,7 @@ def test_time_of_an_event_within_half_a_step():
     """With bins, NEURON's t is the time when one NetStim sent its last self event."""
     *heard, difference = forked.result_of(SHORT)
     assert heard == [True, True]
-    assert difference < 1e-12  # event times are sums of some 1,000 steps
+    assert difference < 1e-12  # event times are sums over some 1,000 steps
 
 
 IN_NO_BIN = """
@@ -410,7 +410,7 @@ def test_an_instance_with_many_self_events_under_way():
     """Older models' AMPA_S and NMDA_S have more than 16 if several connections lead to one."""
     most, differences = forked.result_of(MANY_ON_THEIR_WAY, "reference", "steps")
     assert most > 32
-    assert max(differences) < 1e-12  # sums of some dozens of weights
+    assert max(differences) < 1e-12  # sums over some dozens of weights
 
 
 ENDS = """

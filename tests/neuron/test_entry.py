@@ -158,7 +158,7 @@ def test_a_netcon_whose_source_is_gone_sends_nothing():
     """Reading the delay of such a NetCon in Python ends NEURON's process."""
     is_gone, neuron, ours, said = forked.result_of(GONE)
     assert is_gone and max(neuron) - min(neuron) > 1
-    # both sides do the same operations in another order, 1e-16 each of 65 mV, over 200 steps
+    # both sides do the same operations in another order, 1e-16 each at 65 mV, over 200 steps
     assert ours == pytest.approx(neuron, abs=1e-9)
     assert "Vector.record of dt; expected" in said  # whose name is looked for in NetCons, too
 

@@ -42,7 +42,7 @@ def test_an_example_gives_what_it_gives_in_neuron(name):
         pytest.skip(f"CLHINES_MODELS names no folder with {place}")
     row = frameworks.row_of(name, folder, "cpu", sys.executable, turns=0, nudge=True)
     assert not {"failed", "neuron_failed"} & row.keys(), row
-    runs = row["cells"] if package == "bluepyopt" else 1  # one of each model
+    runs = row["cells"] if package == "bluepyopt" else 1  # one per model
     assert row["steps"] >= 40 * runs
     assert row.get("spikes") == row.get("neuron_spikes") == row.get("same_step")
     assert row.get("nudged_same_step") == row.get("spikes")  # or the bound says nothing

@@ -20,7 +20,7 @@ def test_a_model_of_neuron_has_gradients():
     dendrite.insert("pas")
     clamp = h.IClamp(soma(0.5))
     clamp.delay, clamp.dur, clamp.amp = 0.5, 2, 0.3
-    h.finitialize(-65.3)  # between two rows of the TABLE of hh
+    h.finitialize(-65.3)  # between two rows in hh's TABLE
     model = clhines.from_neuron()
     sim = model.simulation
     sim.record("v", sim.network.soma)

@@ -114,7 +114,7 @@ def pieces_of(engine, *model):
 def _compare(expected, found):
     assert np.ptp(expected[0]) > 1
     for a, b in zip(expected, found, strict=True):
-        # both sides do the same operations in another order, 1e-16 each of 65 mV, over 240 steps
+        # both sides do the same operations in another order, 1e-16 each at 65 mV, over 240 steps
         assert np.abs(np.array(a) - np.array(b)).max() < 1e-9
 
 

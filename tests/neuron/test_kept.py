@@ -40,7 +40,7 @@ def test_models_with_counters_and_gap_junctions_are_read_once(engine):
     result = told("coupled", engine)
     assert result["reads"] == 1
     assert result["worst"] < TOLERANCE
-    assert min(result["spikes"]) > 1 and result["elsewhere"] > 1  # from the middle of a run on
+    assert min(result["spikes"]) > 1 and result["elsewhere"] > 1  # from a run's middle on
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu", "reference"])

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.neuron
 
 STOP = 12.0  # ms
 ENGINES = ("auto", "reference", "steps", "epochs", "epochs-gpu")
-POINTED = {  # targets of pointers a and b, and whether they may be at other nodes
+POINTED = {  # targets for pointers a and b, and whether they may be at other nodes
     "each in its block": ("seen", "late", False),
     "each in the other": ("late", "seen", True),
     "one that events set": ("late", "msg", False),

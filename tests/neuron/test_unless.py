@@ -27,7 +27,7 @@ def test_sources_without_noise(engine):
     clhines.neuron.run(4, engine=engine)
     clhines.neuron.run(8, engine=engine)
     assert np.ptp(expected) > 1
-    # both sides do the same operations in another order, 1e-16 each of 65 mV, over 320 steps
+    # both sides do the same operations in another order, 1e-16 each at 65 mV, over 320 steps
     assert np.abs(np.array(v) - expected).max() < 1e-9
     source.told = 1
     with pytest.raises(clhines.InputError, match=r"VERBATIM.*told = 1"):
@@ -73,7 +73,7 @@ def test_numbers_of_the_one_generator(engine, seed):
     results, ours = turns(lambda t: clhines.neuron.run(t, engine=engine))
     assert ours == after and np.ptp(expected[1][4]) > 10
     for a, b in zip(expected, results, strict=True):
-        # both sides do the same operations in another order, 1e-16 each of 65 mV, over 240 steps
+        # both sides do the same operations in another order, 1e-16 each at 65 mV, over 240 steps
         assert np.abs(a - b).max() < 1e-8
 
 
@@ -102,7 +102,7 @@ def test_one_source_whose_parameters_ask_for_numbers(engine):
             results.append([np.array(v), [source.sent, h.draw_nmfluct()]])
     for (ours, after), (theirs, after_theirs) in zip(results[2:], results[:2], strict=True):
         assert kept and after == after_theirs and np.ptp(theirs) > 1
-        # both sides do the same operations in another order, 1e-16 each of 65 mV, over 600 steps
+        # both sides do the same operations in another order, 1e-16 each at 65 mV, over 600 steps
         assert np.abs(ours - theirs).max() < 1e-9
 
 
@@ -155,7 +155,7 @@ def test_several_of_which_none_draws_run():
         run(5)
         results.append(np.array(v))
     assert kept and made and np.ptp(results[0]) > 1
-    # both sides do the same operations in another order, 1e-16 each of 65 mV, over 200 steps
+    # both sides do the same operations in another order, 1e-16 each at 65 mV, over 200 steps
     assert np.abs(results[1] - results[0]).max() < 1e-9
 
 

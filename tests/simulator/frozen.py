@@ -50,7 +50,7 @@ from clhines.solver.plan.plan import Limits
 
 FOLDER = Path(__file__).with_name("frozen")
 KERNELS = FOLDER / "kernels.json"
-SIMULATED = 30  # steps of a run on a device simulator
+SIMULATED = 30  # steps per run on a device simulator
 COLUMNS = 6  # nodes whose voltage is kept in every step
 ENDS = 3  # first and last values of each array that are kept beside its digest
 LIMITS = {

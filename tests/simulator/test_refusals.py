@@ -38,7 +38,7 @@ def test_each_id_has_a_test():
     for test in set(table.values()):
         file, _, name = test.partition("::")
         if not ROOT.joinpath(*file.split("/")[:2]).exists():
-            continue  # a part of the package that is absent
+            continue  # an absent part in the package
         assert f"def {name.partition('[')[0]}(" in ROOT.joinpath(file).read_text("utf-8"), test
 
 

@@ -62,7 +62,7 @@ def test_every_skew_system_without_its_digits_is_named(queue, needs, config, dty
     arrays = [a.astype(dtype) for a in skew(np.random.default_rng(61), 400, 40)]
     a, b = dense(*arrays[:3]), arrays[3].astype(float)
 
-    def off(x):  # relative residual of each system
+    def off(x):  # each system's relative residual
         rest = np.abs(np.einsum("mij,mj->mi", a, x) - b).max(1)
         return rest / (np.abs(a).sum(2).max(1) * np.abs(x).max(1) + np.abs(b).max(1))
 

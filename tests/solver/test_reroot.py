@@ -30,7 +30,7 @@ def test_every_way_in_and_out(queue, needs, kind, dtype, rows, symmetric):
     moved = new.couplings(system.u, system.l)
     operands = {"d": system.d, "b": system.b, **moved}
     expected = solver.solve(**operands)
-    system.assert_solved(expected)  # couplings of the old forest
+    system.assert_solved(expected)  # the old forest's couplings
     arrays = {name: cla.to_device(queue, a) for name, a in operands.items()}
     system.assert_solved(solver.solve(**arrays).get())
     packed = {name: solver.to_device_order(a) for name, a in operands.items()}

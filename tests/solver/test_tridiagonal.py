@@ -237,7 +237,7 @@ def test_solutions_go_to_out(queue, place):
             InputError, match=r"out is .* with shape \(5, 12\); expected .* \(2, 5, 12"
         ):
             solve(put(b), out=put(b[0]))
-    spread = put(np.zeros(GRID))  # b is the first row of x
+    spread = put(np.zeros(GRID))  # b is x's first row
     first = (
         spread[0]
         if isinstance(spread, np.ndarray)

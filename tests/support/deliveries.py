@@ -7,7 +7,7 @@ from bench import weight_order
 from clhines.simulator.events.grid import Delivery
 from clhines.simulator.events.plasticity import Plasticity
 
-DT = 0.5  # ms, a step of plasticity
+DT = 0.5  # ms, a plasticity step
 
 
 def orders_of(connections):

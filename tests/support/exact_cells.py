@@ -5,7 +5,7 @@ import numpy as np
 
 from clhines import Mechanism, Network
 
-CELLS, NODES = 3, 6  # cells, nodes of each
+CELLS, NODES = 3, 6  # cells, nodes in each
 READS = """
 NEURON { SUFFIX reads USEION ca READ ica NONSPECIFIC_CURRENT i }
 ASSIGNED { ica (mA/cm2) i (mA/cm2) }

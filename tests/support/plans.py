@@ -28,7 +28,7 @@ OPTIONS = [
     ("levels", {"padding": "skip", "work_group": 3}),
     ("block_local", {"block_size": 3}),
 ]
-SHAPED = {  # options of `fine` that shape levels and blocks
+SHAPED = {  # `fine`'s options that shape levels and blocks
     "split_mean": {"split": "mean"},
     "split_block": {"split": "block"},
     "sorted": {"packing": "sorted"},

@@ -11,7 +11,7 @@ from clhines import InputError, Mechanism, Network, Simulation, SimulationError
 from clhines.simulator.refusals import id_of
 
 DT, STEPS = 0.025, 20
-STEP = 1e-6  # relative step of differences
+STEP = 1e-6  # relative difference step
 ROUNDING = 5e-14  # mV, of a voltage after some steps
 
 PARAMETERS = {"a": 0.7, "b": 1.3, "p": -62.0, "k": 6.0}

@@ -9,7 +9,7 @@ from clhines import METHODS, Solver
 from clhines.solver.device.devices import limits
 
 DTYPES = [np.float64, np.float32]
-SHORT = 6  # nodes of a segment: a shorter kernel, sooner built
+SHORT = 6  # nodes in a segment: a shorter kernel, sooner built
 CONFIGS = {
     "flat": ("flat", {}),
     "flat_7": ("flat", {"work_group": 7}),

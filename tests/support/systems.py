@@ -10,7 +10,7 @@ from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, Forest, PivotError
 from clhines.solver import reference
 
-SIZES = (1, 2, 31, 32, 33, 63, 64, 65)  # around the sizes of work-groups and vectors
+SIZES = (1, 2, 31, 32, 33, 63, 64, 65)  # around work-group and vector sizes
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,7 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
             "taken": [1.0, 5.0],
         }
 
-    clock = iter([0, 30, 30, 60, 60, 120])  # runs take 30 s, and 60 s of more cells
+    clock = iter([0, 30, 30, 60, 60, 120])  # runs take 30 s, and 60 s with more cells
     monkeypatch.setattr(ring, "start", start)
     monkeypatch.setattr(ring.time, "perf_counter", lambda: next(clock))
     text = "--cells 16 32 256 --peers NEURON Arbor --engines --hh soma --shapes 2"

@@ -85,7 +85,7 @@ def test_registers_of_a_kernel():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ((128, 32, 0, 1e9), 1.0),  # 16 groups of 4 warps
+        ((128, 32, 0, 1e9), 1.0),  # 16 groups with 4 warps each
         ((128, 64, 0, 1e9), 0.5),  # 65536 / 64 registers: 32 warps
         ((128, 65, 0, 1e9), 28 / 64),  # 72 registers a work-item: 28 warps, 7 groups
         ((64, 32, 40_000, 1e9), 10 / 64),  # 5 groups by local memory

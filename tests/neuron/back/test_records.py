@@ -34,7 +34,7 @@ def test_what_a_watch_sets_is_sampled_as_by_neuron(engine):
     early = neuron[0][: len(steps)] != steps[: len(neuron[0])]
     assert len(jumps) > 20 and 0 < early.sum() <= len(jumps)
     for a, b in zip(ours, neuron, strict=True):
-        # both sides do the same in another order, 1e-16 each of 65 mV, over 1200 steps
+        # both sides do the same in another order, 1e-16 each at 65 mV, over 1200 steps
         assert a.shape == b.shape and np.abs(a - b).max() < 1e-9
 
 
@@ -99,7 +99,7 @@ def test_times_that_do_not_ascend_are_due_at_once():
         results.append([np.array(v) for v in vectors])
     assert [len(v) for v in results[0][::2]] == [6, 6, 5, 0]
     for truth, ours in zip(*results, strict=True):
-        # both sides do the same in another order, 1e-16 each of 65 mV, over 240 steps
+        # both sides do the same in another order, 1e-16 each at 65 mV, over 240 steps
         assert truth.shape == ours.shape and (np.abs(ours - truth) < 1e-9).all()
 
 

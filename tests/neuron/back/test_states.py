@@ -35,7 +35,7 @@ def model():
     for netcon, delay in zip(netcons, rng.uniform(0.1, 6, len(netcons)), strict=True):
         netcon.delay, netcon.weight[0], netcon.threshold = delay, 1e-4 * (1 + delay), -20
     for netcon in netcons[-6:-4]:
-        netcon.weight[0] = -1  # a spike of the cell changes the weights of all others
+        netcon.weight[0] = -1  # a spike in the cell changes all other weights
     yield synapses, netcons
     h.delete_section(sec=soma)
     del clamp, stims, soma
@@ -61,7 +61,7 @@ def test_events_on_their_way_change_weights_as_in_neuron(model, engine, begin):
     expected, weights = results(*model, [(False, STOP)], engine)
     got, got_weights = results(*model, [*before, (True, STOP)], engine)
     assert np.ptp(expected, axis=1).min() > 1e-4
-    # about 600 steps of some 10 roundings each of values that do not grow
+    # about 600 steps with some 10 roundings each; the values do not grow
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
     assert np.abs(got_weights - weights).max() < 1e-9 * np.abs(weights[weights > -1e8]).max()
 
@@ -110,7 +110,7 @@ def test_events_on_their_way_have_weights_that_for_netcons_alone_sets(engine):
         results.append([np.array(g), [netcon.weight[0] for netcon in netcons]])
     for expected, got in zip(*results, strict=True):
         assert np.max(expected) > 1e-4
-        # about 600 steps of some 10 roundings each of values that do not grow
+        # about 600 steps with some 10 roundings each; the values do not grow
         assert np.abs(np.array(got) - expected).max() < 1e-9 * np.max(expected)
 
 
@@ -170,7 +170,7 @@ def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
         left.append((np.array([*map(np.array, vectors)]), values))
     (expected, last), (got, got_last) = left
     assert len({*expected[1]}) == 3 and np.ptp(expected[2::4], axis=1).min() > 1
-    # NEURON sums dt to the times of steps; the other values result from the same few operations
+    # NEURON sums dt to step times; the other values result from the same few operations
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()
     assert np.allclose(got_last, last, rtol=1e-9, atol=0)
 

@@ -15,7 +15,7 @@ from support.neuron_scripts import go_on, with_values
 h.load_file("stdrun.hoc")
 h("func outer() { return vext[1](0.5) }")
 DT = 0.005
-RATIO = 1e4  # axial conductance at a node over the conductance of its membrane and C/dt
+RATIO = 1e4  # axial conductance at a node over its membrane's conductance and C/dt
 ROUNDED = 500 * 2.0**-53 * RATIO  # see outside_program.py
 PARTS = {  # name -> length and diameter, µm, cm and layers of myelin, and MOhm/cm along the axon
     "node": (1.0, 3.2, 2.0, 0, 2e5),
@@ -73,7 +73,7 @@ def stimulated(made):
     middle = sum(s.L for s in made) / 2 - (0 if len(made) % 2 else 1)
     for section in made:
         distance = np.hypot(x + section.L / 2 - middle, 1000.0) * 1e-4  # cm
-        size = -1.0 * 300 / (4 * np.pi * distance)  # mV of 1 mA in 300 Ohm cm
+        size = -1.0 * 300 / (4 * np.pi * distance)  # mV for 1 mA in 300 Ohm cm
         values = h.Vector([0, 0, size, size, 0, 0])
         values.play(section(0.5)._ref_e_extracellular, times, 1)
         kept.append(values)
@@ -99,7 +99,7 @@ def compared(case, engine):
     kept = CASES[case](made)
     h.dt, h.celsius, h.steps_per_ms = DT, 15, 1 / DT
     names = ["v", "vext", "i_membrane"]
-    if case == "inside":  # so that ends are nodes of the model, too
+    if case == "inside":  # so that ends are model nodes, too
         h.CVode().use_fast_imem(1)
         names.append("i_membrane_")
     groups = [

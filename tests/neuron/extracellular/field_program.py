@@ -32,7 +32,7 @@ def main(path):
     model.simulation.network.save(path)
 
     net = clhines.Network.load(path)
-    potential = np.zeros(net.forest.num_nodes)  # at ends of sections any will do
+    potential = np.zeros(net.forest.num_nodes)  # at section ends any will do
     potential[nodes] = np.random.default_rng(1).uniform(-30, 30, len(nodes))
     net.field(potential, (T, Y))
     sim = clhines.Simulation(net, h.dt, v_init=-65.0)

@@ -90,7 +90,7 @@ def test_vectors_of_hoc_record_each_layer():
     """Hoc records each layer; NEURON's Python returns vext[0] for every index."""
     truth, ours = np.array(forked.result_of(LAYERS.replace("COUNT", "2")))
     assert truth.shape == (2, 41) and 0 < truth[1, -1] < truth[0, -1] / 5
-    # rounding of differences of some 65 mV, in fewer than 500 operations
+    # rounding in differences near 65 mV, in fewer than 500 operations
     np.testing.assert_allclose(ours, truth, 0, 500 * 2.0**-53 * 65)
     message = forked.result_of(LAYERS.replace("COUNT", "1"))
     assert "layers of its own, in section soma: xg[0] = 0.01; expected NEURON's own" in message

@@ -35,7 +35,7 @@ def test_voltages_and_currents_are_those_of_neuron(case, engine):
     result = forked.result_of(PROGRAM, case, engine)
     potential = HELD * result["largest"]
     assert result["moved"] > 30  # mV
-    assert result["others"] <= potential  # potentials outside, or readings of i_membrane
+    assert result["others"] <= potential  # outside potentials, or readings from i_membrane
     allowed = potential * (1 if case == "passive" else SPIKE)
     assert result["voltages"] <= allowed
     assert result["currents"] <= allowed  # mA/cm²: the membrane has less than 1 S/cm², by cm/dt too

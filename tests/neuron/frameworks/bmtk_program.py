@@ -20,7 +20,7 @@ from neuron import h
 import clhines
 
 BLOCK, STOP = 70, 5.0  # steps, ms
-DATA = "report/a/data", "report/b/data", "data", "ecp/data"  # in files of reports
+DATA = "report/a/data", "report/b/data", "data", "ecp/data"  # in report files
 
 
 class Spikes(SimulatorMod):

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("bmtk", reason="BMTK is not installed")
 pytestmark = pytest.mark.neuron
 PROGRAM = Path(__file__).with_name("bmtk_program.py")
-SHAPES = {  # tables of the reports, (steps, columns)
+SHAPES = {  # report tables, (steps, columns)
     "v/report/a/data": [200, 2], "v/report/b/data": [200, 2], "late/report/a/data": [160, 3],
     "m/report/a/data": [200, 1], "m/report/b/data": [200, 1], "ina/report/a/data": [50, 1],
     "ina/report/b/data": [50, 1], "g/report/b/data": [200, 1], "i/data": [200, 2],
@@ -38,7 +38,7 @@ def test_other_modules_of_bmtk_and_changed_reports_are_neurons():
     assert "expected reports alone" in messages[0]
     assert all("expected the reports of BMTK 1.2" in message for message in messages[1:])
     assert steps == (0, 0, 0)
-    assert values["by_neuron"] == [200, 0]  # steps of NEURON, and here
+    assert values["by_neuron"] == [200, 0]  # steps in NEURON, and here
     procedure, both = values["alone"]
     assert "BMTK" in procedure and "use clhines.neuron.run" in procedure
     assert "CVode.extra_scatter_gather(0, f), and " in both and "use one of them" in both

@@ -232,7 +232,7 @@ def test_files_of_others(tmp_path, name):
     library = nrn.compiled(tmp_path)
     moved, errors = forked.result_of(OTHERS, library, name, *ENGINES)
     assert min(moved) > 1e-5
-    for error, same in errors.values():  # both do the same in another order, 1e-16 each of 65 mV
+    for error, same in errors.values():  # both do the same in another order, 1e-16 each at 65 mV
         assert error < 1e-9 and same
 
 

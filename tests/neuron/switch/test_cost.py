@@ -110,7 +110,7 @@ def test_a_slow_device_never_begins():
 @pytest.mark.parametrize(
     "before, steps, is_due, ahead",
     [
-        (0, 3000, True, False),  # the first call of the model
+        (0, 3000, True, False),  # the model's first call
         (3000, 3000, True, True),
         (3000, 3000, False, False),  # 1.5 s to read and import are more than 5 % of 6 s + 0.2 s
         (30_000, 3000, False, True),
@@ -328,7 +328,7 @@ def test_who_takes_a_run(tmp_path):
     *device, ours, _, said = script(tmp_path, 1e-6, 10)
     assert device == [200, 0, True]
     assert said[-1].startswith("clhines: 200 steps in ") and " in NEURON)" in said[-1]
-    # conductances of NEURON are differences of currents, amplified by a spike's upstroke
+    # NEURON's conductances are differences of currents, amplified by a spike's upstroke
     assert np.abs(np.subtract(v, ours)).max() < 1e-9 and np.ptp(v) > 80
 
 

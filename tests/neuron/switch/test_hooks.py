@@ -47,7 +47,7 @@ def test_what_is_recorded_is_as_by_neuron(engine):
 def test_the_switch_is_what_it_was_after_a_block():
     *steps, own, after, same = told("nesting", "reference")
     assert steps == [40, 0, 40, 40, 40, 0]
-    assert own == after == [7, 0]  # a continuerun() of the user's stays his
+    assert own == after == [7, 0]  # a user's own continuerun() stays
     assert same
 
 
@@ -122,7 +122,7 @@ def test_progress_names_each_phase_of_a_run(tmp_path):
     phases = "reading NEURON", "converting mechanisms, 0 of 1", "making a network", "making a model"
     for line, words in zip(said, phases, strict=False):
         assert words in line and line.endswith(" ...")
-    assert len(said) >= len(phases) and "%" not in done.stderr  # a run of less than two seconds
+    assert len(said) >= len(phases) and "%" not in done.stderr  # a run shorter than two seconds
     with pytest.raises(InputError, match="progress is 'yes'"):
         clhines.neuron.enable(progress="yes")
 

@@ -126,7 +126,7 @@ def test_max_length_gives_the_fewest_segments():
         cable = discretise(cell(*rows), max_length=max_length)
         assert cable.nseg.tolist() == [soma, dendrite]
         assert cable.soma == soma // 2
-        assert cable.parent[soma] == soma // 2  # at the middle of the soma
+        assert cable.parent[soma] == soma // 2  # at the soma's middle
 
 
 def test_d_lambda_rule():

@@ -13,7 +13,7 @@ from clhines.simulator.network.ring import G_PAS, ring_network
 pytestmark = pytest.mark.neuron
 
 DT, V_INIT, E_PAS, DURATION, MAX_LENGTH = 0.025, -65.0, -65.0, 100.0, 20.0
-PULSES = (5.0, 30.0, 55.0, 80.0), 2.0  # ms: begins and durations of clamps
+PULSES = (5.0, 30.0, 55.0, 80.0), 2.0  # ms: when clamps begin, and how long they last
 STEP = (1.0,), 50.0
 
 
@@ -74,7 +74,7 @@ def our_run(cable, queue, current, pulses, active="soma"):
         ("mp_ma_40984_gc2.CNG.swc", 1.0, PULSES, 3, 4),  # one sample
         ("mp_ma_40984_gc2.CNG.swc", 0.5, STEP, 3, 5),
         ("BS0284.swc", 8.0, PULSES, 3, 4),  # 19 stacked samples
-        ("P75-PFC-PL-V-CT.swc", 2.0, PULSES, 2, 4),  # a star: two sections of one segment
+        ("P75-PFC-PL-V-CT.swc", 2.0, PULSES, 2, 4),  # a star: two sections with one segment
         ("dCH-cobalt.CNG.swc", 20.0, PULSES, 32, 4),  # branched, four sections
     ],
 )

@@ -17,7 +17,7 @@ from clhines.simulator.cells.swc import read_swc
 pytestmark = pytest.mark.core
 
 SEVERAL = "roots in all, expected 1"
-# The line and words of a strict reader's refusal, by bad file.
+# The line and words in a strict reader's refusal, by bad file.
 REFUSED = {
     "missing_parents.swc": (40, "sample 6 has parent 5, which is absent"),
     "missing_ids.swc": (42, "sample 8 has parent 7, which is absent"),

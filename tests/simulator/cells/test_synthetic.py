@@ -90,7 +90,7 @@ def test_shapes_refuse_bad_sizes(shape, bad):
         shape(bad)
 
 
-# -------------------------------------------------------------------- trees of a given size
+# -------------------------------------------------------------------- trees with a given size
 
 
 def test_the_standard_benchmark_trees():

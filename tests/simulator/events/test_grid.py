@@ -217,7 +217,7 @@ def test_auto_measures_and_takes_the_fastest(fast_queue):
     delivery.enqueue(*held.arrays, 6)  # the measurement left no spikes
     held.assert_delivered()
     held.append([(k, 7) for k in range(30)], delivery)
-    delivery.tune(expected=90)  # in the middle of a run
+    delivery.tune(expected=90)  # in a run's middle
     delivery.enqueue(*held.arrays, 7)
     held.assert_delivered()
 

@@ -159,7 +159,7 @@ BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 70) alpha = minf/mtau }
 DERIVATIVE states { rates(v) m' = (minf - m)/mtau }
 PROCEDURE rates(v) { mtau = %s + 0.01*(v + 90) minf = 1/(1 + exp(-(v + 60)/8)) }
 """
-SIZE = 40  # nodes of a cell
+SIZE = 40  # nodes in a cell
 
 
 def gated_cells(count):

@@ -373,7 +373,7 @@ def test_the_pyramidal_cell(name):
     from bench import neurons
 
     net = neurons.neurons(name, neurons.cable_of(name), 1)
-    sim = reference(net, 0.025, v_init=-75.2)  # between two rows of the tables
+    sim = reference(net, 0.025, v_init=-75.2)  # between two table rows
     sim.record("v", [*net.soma, 300])
     channels = [g for g in net.groups if g.mechanism.name != "iclamp"]
     parameters = [(g, neurons.given_as(g.mechanism.name)) for g in channels]

@@ -11,7 +11,7 @@ from tests.support import mod_files
 
 DT, UNTIL, CELSIUS, V_INIT = 0.05, 80.0, 34.0, -70.0
 STAGES = (20.0, -100.0), (15.0, -20.0), (25.0, -55.0)  # ms and mV of the channels' voltage clamp
-TIMES = 5.0, 15.0, 15.0, 22.5, 60.0  # times of events; two in one step
+TIMES = 5.0, 15.0, 15.0, 22.5, 60.0  # event times; two in one step
 WEIGHT = {"gaba_b": 0.5, "tsodyks_markram": 0.02}  # uS
 SYNAPSES = "ampa", "gaba_a", "gaba_b", "nmda", "tsodyks_markram"
 OF_CALCIUM = ("ca_l",), ("ca_n",), ("ca_t",), ("ca_l", "sk"), ("ca_l", "bk")  # tested with a pool
@@ -22,7 +22,7 @@ GRID = [(n,) for n in CHANNELS if n[:3] != "ca_"] + [("ampa",), ("gaba_a",), ("n
 EXACT = [("ca_pool", *names) for names in OF_CALCIUM]
 EXACT += [("gaba_b",), ("tsodyks_markram",), ("ou_conductance",)]
 STATES = {"tsodyks_markram": ["g"], "gaba_b": ["r", "s"]}  # states that the files have, too
-IN_FILE = {"g_e": "ge", "g_i": "gi"}  # names of states in the files
+IN_FILE = {"g_e": "ge", "g_i": "gi"}  # state names in the files
 
 
 def states(name):

@@ -43,7 +43,7 @@ def test_a_model_of_copies_that_are_alike():
     once = network()
     net, model = copies_of(once, 3), compile(once)
     whole = compile(net)
-    assert whole.detector_hold.tolist() == [1] * 6 + [119] * 3  # steps of 0.025 ms
+    assert whole.detector_hold.tolist() == [1] * 6 + [119] * 3  # 0.025 ms steps
     assert whole.copies == 3 and whole.once.forest is once.forest and model.copies == 1
     assert whole.alike.sources_of(np.array([0, 2])).tolist() == [0, 6, 2, 7, 4, 8]
     np.testing.assert_array_equal(whole.netcons.source, [6, 7, 8])

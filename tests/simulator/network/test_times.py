@@ -67,7 +67,7 @@ def neuron_delays(dt, delays):
         h.fadvance()
         counts.append(round(synapse.i / (silent(0.5).v * ONE)))
     assert len(times) == 1
-    spike = round(times[0] / dt) - 1  # the recorded time is the end of the step
+    spike = round(times[0] / dt) - 1  # the recorded time is the step's end
     return steps_of(counts, len(delays)) - spike - 1
 
 

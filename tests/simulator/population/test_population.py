@@ -15,7 +15,7 @@ from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
 from clhines.solver.device import devices, program
 
 GCA = "ext_ca", "gbar"
-PLANNED = "planned", "engine", "built", "method"  # first words of planning messages
+PLANNED = "planned", "engine", "built", "method"  # how planning messages begin
 PROTOCOLS = {
     "step": {"stop": 5.0, "stimuli": [{"amp": 0.8, "delay": 0.5, "dur": 4.0}]},
     "two": {

@@ -25,7 +25,7 @@ def test_i_membrane_is_neurons(double_queue, engine):
     net.add_event(syn, 0, 4.0, 0.05)
     sim = Simulation(net, DT, queue=double_queue, engine=engine, v_init=with_neuron.V_INIT)
     nodes = np.arange(cable.num_nodes)
-    matrix = np.random.default_rng(4).normal(size=(3, len(nodes)))  # currents of electrodes
+    matrix = np.random.default_rng(4).normal(size=(3, len(nodes)))  # electrode currents
     current = sim.record("i", syn, every=EVERY * DT)
     number = sim.record("i_membrane", nodes, every=EVERY * DT)
     seen = sim.record("i_membrane", nodes, every=EVERY * DT, matrix=matrix)
@@ -115,7 +115,7 @@ def test_a_reset_copies_no_tables_again(fast_queue, needs, monkeypatch, electrod
     for _ in range(2):
         sim.reset()
         np.testing.assert_array_equal(sim.run(4 * DT)[seen], first)
-    assert not any(copied[count:])  # rows of no electrodes of current
+    assert not any(copied[count:])  # rows without current electrodes
 
 
 def test_a_matrix_for_voltages_and_electrodes():

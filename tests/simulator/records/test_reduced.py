@@ -174,4 +174,4 @@ def test_weights_of_a_matrix_instruction():
         found[j, k] = arranged[2 * pair + half]
     np.testing.assert_array_equal(found[:width, :terms], weights)
     assert arranged.size == found.size and not found[width:].any() and not found[:, terms:].any()
-    assert not spec.arranged(weights[:, :0]).size  # no electrodes of current
+    assert not spec.arranged(weights[:, :0]).size  # no current electrodes

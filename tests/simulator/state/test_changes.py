@@ -205,7 +205,7 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
     compare(sim, net, result_of(fresh, new))
     assert sim.weights().tolist() == fresh.weights().tolist()
     sim.save(tmp_path / "state.npz")
-    fresh.restore(tmp_path / "state.npz")  # a state of the same network
+    fresh.restore(tmp_path / "state.npz")  # a state from the same network
     assert fresh.step == sim.step
 
 
@@ -353,7 +353,7 @@ def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
         results, spikes = [], []
         for turn in range(200):
             sim.set(clamps[turn % 2], amp=0.4 * (turn // 2 % 60 > 20))
-            result = sim.run(DT * (1 + 20 * (turn % 50 == 49)))  # rows of two sizes
+            result = sim.run(DT * (1 + 20 * (turn % 50 == 49)))  # rows with two sizes
             results.append(np.concatenate([result[0][-1], result[1][-1]]))
             spikes += [result.spike_time, result.spike_cell]
         sim.record("v", net.soma[:2])
@@ -535,7 +535,7 @@ def test_events_in_the_past_are_refused(engine, fast_queue):
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     sim.run(2.0)
     syn, before = groups["syn"], sim.arrays()
-    now = 2.0 - DT / 2  # the middle of the last step
+    now = 2.0 - DT / 2  # the last step's middle
     for time in (0.0, 1.9, now - 1e-6):
         events = [(syn, 0, [5.0], 0.05), (syn, [1, 2], [3.0, time], 0.05)]
         with pytest.raises(InputError, match=r"events\[1\] is at .* ms; expected not before t = 2"):
@@ -885,7 +885,7 @@ def test_a_reset_after_set_has_the_bits_of_a_new_simulation(engine, fast_queue):
             values.setdefault(group, {}).update(named)
         fresh = Simulation(starting(values)[0], DT, **options)
         result, expected = (arrays_after(each, DT, 1.0) for each in (sim, fresh))
-        assert_same_bits(result, expected)  # without a read of the start
+        assert_same_bits(result, expected)  # without a read at the start
         assert not np.array_equal(result[1]["v"], before)
         before = result[1]["v"]
         for each in (sim, fresh):

@@ -29,7 +29,7 @@ AGREED = 1e-6  # relative, for sections' lengths, areas and input resistances
 V_BOUND = 1e-6  # relative to the soma's deflection, at all times
 DEPOLARISED = 150.0  # mV: final depolarisation by the current in the cell without hh
 PULSES, WIDTH = (2.0, 14.0, 26.0, 38.0), 3.0  # ms
-LARGEST = 60_000  # segments of a cell that is simulated
+LARGEST = 60_000  # segments in a simulated cell
 
 # Intended differences; the reasons are in `clhines.simulator.cells.sections`.
 DIFFERENT = {

@@ -30,7 +30,7 @@ from clhines.solver.device import devices
 
 CHECKS = {"networks": networks, "hh": hh, "kinetics": kinetics, "units": units, "cells": cells}
 PAD = " " * 8
-SHOWN = 8  # failures of a check in the table; the JSON has all
+SHOWN = 8  # failures per check in the table; the JSON has all
 
 
 def run(names, settings):

@@ -15,7 +15,7 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.simulation import Simulation
 from clhines.solver.device import devices
 
-MESSAGE = 400  # letters: names of methods are listed in some
+MESSAGE = 400  # letters: method names are listed in some
 ROUNDING = 1e-9  # relative, for solutions of dominant systems of a few rows
 _THINGS = {}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.measures.fuzz.common import WrongError, fewer, pick, shortened
 from bench.measures.fuzz.swc import REAL
 
-LINE = 300  # letters of an error, names of files not counted
+LINE = 300  # letters in an error, without file names
 COLUMNS = 100
 CELL = """1 1 0 0 0 5 -1
 2 3 8 0 0 1 1

@@ -24,7 +24,7 @@ from bench.measures.fuzz.worker import Worker
 PACKAGE = "bench.measures.fuzz."
 TARGETS = ("swc", "mechanism", "rule", "cli", "state", "api")
 SHRINK_TRIES, SHRINK_TRIES_SLOW = 80, 6  # slow: each try may take the watchdog's time
-SHOWN = 1500  # letters of a reproduction
+SHOWN = 1500  # letters in a reproduction
 
 
 @dataclass

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MIB = 1 << 20
-MESSAGE_LENGTH = 300  # letters of a refusal, names of files not counted
+MESSAGE_LENGTH = 300  # letters in a refusal, without file names
 
 
 class WrongError(Exception):

@@ -18,7 +18,7 @@ LARGE = mp.mpf(10) ** 250  # beyond double precision with a margin
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 KEYWORDS = ("density", "point", "parameter", "state", "current", "method")
-_MARK = "n_"  # before every name, so that words of Python may be names
+_MARK = "n_"  # before every name, so that Python's words may be names
 # factors to the units in which values count, by the unit as written; others are taken as they are
 UNITS = {
     "mS/cm2": 1e-3, "uS/cm2": 1e-6, "S/m2": 1e-4, "S/cm2": 1, "V": 1e3, "mV": 1, "uV": 1e-3,

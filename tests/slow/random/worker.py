@@ -18,9 +18,9 @@ from bench.measures.random.models import make
 from clhines.neuron.switch.cost import Accounts
 
 MARK = "RANDOM "
-CALLS = 8  # calls of a run; a coin decides who takes each
+CALLS = 8  # calls per run; a coin decides who takes each
 MOVES = "ext_move", "ext_sum"  # mechanisms with net_move
-SAME = 1e-9  # ms between times of one spike
+SAME = 1e-9  # ms between one spike's times
 # NEURON takes conductances as differences of currents over 0.001 mV, which rounds: a voltage moves
 # by about this in a step beside exact slopes, mV.
 NUDGE = 1e-11

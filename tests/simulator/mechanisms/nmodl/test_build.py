@@ -70,7 +70,7 @@ def test_as_neuron(reference, case, dt):
     assert dict(zip(names, near, strict=True)) == dict.fromkeys(names, True)
 
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "changing table": (
         text_of(
             "f(v)",

@@ -6,7 +6,7 @@ from nmodl_texts import assert_refused, rejections, text_of
 from clhines.simulator.mechanisms import Mechanism
 from clhines.simulator.mechanisms.ir import expressions
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "BBCOREPOINTER": (
         text_of("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"),
         "BBCOREPOINTER p",

@@ -79,7 +79,7 @@ def test_loops_keep_branches_that_the_first_turn_does_not_take():
     assert result["b"].tolist() == [sum(range(1, n + 1)) for n in whole]
 
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "FROM": (text_of("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "compared element": (
         "NEURON { POINT_PROCESS p }\nASSIGNED { v y[3] }\nNET_RECEIVE(w) {\n"

@@ -7,7 +7,7 @@ from clhines import Network, Simulation
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms import Mechanism
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "v of a function of events": (
         "NEURON { POINT_PROCESS one\nNONSPECIFIC_CURRENT i }\nASSIGNED { v i x }\n"
         "BREAKPOINT { i = x*v }\nFUNCTION f() {\nf = v }\nNET_RECEIVE(w) { x = f() }",

@@ -74,7 +74,7 @@ def brian_network():
         "v : 1\nge : 1\ngi : 1\nI : 1",
         threshold=f"v > {LIF['threshold']}",
         reset=f"v = {LIF['reset']}",
-        refractory=(REFRACTORY + 1) * DT * b.ms,  # Brian counts the step of the spike
+        refractory=(REFRACTORY + 1) * DT * b.ms,  # Brian counts the spike's step
         method="euler",
     )
     group.v, group.I = LIF["e"], amp

@@ -3,7 +3,7 @@
 import pytest
 from nmodl_texts import TWO_STATES, assert_refused, diffusing
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     **{
         f"rate {what}": (
             TWO_STATES + "KINETIC k { ~ a <-> b (" + rates + ") }",

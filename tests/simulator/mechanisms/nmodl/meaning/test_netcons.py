@@ -3,7 +3,7 @@
 import pytest
 from nmodl_texts import assert_refused, text_of
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "v set for each connection": (
         text_of("FOR_NETCONS(a) {\nv = a }").replace("INITIAL", "NET_RECEIVE(w)"),
         "v is set in FOR_NETCONS",

@@ -3,7 +3,7 @@
 import pytest
 from nmodl_texts import assert_refused, text_of
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "a rate's value": (
         text_of("", more="ASSIGNED { y }").replace("m' = -m", "m' = -m\n y = m'"),
         "m' in an expression",

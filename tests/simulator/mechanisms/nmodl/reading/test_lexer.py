@@ -22,7 +22,7 @@ def test_one_long_line_is_a_text():
         Mechanism.from_nmodl("{" * 5000)
 
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "INCLUDE": (text_of('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE")
 }
 

@@ -25,7 +25,7 @@ def test_a_brace_that_is_not_closed_names_its_line(word):
     assert caught.value.rejections[0].line == (9 if word == "IF" else at + 1)
 
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "not closed": ("NEURON { SUFFIX one\nRANGE x", "'{' without its '}'", "NEURON"),
     "a second declaration": (
         text_of("y = 1", more="PARAMETER { y = 2 }\nASSIGNED { y }"),

@@ -3,7 +3,7 @@
 import pytest
 from nmodl_texts import assert_refused, rejections, text_of
 
-REFUSED = {  # text, refused construct, words of its line
+REFUSED = {  # text, refused construct, words in its line
     "return in a loop": (
         text_of("FROM k=0 TO 2 { VERBATIM\nreturn;\nENDVERBATIM\n}"),
         "VERBATIM: a return there",
