@@ -1,6 +1,6 @@
 """Extracellular potentials: stimulating and recording electrodes.
 
-`geometry`: positions of segments. `potentials`: potentials of electrodes and segments in a volume
+`geometry`: segment positions. `potentials`: potentials of electrodes and segments in a volume
 conductor, or from a grid. `currents`: currents that a potential drives into nodes. `fibres`: axon
 models from the literature. Users find them as `Network.field`, `Network.lfp` and
 `clhines.find_thresholds`.

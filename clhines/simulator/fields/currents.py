@@ -57,7 +57,7 @@ def driven_currents(
 def field_mechanism(
     name: str, t: ArrayLike, y: ArrayLike, continuous: bool
 ) -> tuple[Mechanism, int]:
-    """Make a point process with current ``scale*amp*y(t)``; return it and the number of rows y."""
+    """Make a point process with current ``scale*amp*y(t)``; return it and how many rows y has."""
     times, values = as_real("t", t, "ms"), as_real("y", y)
     rows = np.atleast_2d(values)
     if times.ndim != 1 or not len(times) or rows.ndim != 2 or rows.shape[1] != len(times):

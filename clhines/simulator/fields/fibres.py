@@ -140,7 +140,6 @@ class Fibres:
     v_init: float
 
     def network(self, make: Any) -> Any:
-        """Make a network with its mechanisms; `make` is `Network.from_arrays`."""
         net = make(**self.arrays)
         for mechanism, nodes, parameters in self.inserted:
             net.insert(mechanism, at=nodes, **parameters)
@@ -176,7 +175,6 @@ def _diameters_and_nodes(
 
 
 def _chain(count: int, each: int) -> np.ndarray:
-    """Return the parents in `count` chains of `each` nodes; the first node of each is a root."""
     parent = np.arange(each) - 1
     every: np.ndarray = parent + each * np.arange(count)[:, None]
     every[:, 0] = -1
@@ -245,7 +243,7 @@ def myelinated(diameters: ArrayLike, nodes: int = 21, at: ArrayLike | None = Non
 
 
 def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
-    """Return arrays by name, (m,), for the compartments of one axon, from its row of `TABLE`."""
+    """Return arrays by name, (m,), for one axon's compartments, from its row in `TABLE`."""
     fibre, axon, node, apart, flut, lamellae = row.tolist()
     stin = (apart - _NODE_LENGTH - 2 * _MYSA_LENGTH - 2 * flut) / 6
     of_kind = {

@@ -50,7 +50,7 @@ class Geometry:
 
     @classmethod
     def of_cable(cls, cable: Cable) -> Geometry:
-        """Return the segments of a cell, with the radii of cylinders of the same membrane area."""
+        """Return a cell's segments, with the radii of cylinders of the same membrane area."""
         sections = cable.sections
         xyz = sections.points[:, :3].astype(np.float64)
         begin, end = cable.xyz.copy(), cable.xyz.copy()
@@ -107,7 +107,7 @@ class Geometry:
 def geometry_of(
     cables: Sequence[Cable], count: int, shift: ArrayLike | None, turn: ArrayLike | None
 ) -> Geometry:
-    """Return positions of all nodes of `count` cells; arguments as in `Network.geometry`."""
+    """Return all node positions in `count` cells; arguments as in `Network.geometry`."""
     if not cables:
         raise InputError("the network has no cables; expected a Geometry of its nodes")
     shifts = np.zeros(3) if shift is None else as_real("shift", shift, "um")

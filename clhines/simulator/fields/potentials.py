@@ -57,17 +57,17 @@ class Medium:
 
     @property
     def scale(self) -> np.ndarray:
-        """Factors, (3,) float64, by which lengths scale to a medium of conductivity 1."""
+        """Factors, (3,) float64, by which lengths scale to a medium with conductivity 1."""
         return 1 / np.sqrt(np.asarray(self.sigma))
 
     @property
     def factor(self) -> float:
-        """Potential of 1 nA at distance 1 in the scaled medium, mV."""
+        """Potential from 1 nA at distance 1 in the scaled medium, mV."""
         return float(1 / (4 * np.pi * np.sqrt(np.prod(self.sigma))))
 
     @property
     def image(self) -> float:
-        """Strength of the image of a source behind the surface, relative to the source."""
+        """Strength of a source's image behind the surface, relative to the source."""
         sigma = float(np.asarray(self.sigma)[0])
         return (sigma - self.above) / (sigma + self.above)
 
@@ -81,7 +81,6 @@ class Medium:
         return positions
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
-        """Return the images of positions behind the surface, (k, 3)."""
         if self.surface is None:
             raise InputError("surface is None; expected a number")
         return np.stack([*positions.T[:2], 2 * self.surface - positions[:, 2]], axis=1)

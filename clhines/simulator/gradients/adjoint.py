@@ -1,4 +1,4 @@
-"""The derivatives of a loss with respect to all variables, back along the trace of a run."""
+"""A loss's derivatives with respect to all variables, back along the trace of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BackFunction = tuple[adjoints.AdjointBlock, Callable[..., Any]]
 def back_function(
     mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()
 ) -> BackFunction | None:
-    """Return the reverse-mode derivative of a block of a mechanism, and its compiled function.
+    """Return the reverse-mode derivative of a mechanism's block, and its compiled function.
 
     None if the derivative is zero; InputError if the block has no derivative.
     """
@@ -40,12 +40,12 @@ def back_function(
 
 
 class Adjoint:
-    """Derivatives of a loss with respect to all variables of a run, and to arrays of its model.
+    """A loss's derivatives with respect to all variables in a run, and to its model's arrays.
 
-    The trace of the run is followed backwards in time. The derivatives are with respect to the
-    values at the time that has been reached. `surrogate` is the width of a spike's sigmoid, mV.
-    `matrix` has the derivatives with respect to arrays of the model, (n,). At the end, `start` has
-    the derivatives with respect to the state after INITIAL.
+    The run's trace is followed backwards in time. The derivatives are with respect to the values at
+    the time that has been reached. `surrogate` is the width of a spike's sigmoid, mV. `matrix` has
+    the derivatives with respect to the model's arrays, (n,). At the end, `start` has the
+    derivatives with respect to the state after INITIAL.
     """
 
     def __init__(
@@ -76,7 +76,6 @@ class Adjoint:
         self._slot = 0
 
     def take_back(self, entries: Sequence[Entry]) -> None:
-        """Apply the reverse of each entry of a trace to the derivatives, the last entry first."""
         with np.errstate(all="ignore"):  # np.where computes both sides
             for name, values in reversed(entries):
                 getattr(self, name)(*values)
@@ -118,9 +117,9 @@ class Adjoint:
             self._add(call, a, np.broadcast_to(slope, call.instances.shape))
 
     def _seed(self, call: TracedCall, a: Argument) -> np.ndarray:
-        """Return the derivatives with respect to the result `a` of a call, and set them to 0.
+        """Return the derivatives with respect to a call's result `a`, and set them to 0.
 
-        A call replaces the variable of its result, so the variable's previous value has no
+        A call replaces the variable that holds its result, so the variable's previous value has no
         influence.
         """
         k, instances, name = call.kind, call.instances, a.name
@@ -201,8 +200,8 @@ class Adjoint:
     def change_voltages(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
         """Apply the reverse of ``A dv = constant_b - constant_g v - i + axial(v)``.
 
-        `d` is the diagonal of the symmetric matrix A. `dv` is the change of the voltages v before
-        any extrapolation.
+        `d` is the symmetric matrix A's diagonal. `dv` is the change in the voltages v before any
+        extrapolation.
         """
         model = self.model
         forest, u, matrix = model.forest, model.u, self.matrix
@@ -221,9 +220,9 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Apply the reverse of playing a value: ``parameter = sum of share * entry``.
+        """Apply the reverse of playing a value: ``parameter = sum(share * entry)``.
 
-        `shares` has a pair (index of an entry of the played array, share) for each term of the sum.
+        `shares` has a pair (index of an entry in the played array, share) for each term in the sum.
         """
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]
@@ -231,7 +230,7 @@ class Adjoint:
             self.played[played][k] += share * slope
 
     def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
-        """Apply the reverse of spikes that added the weights of connections to a sum of events."""
+        """Apply the reverse of spikes that added connection weights to an event sum."""
         by_weight = self.sums[slot, self.model.connections.target[connection]]
         np.add.at(self.grid_weight, connection, by_weight)
 
@@ -245,7 +244,7 @@ class Adjoint:
         self.sums[slot] = 0.0
 
     def end_step(self, step: int, v: np.ndarray, free: np.ndarray) -> None:
-        """Add the slopes of spikes, by a sigmoid of the detectors' voltages v instead of a step."""
+        """Add the spikes' slopes, by a sigmoid of the detectors' voltages v instead of a step."""
         if self.surrogate is None:
             return
         grid, sources = self.model.connections, self.model.sources
@@ -261,7 +260,6 @@ class Adjoint:
 
 
 def _pop(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the entries `at` of an array of derivatives, and set them to 0."""
     values: np.ndarray = slopes[at]
     slopes[at] = 0.0
     return values
@@ -271,7 +269,7 @@ def by_constant(
     model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism,
     nodes: np.ndarray, factor: np.ndarray, parameters: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Return the derivatives with respect to parameters of a mechanism with constant conductance.
+    """Return the derivatives by the parameters of a mechanism with constant conductance.
 
     The mechanism's instances are at `nodes`. `matrix` has the derivatives with respect to the
     nodes' constant conductances and currents.

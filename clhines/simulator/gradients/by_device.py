@@ -1,9 +1,9 @@
-"""Gradients of copies of a network, side by side on a device: steps forward and back.
+"""Gradients for a network's copies, side by side on a device: steps forward and back.
 
 The forward run keeps all states if memory suffices. Otherwise it keeps the states at which
-*stretches* of steps begin, and all states of the last stretch. The derivatives go back through
-that stretch, then the stretch before runs again and keeps all its states, and so on to the start.
-On a GPU stretches are as long as memory allows:
+*stretches* of steps begin, and all states in the last stretch. The derivatives go back through that
+stretch, then the stretch before runs again and keeps all its states, and so on to the start. On a
+GPU stretches are as long as memory allows:
 
     forward    keep 0 ....... keep 4 ....... keep 8, 9, ..., 16
     backward                                 16 < 15 < ... < 8
@@ -71,9 +71,9 @@ _CHANGES = {  # arguments of a kernel that differ between launches
 class DeviceSteps:
     """The arrays and kernels that advance a model on a device, and all recorded values.
 
-    A run has `steps` steps of `copies` copies of a network. `directions` are the parameters with
+    A run has `steps` steps for `copies` copies of a network. `directions` are the parameters with
     tangents, see `by_tangents`; `surrogate` is the width of a spike's sigmoid, mV. `recorded` has
-    the indices of the entries of a state that are in any record.
+    the indices of those entries in a state that are in any record.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class DeviceSteps:
         return of_forest[key]
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
-        """(Mechanism, parameter, index of the first seed) of each number with a tangent."""
+        """(Mechanism, parameter, index of the first seed) for each number with a tangent."""
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)
@@ -157,7 +157,7 @@ class DeviceSteps:
     # -- arrays ----------------------------------------------------------------------------------
 
     def _places(self) -> np.ndarray:
-        """Return the index in the solver's arrays of each node of each lane, (nodes, lanes).
+        """Return each lane's nodes as indices in the solver's arrays, (nodes, lanes).
 
         A lane is a copy of the network. Lanes that fill up the last row repeat the last copy, and
         their nodes come after all other nodes.
@@ -190,7 +190,6 @@ class DeviceSteps:
         return 1 if places[0, 1] == places[0, 0] + 1 else _NEIGHBOURS // self.dtype.itemsize
 
     def _stride(self, places: np.ndarray) -> int:
-        """Return the distance of a node to the same node of the next copy; 0 if it varies."""
         if self.layout.width > 1 or self.lanes < 2:
             return 0
         apart = np.diff(places, axis=1)
@@ -287,7 +286,7 @@ class DeviceSteps:
         return store
 
     def natural(self, values: cla.Array, entries: np.ndarray) -> np.ndarray:
-        """Return the values of some entries in natural order, (copies, entries) float64."""
+        """Return entries' values in natural order, (copies, entries) float64."""
         size = self.layout.count, len(entries)
         natural = cla.Array(self.queue, max(1, size[0] * size[1]), self.dtype)
         if size[1]:
@@ -324,7 +323,7 @@ class DeviceSteps:
     # -- rows of records -------------------------------------------------------------------------
 
     def new_rows(self, numbers: int = 1) -> cla.Array:
-        """Allocate zeros for the recorded values of all steps, `numbers` for each value."""
+        """Allocate zeros for all steps' recorded values, `numbers` for each value."""
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
 
     def recorded_rows(self, on_device: cla.Array, last: cla.Array) -> list[np.ndarray]:
@@ -352,7 +351,7 @@ class DeviceSteps:
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
         """Return the derivatives by recorded values, (steps + 1, r, lanes).
 
-        `cotangents` has the derivatives by the rows of each record.
+        `cotangents` has the derivatives by each record's rows.
         """
         width = max(1, len(self.recorded)) * self.lanes
         by_rows = np.zeros((self.steps + 1, width), self.dtype)
@@ -374,7 +373,7 @@ class DeviceGradient:
 
     It has the methods of `ReferenceGradient`. With `starts` it goes back over INITIAL, too. Stretch
     k has the steps from ``bounds[k]`` to ``bounds[k + 1]``. The store on the device has all states
-    of one stretch.
+    in one stretch.
     """
 
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
@@ -427,8 +426,8 @@ class DeviceGradient:
     def _advance(self, first: int, last: int, more: int = 0) -> None:
         """Advance through the stretches from number `first` to number `last`.
 
-        `more` has further bits of `turn_of`. Afterwards the store has all states of stretch `last`.
-        Steps of earlier stretches alternate between two slots of the store.
+        `more` has further bits for `turn_of`. Afterwards the store has all states in stretch
+        `last`. Steps in earlier stretches alternate between two slots in the store.
         """
         of, begin, (kept_from, end) = self._steps, self._bounds[first], self._bounds[last:][:2]
 
@@ -452,7 +451,7 @@ class DeviceGradient:
                 self._solves[now]()
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the loss's derivatives by all variables; `cotangents` has those by records."""
+        """Return the loss's derivatives by all variables; `cotangents` has them by record rows."""
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
         by_rows_on_device = of.to_device(by_rows.reshape(-1))
@@ -488,8 +487,8 @@ class DeviceGradient:
     def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
         """Read the derivatives by the state at t = 0, and go back over INITIAL.
 
-        `found` has the derivatives on the device by name, `by_first_row` those by the values
-        recorded at t = 0.
+        `found` has the derivatives on the device by name, `by_first_row` the derivatives by the
+        values recorded at t = 0.
         """
         of, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
         layout, plan, model = of.layout, of.plan, of.model

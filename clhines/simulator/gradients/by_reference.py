@@ -1,4 +1,4 @@
-"""The gradient of a reference run, in NumPy: the oracle of gradients on devices."""
+"""A reference run's gradient, in NumPy: the oracle for gradients on devices."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from clhines.simulator.refusals import refusal
 class ReferenceGradient:
     """Reverse-mode gradient in NumPy: advance from t = 0, then go back to t = 0.
 
-    The number of stored states is about the square root of the number of steps. The steps between
-    two stored states run again, with a trace, when the derivatives reach them.
+    It stores about as many states as the square root of the step count. The steps between two
+    stored states run again, with a trace, when the derivatives reach them.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ReferenceGradient:
         return values if record.matrix is None else record.matrix @ values
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the loss's derivatives by all variables; `cotangents` has those by records."""
+        """Return the loss's derivatives by all variables; `cotangents` has them by record rows."""
         run, adjoint = self._run, Adjoint(self._run, self._surrogate)
         end = self.steps
         for begin in reversed([*self._states]):

@@ -1,7 +1,7 @@
-"""The gradient with respect to a few numbers: their tangents advance with the run on a device.
+"""The gradient by a few numbers: their tangents advance with the run on a device.
 
 A step has one more solve for each number, with the same matrix, and keeps no state. The derivatives
-of the rows of records are ready when the run ends.
+of record rows are ready when the run ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class TangentGradient:
         return self._steps.layout.packed(mask)
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
-        """Return the loss's derivatives by all variables; `cotangents` has those by records."""
         run, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
         by_rows = run.by_rows(cotangents)
         shape = len(by_rows), len(run.directions), *by_rows.shape[1:]

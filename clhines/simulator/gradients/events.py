@@ -1,9 +1,9 @@
 """Events on a device: connections by target, and the steps in which spikes act.
 
 A spike is detected at the begin of a step, when the step before has ended, and acts `delay` steps
-later. So a step reads only spikes of earlier steps, and its instances sum their events without
-waiting for each other. Spikes of trains are known before the run: each pair of train and delay is a
-source whose spikes act at once.
+later. So a step reads only earlier steps' spikes, and its instances sum their events without
+waiting for each other. Spikes from trains are known before the run: each pair of train and delay is
+a source whose spikes act at once.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 
 
 class EventConnections:
-    """The connections of a model sorted by target, with delays in steps.
+    """A model's connections sorted by target, with delays in steps.
 
-    ``number[k]`` is the index of connection k's weight in an array of all weights. This array has
-    the weights of connections with delays of whole steps, then the first weights of connections
-    with exact times. `trained` has the steps in which events of trains act, and the source that
-    stands for each train.
+    ``number[k]`` is connection k's index in an array of all weights. This array has the weights of
+    connections with delays in whole steps, then the first weights of connections with exact times.
+    `trained` has the steps in which train events act, and the source that stands for each train.
     """
 
     def __init__(self, model: Model, steps: int) -> None:
@@ -65,9 +64,9 @@ class EventConnections:
         self.number = np.append(np.arange(grid.count), grid.count + places)[order]
 
     def _exact(self) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, int]]]:
-        """Return source and delay of each connection with exact times, and the trains' events.
+        """Return each exact connection's source and delay, and the trains' events.
 
-        The delay is in steps; it is -1 if it differs between the spikes of a source.
+        The delay is in steps; it is -1 if it differs between a source's spikes.
         """
         model, (_, begin, middle, _) = self.model, step_times(self.model.dt, self.steps).T
         times = dict(zip(model.sources.train_source, model.sources.train_time, strict=True))
@@ -95,7 +94,7 @@ class EventConnections:
 
     @cached_property
     def outside(self) -> np.ndarray:
-        """Sums of external events in each step, (steps, targets) float64; (0, targets) if none."""
+        """Each step's sums of external events, (steps, targets) float64; (0, targets) if none."""
         events, targets = self.model.events, int(self.first[-1])
         sums = np.zeros((self.steps if len(events.step) else 0, targets))
         here = events.step < len(sums)
@@ -107,14 +106,14 @@ class EventConnections:
         return events.step[here], self._of_grid[events.target[here]]
 
     def by_events(self, by_outside: np.ndarray) -> np.ndarray:
-        """Return the derivatives with respect to the weights of external events, from `outside`."""
+        """Return the derivatives with respect to external events' weights, from `outside`."""
         here = self.model.events.step < len(self.outside)
         by_events = np.zeros(len(here))
         by_events[here] = by_outside.reshape(self.outside.shape)[self._outside_at(here)]
         return by_events
 
     def first_of(self, k: int) -> int:
-        """Return the first target of mechanism `k`; -1 if the mechanism receives no events."""
+        """Return mechanism `k`'s first target; -1 if the mechanism receives no events."""
         first, end = self.first[k : k + 2]
         return int(first) if self.is_target[first:end].any() else -1
 

@@ -28,14 +28,14 @@ MODES = ("auto", "forward", "reverse")
 
 @dataclass(frozen=True, eq=False)
 class Gradient(Mapping[Any, Any]):
-    """The derivatives of a loss; ``gradient[quantity]`` is with respect to a quantity.
+    """A loss's derivatives; ``gradient[quantity]`` is with respect to a quantity.
 
     Attributes
     ----------
     value : float
         The loss.
     records : list of (rows, columns) float64
-        The rows of each record, of which the loss is a function.
+        Each record's rows, of which the loss is a function.
     how : str
         Forward or reverse, and the device; if on the host, why.
     """
@@ -115,9 +115,9 @@ class RunGradient:
         return self._run.forward()
 
     def backward(self, cotangents: object) -> list[Any]:
-        """Return the derivatives of a loss with respect to each quantity.
+        """Return a loss's derivatives with respect to each quantity.
 
-        `cotangents` has the loss's derivatives with respect to the rows of each record.
+        `cotangents` has the loss's derivatives with respect to each record's rows.
         """
         if "_run" not in vars(self):
             raise InputError("backward() before forward(); expected forward() first")
@@ -132,7 +132,7 @@ class RunGradient:
 
 
 def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
-    """Return the loss of some rows of records, and its derivatives by these rows."""
+    """Return the loss of record rows, and its derivatives by these rows."""
     if not callable(loss):
         raise InputError(f"loss is {shown(loss)}; expected a function of the records")
     result = loss(*(r.copy() for r in rows))

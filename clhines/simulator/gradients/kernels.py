@@ -1,4 +1,4 @@
-"""Specs of the gradient kernels: a step forward and back, for copies side by side."""
+"""Specs for the gradient kernels: a step forward and back, for copies side by side."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
 
 @dataclass(frozen=True)
 class CopyColumn:
-    """Index of constants in a kernel argument, shared by all copies unless `each` is set."""
+    """Constants' index in a kernel argument, shared by all copies unless `each` is set."""
 
     begin: int
     each: bool = False  # a value for each copy
@@ -81,9 +81,9 @@ class ChangingIon:
 
 @dataclass(frozen=True)
 class GradientKind:
-    """Print the calls of one mechanism's blocks, forward and backward, for the gradient kernels.
+    """Print one mechanism's block calls, forward and backward, for the gradient kernels.
 
-    If `crowded`, a node may have several instances of the mechanism.
+    If `crowded`, a node may have several of the mechanism's instances.
     """
 
     number: int
@@ -108,7 +108,6 @@ class GradientKind:
         return len(self.states)
 
     def entry(self, state: str) -> str:
-        """Return the OpenCL expression for the index of a mechanism's state among all entries."""
         return f"first + {self.states.index(state)}"
 
     @property
@@ -126,10 +125,10 @@ class GradientKind:
         return self.first_target >= 0 and bool(self.weight)
 
     def blocks_back(self, part: str) -> list[tuple[str, str, str]]:
-        """Return the blocks with derivatives as (name, part of a launch, slot of the state).
+        """Return the blocks with derivatives as (name, part of a launch, the state's slot).
 
         A launch ends one step and begins the next one; `part` (``ends`` or ``begins``) selects the
-        blocks of one of the two.
+        blocks in one of the two.
         """
         blocks = [("current", "begins", "later"), ("receive", "begins", "later"),
                   ("advance", "ends", "earlier")]  # fmt: skip
@@ -143,7 +142,7 @@ class GradientKind:
 
     @property
     def each(self) -> str:
-        """The first lines of the OpenCL loop over the instances `j` at a node."""
+        """First lines of the OpenCL loop over the instances `j` at a node."""
         begin, end, first, value = (f"here[{4 * self.number + k}]" for k in range(4))
         loop = f"if ({begin} < {end}) {{\n        const int j = {begin};"
         if self.crowded:
@@ -192,7 +191,7 @@ class GradientKind:
         return dict(self.columns)[a.name].at("j")
 
     def call(self, block: str) -> str:
-        """Return the OpenCL call of a block's function; ``s_NAME`` has the state NAME."""
+        """Return the OpenCL call for a block's function; ``s_NAME`` has the state NAME."""
         name, arguments = self._arguments(block)
         before, values = list[str](), ["series__"] * self.series
         for a in arguments:
@@ -209,13 +208,13 @@ class GradientKind:
         return " ".join((*before, f"{name}({', '.join(values)});"))
 
     def written(self, block: str, role: str) -> list[str]:
-        """Return the names of the variables with a `role`, such as ``state``, that a block sets."""
+        """Return the variables with a `role`, such as ``state``, that a block sets, by name."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [a.name for a in arguments if a.role == role and a.direction != "in"
                 and (role != "ion" or a.name in self.ions)]  # fmt: skip
 
     def read_ions(self, block: str) -> list[str]:
-        """Return the variables of changing ions that a block, or the block's derivative, reads."""
+        """Return the changing ions' variables that a block, or the block's derivative, reads."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [a.name for a in arguments if a.role == "ion" and a.direction != "out"
                 and a.name in self.ions]  # fmt: skip
@@ -226,9 +225,9 @@ class GradientKind:
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
-        """Return (result, OpenCL expression) for each result of a block except states.
+        """Return (result, OpenCL expression) for each of a block's results except states.
 
-        The expression is the derivative of the loss with respect to the result.
+        The expression is the loss's derivative with respect to the result.
         """
         share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
@@ -262,9 +261,9 @@ class GradientKind:
 class GradientSpec(TemplateSpec):
     """Spec of ``gradients.mako``.
 
-    With `matrix`, kernels also compute derivatives with respect to constant currents and
-    conductances of nodes; with `diagonal`, to the matrix's diagonal apart from conductances; with
-    `axial`, to `u`.
+    With `matrix`, kernels also compute derivatives with respect to nodes' constant currents and
+    conductances; with `diagonal`, to the matrix's diagonal apart from conductances; with `axial`,
+    to `u`.
     """
 
     template: ClassVar[str] = "simulator/gradients"
@@ -343,19 +342,19 @@ class GradientSpec(TemplateSpec):
 
     @property
     def ion_places(self) -> list[tuple[str, str]]:
-        """(Variable of a changing ion, OpenCL expression for the begin of its values) pairs."""
+        """(Changing ion's variable, OpenCL expression for the begin of its values) pairs."""
         return [pair for ion in self.ions for pair in ion.pairs()]
 
     @property
     def rounds(self) -> list[tuple[tuple[GradientKind, ...], str]]:
-        """The loops of a forward launch, each with its mechanisms and the part of the launch.
+        """The loops in a forward launch, each with its mechanisms and the part of the launch.
 
         A single loop, which reads states once, suffices if no ion changes.
         """
         return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
 
     def row(self, entry: str) -> str:
-        """Return the OpenCL expression for the recorded value of an entry of the state."""
+        """Return the OpenCL expression for the recorded value of a state's entry."""
         return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
@@ -382,7 +381,7 @@ def functions_of(
     single: Collection[str],
     lanes: Lanes | None,
 ) -> Printed:
-    """Return OpenCL source of a mechanism's blocks and their derivatives, and their arguments.
+    """Return OpenCL source for a mechanism's blocks and their derivatives, and their arguments.
 
     Derivatives are with respect to the `wanted` parameters and the variables `ions`. Repeated calls
     with the same arguments return the same object.
@@ -415,6 +414,5 @@ def functions_of(
 
 
 def takes_vectors(mechanism: Mechanism) -> bool:
-    """Whether a mechanism's functions can use OpenCL vectors, with one copy in each element."""
     blocks = (block for block in BLOCKS if block in mechanism.program.blocks)
     return all(mechanism.takes_vectors(block) for block in blocks)

@@ -1,4 +1,4 @@
-"""Connect PyTorch and JAX to a simulation: set values, return rows of records, and go back."""
+"""Connect PyTorch and JAX to a simulation: set values, return record rows, and go back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_with(
     values: Sequence[np.ndarray],
     surrogate: float | None,
 ) -> RunGradient:
-    """Set the values of the quantities `of`, and return a run that can be differentiated."""
+    """Set the quantities `of` to `values`, and return a run that can be differentiated."""
     for one, value in zip(of, values, strict=True):
         number = float(value) if np.ndim(value) == 0 else np.asarray(value, float)
         if isinstance(one, str):
@@ -47,7 +47,7 @@ def run_with(
 
 
 def as_slopes(slopes: Sequence[Any], values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return derivatives in the shapes of the values.
+    """Return derivatives in the values' shapes.
 
     Where a value is one number for all instances, its derivatives by instance are summed.
     """

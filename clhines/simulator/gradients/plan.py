@@ -1,4 +1,4 @@
-"""Plan gradients on devices: support by kernels, entries of a state, the kernels' spec."""
+"""Plan gradients on devices: which kernels support a model, a state's entries, the spec."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _has_simple_ions(model: Model, kind: Kind) -> bool:
 
 
 def _adds(kind: Kind) -> bool:
-    """Whether NET_RECEIVE only adds multiples of the weight: the sum of weights then suffices."""
+    """Whether NET_RECEIVE only adds multiples of the weight: the weights' sum then suffices."""
     program, body = kind.mechanism.program, kind.mechanism.compiled.bodies["receive"]
     assert program.net is not None
     if program.net.summed or len(program.net.weights) != 1:
@@ -133,7 +133,7 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
 
 
 class CopyLayout:
-    """The order of `count` copies of a network: `rows` rows of `width`; the last copy fills up."""
+    """Order of a network's `count` copies: `rows` rows of `width`; the last copy fills up."""
 
     def __init__(self, model: Model, width: int, count: int = 0) -> None:
         self.model, cells = model, model.forest.num_cells
@@ -193,14 +193,14 @@ class CopyColumns:
 
 
 class GradientPlan:
-    """Number the values of a state and of its derivatives, collect constants, and make the spec.
+    """Number the values in a state and in its derivatives, collect constants, make the spec.
 
-    `wanted` has the parameters with derivatives of each mechanism; with `matrix` there are
-    derivatives by constants of nodes, too.
+    `wanted` has each mechanism's parameters with derivatives; with `matrix` there are derivatives
+    by node constants, too.
 
-    - `entries`: the number of voltages, ion variables and states of one copy
-    - `first`: for each mechanism, the entry at which the states of each instance begin
-    - `num_values`: the number of derivatives with respect to the `wanted` parameters
+    - `entries`: how many voltages, ion variables and states one copy has
+    - `first`: for each mechanism, the entry at which each instance's states begin
+    - `num_values`: how many derivatives with respect to the `wanted` parameters there are
     - `first_value`: for each mechanism, the entry at which each instance's derivatives begin
     """
 
@@ -262,10 +262,10 @@ class GradientPlan:
         )
 
     def _placed(self, each: Sequence[int], begin: int) -> tuple[list[np.ndarray], int]:
-        """Return the first entry of each instance, by mechanism, and the end of all entries.
+        """Return each instance's first entry, by mechanism, and the end of all entries.
 
-        An instance of mechanism k has ``each[k]`` entries. The first of all entries is `begin`.
-        Entries of a node are contiguous, as a kernel accesses them one after another.
+        An instance of mechanism k has ``each[k]`` entries. The first of all entries is `begin`. A
+        node's entries are contiguous, as a kernel accesses them one after another.
         """
         copies, kinds = self.layout.count, self.layout.model.kinds
         counts = [kind.count // copies for kind in kinds]
@@ -286,7 +286,7 @@ class GradientPlan:
     def start(self) -> np.ndarray:
         """Return voltages, states and ion variables at t = 0, (entries, lanes) float64.
 
-        If the variables are those of one copy, the result has one column.
+        If the variables are one copy's, the result has one column.
         """
         layout, variables = self.layout, self._variables
         is_one = variables.model is not layout.model
@@ -370,7 +370,7 @@ class GradientPlan:
         return planned, text
 
     def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
-        """Return where kernels find the values of a mechanism's parameters and ions."""
+        """Return where kernels find the values for a mechanism's parameters and ions."""
         columns: dict[str, CopyColumn] = {}
         for a in arguments:
             if a.name in columns or a.direction != "in":

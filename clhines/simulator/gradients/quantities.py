@@ -1,4 +1,4 @@
-"""The quantities of a gradient, and the derivatives with respect to them."""
+"""A gradient's quantities, and the derivatives with respect to them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Quantities:
             check_parameter(group.mechanism, name)
 
     def _axial_resistivity(self) -> np.ndarray:
-        """Return Ra of each cell, (num_cells,) float64, Ω·cm."""
+        """Return each cell's Ra, (num_cells,) float64, Ω·cm."""
         cables: Sequence[Cable] = inside(self.network).structure.cables
         values = [cable.Ra for cable in cables]
         if not values or any(isinstance(value, np.ndarray) for value in values):
@@ -100,7 +100,7 @@ class Quantities:
         )
 
     def parameters(self) -> dict[int, set[str]]:
-        """Return the names of the parameters among the quantities, by number of the mechanism."""
+        """Return the parameters' names among the quantities, by mechanism number."""
         names: dict[int, set[str]] = {}
         for group, name in (one for one in self.of if not isinstance(one, str)):
             kind = self.model.instances[group.number][0]
@@ -109,9 +109,9 @@ class Quantities:
         return names
 
     def directions(self, copies: int) -> list[Direction]:
-        """Return (mechanism, parameter, instances) of each number that gets a derivative.
+        """Return (mechanism, parameter, instances) for each number that gets a derivative.
 
-        A number belongs to one instance of each of the `copies`, or to all of them if they share
+        A number belongs to one instance in each of the `copies`, or to all of them if they share
         the value. The list is empty if any quantity is not a parameter, or is read outside of
         steps.
         """
@@ -165,7 +165,7 @@ class Quantities:
         return slope if np.ndim(value) else np.asarray(slope.sum())
 
     def _of_group(self, adjoint: Adjoint, group: Group, name: str) -> np.ndarray:
-        """Return the derivatives with respect to a variable of a group, (count,) float64."""
+        """Return the derivatives with respect to a group's variable, (count,) float64."""
         k, instances = self.model.instances[group.number]
         mechanism = group.mechanism
         if k < 0:
@@ -180,9 +180,9 @@ class Quantities:
         return _taken(states[k][name], instances)
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the derivatives with respect to Ra of each cell, (num_cells,).
+        """Return the derivatives with respect to each cell's Ra, (num_cells,).
 
-        All axial conductances of a cell are multiples of 1 / Ra.
+        All axial conductances in a cell are multiples of 1 / Ra.
         """
         forest, by_g = self.model.forest, matrix["constant_d"] - matrix["u"]
         child = np.flatnonzero(forest.parent >= 0)
@@ -193,7 +193,6 @@ class Quantities:
 
 
 def _taken(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return a copy of some values; all of them in order, as of a single group, are copied fast."""
     is_all = len(at) == len(values) and np.array_equal(at, np.arange(len(at)))
     taken: np.ndarray = values.copy() if is_all else values[at]
     return taken

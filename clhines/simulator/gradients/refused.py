@@ -19,7 +19,7 @@ _NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # prefixes o
 
 
 def check_model(model: Model, surrogate: float | None) -> None:
-    """Raise InputError if the steps of a network cannot be differentiated."""
+    """Raise InputError if a network's steps cannot be differentiated."""
     if words := model.needs & NEEDS:
         raise InputError(refusal("gradient.needs", what=phrases(words)))
     if surrogate is not None and model.exact:

@@ -1,4 +1,4 @@
-"""The trace of the reference: all calls and operations of some steps, with their inputs."""
+"""The reference's trace: all calls and operations in some steps, with their inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Entry: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class StepTrace:
-    """The operations of a reference run in order, recorded while the trace is `on`.
+    """A reference run's operations in order, recorded while the trace is `on`.
 
     Each entry has the name of an `Adjoint` method, which applies the operation's reverse, and the
     method's arguments.
@@ -64,9 +64,9 @@ class TracedPlays(PlayedValues):
 
 
 class TracedGrid(HostGrid):
-    """Add up the weights of events for each target and step, and record deliveries in a trace.
+    """Add up event weights for each target and step, and record deliveries in a trace.
 
-    In each step every target that sums its events has one, of weight 0 if no event is due: it
+    In each step every target that sums its events has one, with weight 0 if no event is due: it
     changes nothing, but the loss has a derivative with respect to its weight.
     """
 
@@ -138,7 +138,7 @@ def _sets_states(kind: Kind) -> bool:
 
 
 def first_if_alike(model: Model, copies: int) -> Model:
-    """Return the model of the first of some copies that start alike, else the whole model.
+    """Return the first copy's model if all copies start alike, else the whole model.
 
     They start alike if they differ only in parameters that nothing reads before the first step.
     """
