@@ -47,7 +47,7 @@ from clhines.solver.plan.methods import METHODS
 from clhines.solver.solver import Solver
 
 _log = logging.getLogger(__name__)
-_NOT_SPLIT = {  # needs of networks that ranks cannot split, and the refusals
+_NOT_SPLIT = {  # needs that ranks cannot split, and the refusals
     "bins": "network.ranks-bins",
     "written_pointers": "network.ranks-written-pointers",
     "read_pointers": "network.ranks-read-pointers",
@@ -127,7 +127,7 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
         if shares:
             decisions = Decisions.of(model, split=True, overlap=overlap)
             part = shares[ranks.rank].model()
-        if model.has_sums:  # chunks of whole epochs
+        if model.has_sums:  # chunks are whole epochs
             epoch = epoch_steps(model, overlap)
             request = replace(request, chunk=max(epoch, request.chunk // epoch * epoch))
         job = Job(part, request, decisions, by_name)
@@ -282,7 +282,7 @@ def make_reference(job: Job) -> Reference:
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
     """Return the request for engine steps; DeviceError if the user named the engine that failed."""
-    assert request.queue is not None  # all engines of `FAMILY` have one
+    assert request.queue is not None  # all engines in `FAMILY` have one
     reason = str(error).splitlines()[0]
     if isinstance(error, BuildError):  # its text shows the source
         reason = "its kernel does not build"

@@ -43,12 +43,12 @@ class RunCourse:
         self._records, self._warns = list(records), warns
         self._begin, self._end = progress.step, progress.step + steps
         self._chunks = recordings.first_values(self._records, self._begin)
-        self._exchanged = runner.ranks.seconds  # s of earlier exchanges
+        self._exchanged = runner.ranks.seconds  # s, earlier exchanges
         self._cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         self._failed = 0  # 1 + the first step with a voltage that is not finite, or 0
         self._failure: SimulationError | None = None
         self._clock = time.perf_counter()
-        self._timed_from = self._begin, self._clock  # step and time, for the speed of the bar
+        self._timed_from = self._begin, self._clock  # step and time, for the bar's speed
 
     def run(self, chunk: int, show: bool) -> Result:
         """Advance to the end in chunks of `chunk` steps; show a progress bar if `show`."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CELLS = 17  # more than fit into any vector
 STEPS = 30
-ROUNDINGS = 64  # most per step of a voltage: a solve of 12 nodes, two currents, an exponential
+ROUNDINGS = 64  # most per step for a voltage: a solve with 12 nodes, two currents, an exponential
 _DT = 0.025  # ms
 _CHANNEL = """
     density known

@@ -36,7 +36,7 @@ class Recordings:
         self._runner, self._dtype = runner, dtype
         self._records: list[Record] = []
         self.any_computed = False  # whether the host computes a record from rows and parameters
-        self.any_beside_v = False  # whether a record is not of a voltage
+        self.any_beside_v = False  # whether a record is not a voltage's
         self._any_reduced, self._values_per_step = False, 0
         queue = runner.request.queue
         on_gpu = queue is not None and not devices.is_cpu(queue.device)

@@ -301,7 +301,7 @@ def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray
     kept = np.concatenate([chunk.spike_step for chunk in chunks]) < end
     cell = np.concatenate([chunk.spike_cell for chunk in chunks])[kept]
     time = np.concatenate([chunk.spike_time for chunk in chunks])[kept]
-    if len(chunks) > 1 and (np.diff(time) < 0).any():  # events sent ahead of their time
+    if len(chunks) > 1 and (np.diff(time) < 0).any():  # events sent ahead of time
         order = np.lexsort((cell, time))
         cell, time = cell[order], time[order]
     return time, cell
@@ -329,7 +329,7 @@ def _reduced(
     """
     begin, last = steps
     reduce, width = record.reduce, record.width
-    if reduce == "crossings":  # of steps before `last`
+    if reduce == "crossings":  # steps before `last`
         step = np.concatenate([np.zeros((0, width), np.int64), *blocks]).astype(np.int64)
         row, column = np.nonzero((step >= 0) & (step < last))
         return packed_columns(column, (step[row, column] + 1) * dt, width, np.nan)

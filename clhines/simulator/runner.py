@@ -157,7 +157,7 @@ class PendingChanges:
 
     without_memory: list[str] = field(default_factory=list)  # parameters that need a new run
     initial_states: set[tuple[int, str]] = field(default_factory=set)  # group, state
-    constants: bool = False  # parameters of constant mechanisms
+    constants: bool = False  # constant mechanisms' parameters
     start_values: bool = False  # the initial state depends on them
     first_currents: bool = False  # only values that the first step sets depend on them
     only_on_device: bool = False  # parameters that the run's model does not have

@@ -27,8 +27,8 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.runner import with_memory_for
 from clhines.simulator.simulation import Simulation
 
-_STEP = 2.0  # factor of amplitudes until a cell fires
-_LONGER = 2.0  # time of a run, by the longest time from `after` to a spike in the runs before
+_STEP = 2.0  # factor for amplitudes until a cell fires
+_LONGER = 2.0  # a run's time, by the longest time from `after` to a spike in the runs before
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from clhines.simulator.state.changes import DeviceChanges, affects_start, with_o
 from clhines.simulator.state.host_grid import settled
 
 _log = logging.getLogger(__name__)
-_NAMES = "v_init", "weight", "events"  # of values that are not a group's
+_NAMES = "v_init", "weight", "events"  # for values that are not a group's
 
 
 class Updates:

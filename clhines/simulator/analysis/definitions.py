@@ -328,7 +328,7 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
 }
 
 
-WITHOUT_STIMULUS = (  # features of the whole trace
+WITHOUT_STIMULUS = (  # whole-trace features
     "spike_count peak_indices peak_time peak_voltage all_ISI_values ISI_values ISI_CV"
     " irregularity_index inv_first_ISI doublet_ISI min_AHP_indices min_AHP_values AHP_depth_abs"
 ).split()

@@ -43,9 +43,9 @@ class TraceSegments:
     row: np.ndarray  # trace
     kind: np.ndarray  # `FIRST`, `UP` or `DOWN`
     begin: np.ndarray
-    top: np.ndarray  # first of the largest samples
-    before: np.ndarray  # first of the smallest samples before the top
-    after: np.ndarray  # first of the smallest samples from the top on
+    top: np.ndarray  # the first largest sample
+    before: np.ndarray  # the first smallest sample before the top
+    after: np.ndarray  # the first smallest sample from the top on
     any_rest: np.ndarray  # first sample with neither of the next two below it
     rest: np.ndarray  # first such sample from the top on
     top_v: np.ndarray

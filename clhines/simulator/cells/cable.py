@@ -162,7 +162,7 @@ class Axis:
     and the parent section's first segment; -1 if there is none.
     """
 
-    length: np.ndarray  # (n,) float64, µm, of each segment
+    length: np.ndarray  # (n,) float64, µm, each segment's length
     before: np.ndarray  # (3, n) int64
 
     @classmethod

@@ -32,7 +32,7 @@ from clhines.core.arrays import climb
 from clhines.core.errors import CableError, RepairWarning, warn_caller
 from clhines.simulator.cells.morphology import Morphology
 
-SOMA = 1  # type code of SWC
+SOMA = 1  # SWC's type code
 
 
 def check_tree(parent: np.ndarray, name: str) -> None:
@@ -113,7 +113,7 @@ class SampleTree:
     is_soma: np.ndarray
     first: np.ndarray  # child with the smallest id, -1 at tips
     second: int  # the root's second child, or -1
-    soma_children: np.ndarray  # number of children of type 1, for samples of type 1
+    soma_children: np.ndarray  # how many children have type 1, for samples of type 1
     shared_begin: np.ndarray  # its section continues into the first child; others leave at 0.0
     goes_on: np.ndarray  # whether the first child is in the same section
 

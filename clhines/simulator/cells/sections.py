@@ -264,7 +264,7 @@ class _SectionChains:
     head: np.ndarray  # first sample
     last: np.ndarray  # last sample
     above: np.ndarray  # parent section, -1 for 0
-    samples: np.ndarray  # of all sections, section by section
+    samples: np.ndarray  # all sections' points, section by section
     offsets: np.ndarray
 
 
@@ -305,7 +305,7 @@ def _connections(tree: SampleTree, chains: _SectionChains) -> tuple[np.ndarray, 
     head, up = chains.head, np.maximum(chains.above, 0)
     leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
     neurite, of_soma = ~tree.is_soma[head], tree.is_soma[head[up]]
-    splits = tree.soma_children[leaves] > 1  # several sections of the soma begin there
+    splits = tree.soma_children[leaves] > 1  # several soma sections begin there
 
     at_ball = (up == 0) & neurite & of_soma & (chains.offsets[1] == 1)
     at_root = (up == 0) & ~at_ball & (leaves == tree.root)

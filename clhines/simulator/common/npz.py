@@ -108,7 +108,7 @@ class Npz:
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # headers of Python 2, for example
+        warnings.simplefilter("error")  # Python 2's headers, for example
         version = np.lib.format.read_magic(file)
         if version == (1, 0):
             return np.lib.format.read_array_header_1_0(file)

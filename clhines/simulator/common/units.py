@@ -41,8 +41,8 @@ from typing import NoReturn
 
 from clhines.core.errors import InputError
 
-Dimension = tuple[int, ...]  # exponents of metre, kilogram, second, ampere, mole and kelvin
-Scaled = tuple[Fraction, Dimension]  # a unit as a multiple of the SI unit of its dimension
+Dimension = tuple[int, ...]  # exponents: metre, kilogram, second, ampere, mole, kelvin
+Scaled = tuple[Fraction, Dimension]  # a unit as a multiple of its dimension's SI unit
 
 MAX_TEXT, MAX_EXPONENT, MAX_TIME = 100, 9, 2
 PREFIXES = {
@@ -96,7 +96,7 @@ _TABLE: dict[str, tuple[str | int, Dimension]] = {  # names: size, and dimension
     "erg": ("1e-7", _JOULE),
     "cal calorie": ("4.184", _JOULE),
 }
-# Units without a prefix in both languages; `BASES` has the units of texts.
+# Units without a prefix in both languages; `BASES` has the texts' units.
 UNITS: dict[str, Scaled] = {
     name: (Fraction(size), dimension)
     for names, (size, dimension) in _TABLE.items()
@@ -119,7 +119,7 @@ class Unit:
     text: str
     exact: Fraction  # a written number times this is in NEURON's unit
     canonical: str  # NEURON's unit for this dimension; ``1`` for a pure number
-    dimension: Dimension  # exponents of metre, kilogram, second, ampere, mole and kelvin
+    dimension: Dimension  # exponents: metre, kilogram, second, ampere, mole, kelvin
 
     @property
     def factor(self) -> float:
@@ -141,7 +141,7 @@ class Unit:
         return Unit(rate_name, Fraction(1), rate_name, dimension)
 
 
-# NEURON's units, with the names of its programmers' reference and its mechanisms.
+# NEURON's units, with the names in its programmers' reference and its mechanisms.
 NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {
     _NONE: (Fraction(1), "1"),
     _VOLT: (_ten(-3), "mV"),

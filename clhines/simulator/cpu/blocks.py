@@ -77,7 +77,7 @@ class Tiles:
     """
 
     node: np.ndarray  # (n,), at each place
-    block_place: np.ndarray  # (blocks + 1,), first place of each block
+    block_place: np.ndarray  # (blocks + 1,), each block's first place
     block: np.ndarray  # by tile, as the next ones
     width: np.ndarray  # lanes
     place: np.ndarray  # first place
@@ -190,7 +190,7 @@ class GroupedKind(KindBlocks):
 
     width: int = 1
     wide: str = ""
-    constants: tuple[str, ...] = ()  # results of ``NAME_constants``
+    constants: tuple[str, ...] = ()  # results from ``NAME_constants``
     conducts: bool = True  # its conductance is not always 0
     level: tuple[str, ...] = ()  # ion variables that are one constant number
 
@@ -359,7 +359,7 @@ class GroupedKind(KindBlocks):
     def is_early(self, always: tuple[str, ...]) -> bool:
         """Whether currents, with sums for the ions `always`, need only values of the last step."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
-        # the next step's sums of events may come early, too
+        # the next step's event sums may come early, too
         events = {"receive", "events"} if self.summed else set[str]()
         vectors = {"current", "advance"}
         if blocks - events != vectors or not vectors <= {*dict(self.vectors)} or self.has_net:
@@ -409,14 +409,14 @@ class CellBlocksSpec(ArenaSpec):
 
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
-    turns: int = 0  # steps for which values of last instances are kept; 0: none are read
-    rounds: int = 0  # elimination rounds of diffusing states; 0: nothing diffuses
+    turns: int = 0  # steps for which last instances' values are stored; 0: none are read
+    rounds: int = 0  # elimination rounds for diffusing states; 0: nothing diffuses
     played_kinds: tuple[int, ...] = ()
     added_kinds: tuple[int, ...] = ()  # kinds whose states others set by pointers, or add to
     kinds_read: tuple[int, ...] = ()  # kinds whose states others read by pointers
     alone: bool = False  # one work-item has all cells, and delivers their events in whole steps
-    in_rows: bool = False  # groups of cells of one node take whole steps in registers
-    idle_lanes: bool = False  # the last of these groups is not full
+    in_rows: bool = False  # groups of one-node cells take whole steps in registers
+    idle_lanes: bool = False  # the last group is not full
 
     @classmethod
     def of(
@@ -663,7 +663,7 @@ class CellBlocks(ArenaKernels):
         tiles = make_tiles(model, self.blocks, most, variable, classes)
         self.layout = BlockLayout(model, tiles, most, twice)
         self.place = self.layout.number(np.arange(self.layout.count))
-        # the last group of cells of one node may have idle lanes
+        # the last group of one-node cells may have idle lanes
         self._idle = -len(self.place) % (2 * most) if self.alone else 0
         self.v = [within_reach(self.queue, (len(self.place) + self._idle,), self.dtype)]
         self._variable = variable
@@ -734,7 +734,7 @@ class CellBlocks(ArenaKernels):
         recorded, sources = self.run.rows.arguments, self.run.rows.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
         lists = self._record_lists(at[: int(recorded["num_v"])], sources)
-        # events of the next step may change these before a step's states are recorded
+        # the next step's events may change these before a step's states are recorded
         changing = {kind.number for kind in self.built[1].ahead if kind.summed}
         arguments = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),

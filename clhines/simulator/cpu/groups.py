@@ -94,12 +94,12 @@ def constant_pivots(model: Model, variable: np.ndarray) -> tuple[np.ndarray, np.
     return np.where(constant, inverse, diagonal), np.where(constant, u * inverse, diagonal)
 
 
-_WIDEST = 16  # most numbers of an OpenCL vector
+_WIDEST = 16  # most numbers in an OpenCL vector
 _OF_MANY = 64  # bytes per register, on processors with enough registers for pairs
-TOGETHER = 4096  # nodes per tile of several shapes, about
-_SPARE = 1.1  # narrower vectors may need at most so many times the groups of the widest
-_PAIR = 1.9  # pairs of registers must reduce the groups at least by this factor
-_WASTE = 1.25  # most lanes per cell in vectors of one shape
+TOGETHER = 4096  # nodes per tile with several shapes, about
+_SPARE = 1.1  # narrower vectors may need at most so many times the widest vectors' groups
+_PAIR = 1.9  # register pairs must reduce the group count at least by this factor
+_WASTE = 1.25  # most lanes per cell in one-shape vectors
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
@@ -160,7 +160,7 @@ class Groups(KindColumns):
     by_node: ClassVar[bool] = False
     member: np.ndarray  # (groups, width)
     place: np.ndarray  # (groups, width), ascends
-    first: np.ndarray  # (blocks + 1,): first group of each block
+    first: np.ndarray  # (blocks + 1,): each block's first group
 
     @property
     def width(self) -> int:
@@ -220,7 +220,7 @@ def make_groups(
     groups = -(-counts // width)
     block = np.repeat(np.arange(len(counts)), groups * width)
     within = ranges(np.zeros_like(counts), groups * width)
-    # the last instance of a block fills up its last group
+    # the block's last instance fills up its last group
     member = order[starts(counts)[block] + np.minimum(within, counts[block] - 1)]
     places, shape = place[member].reshape(-1, width), (-1, width)
     member = np.where(within >= counts[block], ~member, member)

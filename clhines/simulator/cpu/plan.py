@@ -17,14 +17,14 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.state.decisions import epoch_steps
 from clhines.simulator.state.sources import Wires, steps_between
 
-LANES = 8  # most cells of one shape that stay together
-APART = 1.2  # relative time per step if cells of one shape are apart
+LANES = 8  # most one-shape cells that stay together
+APART = 1.2  # relative time per step if one-shape cells are apart
 MOST_STEPS = 1024  # per launch
 # Measured, ns: a node and an instance per step, a statement of its functions in vectors and in
 # scalars, and a launch for which others wait
 NODE, INSTANCE, STATEMENT, SCALAR, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
-LAUNCHES, STEPS = 3, 2.0  # launches per step of `Steps`, and its least relative time
-LOOPS = 4  # factor for statements of functions with loops
+LAUNCHES, STEPS = 3, 2.0  # `Steps`' launches per step, and its least relative time
+LOOPS = 4  # factor for statements in functions with loops
 NUMBERS, NEAR = 6, 2**19  # numbers per node or instance, about; bytes that stay in a core's cache
 FAR = 1.2  # relative time beyond the cache
 TIED = (np.inf, 16.0, 1.0)  # steps: cells with shorter delays share a block; tried in turn
@@ -35,12 +35,12 @@ class CellRanges:
     """Blocks of cells, each advanced by one work-item."""
 
     order: np.ndarray  # the cells, block after block
-    cells: np.ndarray  # (blocks + 1,): first cell of each
-    target: np.ndarray  # block of each event target
+    cells: np.ndarray  # (blocks + 1,): each block's first cell
+    target: np.ndarray  # each event target's block
     crossing: np.ndarray  # whether each connection leads to another block
     epoch: int  # steps per launch: none of its events is due in another block
-    work: float  # ns: predicted for a step of the slowest block
-    leads: bool = False  # the first block runs first: the others read its values of each step
+    work: float  # ns: predicted for the slowest block's step
+    leads: bool = False  # the first block runs first: the others read its values in each step
 
     @property
     def count(self) -> int:
@@ -167,7 +167,7 @@ def blocks_of(
         pairs.append((ends[0], ends[1]))
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
     group = least_tied(num_cells + wires.num_targets, a, b)
-    block_of = np.full(len(group), -1)  # block of each group, by its least member
+    block_of = np.full(len(group), -1)  # each group's block, by its least member
     cell_block = np.empty(num_cells, np.int64)
     cell_block[order] = stretch_of(cells, np.arange(num_cells))
     block_of[group[:num_cells]] = cell_block

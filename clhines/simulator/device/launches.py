@@ -30,7 +30,7 @@ class BoundKernel:
         self._kernel = Kernel(built, name, self._types)
         self._arguments, self._changing = list(arguments), tuple(changing)
         self._cl_arguments = list(map(_as_argument, arguments))
-        # pyopencl's formats of numbers, if it can set several arguments at once
+        # pyopencl's number formats, if it can set several arguments at once
         self._pack = getattr(self._kernel, "_set_arg_buf_pack_multi", None)
         # a struct is passed by value
         self._put_struct: Any = getattr(self._kernel, "_set_arg_buf", self._kernel.set_arg)

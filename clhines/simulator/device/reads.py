@@ -15,7 +15,7 @@ from clhines.solver.device.arrays import HOST, host_of, set_zero, values_of, wit
 from clhines.solver.device.devices import is_simulator
 
 _SOON_BYTES = 1 << 16  # arrays up to this size are copied by `Reads.wait`
-_SLOT_BYTES, _SLOTS = 512, 8  # in the buffer of small arrays of `Reads`
+_SLOT_BYTES, _SLOTS = 512, 8  # in the buffer that `Reads` has for small arrays
 _PLACE = "clhines_place"  # attribute of arrays from `Reads.zeros`
 
 
@@ -64,7 +64,7 @@ def read_parts(
 
 def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
     """Copy (buffer, offset in bytes, host array) to the host; wait once for all enqueued work."""
-    events = []  # kept: a dropped event waits for its copy
+    events = []  # a dropped event would wait for its copy
     for k, (data, place, host) in enumerate(others, 1):  # blocking only the last one
         last = k == len(others)
         copied = cl.enqueue_copy(queue, host, data, src_offset=place, is_blocking=last)
@@ -110,7 +110,7 @@ class Reads:
 
     def _prepare(self, arrays: Sequence[cla.Array]) -> None:
         """Allocate host memory for the small ones of `arrays`, and list the reads into it."""
-        self._arrays, self._ids = arrays, [*map(id, arrays)]  # kept, so that no id is used again
+        self._arrays, self._ids = arrays, [*map(id, arrays)]  # so that no id is used again
         self._copies: dict[int, np.ndarray] = {}
         self._reads: list[tuple[cl.Buffer, int, np.ndarray]] = []
         self._shared: list[tuple[np.ndarray, np.ndarray]] = []

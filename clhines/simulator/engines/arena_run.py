@@ -44,7 +44,7 @@ from clhines.solver.device import devices, trust
 from clhines.solver.device.arrays import set_soon, set_zero, values_of
 from clhines.solver.plan.plan import real_name
 
-_SPIKES = 1 << 22  # default room for spikes of a chunk
+_SPIKES = 1 << 22  # default capacity for a chunk's spikes
 _follows = ContextVar("_follows", default=False)
 
 
@@ -249,7 +249,7 @@ class ArenaRun:
     def restart(self, model: Model, in_place: bool = False) -> bool:
         if max(model.copies, self.model.copies) > 1:
             return False
-        # events of the start keep this run's unit of weights
+        # the start's events keep this run's weight unit
         decisions = self.job.decisions if self.grid is None else self.decisions
         host = Reference(model, self.wires, self.start.wanted, decisions)  # may refuse the model
         before, self.model = self.model, model

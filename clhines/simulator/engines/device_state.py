@@ -40,7 +40,7 @@ class DeviceState:
 
     variables: Variables
     layout: Layout
-    error: cla.Array  # part of ``ints``: the first error in the delivery of events, or 0
+    error: cla.Array  # part of ``ints``: the first error in event delivery, or 0
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DeviceState:
         self.arenas: dict[str, Arena] = {}
         self.waiting: Variables | None = None
         self.shape: tuple[object, ...] | None = None
-        self.next_step = -1  # step for which the cursors of played values are set; -1: none
+        self.next_step = -1  # step for which the played values' cursors are set; -1: none
         self._storages = dict[tuple[int, str], list[Storage]]()
         self._rank_events: RankEvents | None = None
 

@@ -324,7 +324,7 @@ class Reference(PartRun):
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
         self.has_advanced, self._clock = False, Clock(model.dt)
-        self._next = -1  # step that the cursors of played values are at; -1: none
+        self._next = -1  # step that the played values' cursors are at; -1: none
         self.variables, self.events = self.start(wanted)
         self.records: list[Record] = []
         self._reducers = Reducers(lambda record: HostReducer(record, model))
@@ -513,4 +513,4 @@ class Reference(PartRun):
     def load(self, saved: dict[str, np.ndarray]) -> None:
         self.has_advanced, self._next = True, -1
         self.variables.load(of_all(self.model, saved))
-        self._new_events()  # drop the events of the unused start
+        self._new_events()  # drop the unused start's events

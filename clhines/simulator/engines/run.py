@@ -34,9 +34,9 @@ for _family, _title, _float64 in (
 ):
     trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 
-MOST_APART = 1 << 22  # nodes of copies: epochs keep all values on the host, some 2 kB per node
+MOST_APART = 1 << 22  # copies' nodes: epochs keep all values on the host, some 2 kB per node
 
-Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
+Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a time on the host's clock
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def refuse_memory(error: cl.Error, what: object, steps: int) -> None:
         ) from error
 
 
-MOST_SPIKES = 1 << 24  # most events in the list of a chunk
+MOST_SPIKES = 1 << 24  # most events in a chunk's list
 _FEW_STEPS = 8  # steps that take a device with its own memory as long as a marker
 
 
@@ -290,7 +290,7 @@ class Ending:
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
         self._shares = shares_memory(queue.device)
         self.mark: Callable[[], Mark] = time.perf_counter  # as `Run.mark`
-        self.written: cl.Event | None = None  # kept, because a dropped event waits for its copy
+        self.written: cl.Event | None = None  # a dropped event would wait for its copy
 
     def begin(self, rows: int, at_once: bool) -> None:
         """Begin a chunk of `rows` steps.

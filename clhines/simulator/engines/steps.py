@@ -39,7 +39,7 @@ from clhines.solver.plan.methods import METHODS, make_plan
 from clhines.solver.plan.plan import Limits, real_name
 from clhines.solver.solver import Solver
 
-BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # blocks per compute unit of a CPU; nodes per block
+BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # blocks per CPU compute unit; nodes per block
 # True: on CPUs. With layers a solver only orders the nodes: its method, and cells side by side
 ORDERS, LANES = {True: "auto", False: "block_interleaved"}, {True: 1, False: 32}
 NEIGHBOURS = ("above", "below", "beside")  # the rows of `neighbours`
@@ -303,7 +303,7 @@ class Steps(ArenaKernels):
         self.layout, self.places = layouts.Layout(self.model), len(gather)
         remote = np.zeros(len(self.model.remote_v))
         self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
-        # kernel arguments by place; `active`: index of an active node, -1 for others
+        # kernel arguments by device index; `active`: an active node's index, -1 for others
         b = cla.zeros_like(d)
         self.matrix = {name: pack(getattr(once, name)) for name in ("constant_g", "constant_b")}
         self.matrix |= {"d": d, "b": b}
@@ -404,7 +404,7 @@ class Steps(ArenaKernels):
                 of_layer = arguments | layer
                 before.append(bound(self.queue, self._built, "events", of_layer, end - first))
         alone = spec.width > 1
-        if alone:  # work-items of blocks of nodes
+        if alone:  # work-items that advance blocks of nodes
             most = BLOCKS_PER_UNIT * self.run.limits.compute_units
             items = [max(1, min(layouts.num_active(self.model) // LEAST_NODES, most))] * 2
             arguments["num_items"] = np.int32(items[0])

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FAMILY = "epochs"  # the engine of epochs for the device
-# functions that make the kernels of epochs, by column of `_EPOCHS`
+FAMILY = "epochs"  # the device's epoch engine
+# functions that make epoch kernels, by column of `_EPOCHS`
 _MAKERS = ("gpu.epochs:make", "cpu.blocks:make")
 # x: supported; o: not supported. `steps` and `reference` support all.
 _EPOCHS = """

@@ -20,8 +20,8 @@ from clhines.solver.device.arrays import set_zero, within_reach
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
 _EVENTS, _MOST_EVENTS = 64, 1 << 13  # events that one read of ranks fetches, at first and at most
-_WORDS = 1 << 12  # int32 words for events of other ranks, at first
-_MARKED = 64  # work-items that mark the targets of a remote source
+_WORDS = 1 << 12  # int32 words for other ranks' events, at first
+_MARKED = 64  # work-items that mark a remote source's targets
 
 
 class EventList:

@@ -40,7 +40,7 @@ class HostEvents:
         for number, targets in enumerate(wires.layers):
             self._layer[targets] = number
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
-        # when another mechanism last set the weight of a connection; the last entry: no connection
+        # when another mechanism last set a connection's weight; the last entry: no connection
         self._set_at = np.full(connection.count + 1, -np.inf)
         self._early = False  # whether events are sent before thresholds are compared
         self.plays = variables.played_values()
@@ -156,7 +156,7 @@ class HostEvents:
         np.maximum.at(source_rank, self._source, self._rank)
         order = np.lexsort((-self._rank[connection], -number, -source_rank[source], -key, target))
         connection, target = connection[order], target[order]
-        # with `every` NEURON's t is the time of the last self event
+        # with `every` NEURON's t is the last self event's time
         times = np.maximum(begin, then[order]) if every else np.full(len(order), begin)
         turn = np.arange(len(order)) - np.searchsorted(target, target)
         np.add.at(variables.exact.cursor, connection, 1)
@@ -184,7 +184,7 @@ class HostEvents:
         then = variables.exact.ring[wires.ring_first[source] + number % wires.ring_size[source]]
         in_bin = then + self._delay[connection] < bin_end(then, begin, variables.model.dt)
         key = np.where(self._detected[connection], then, then + SPIKE_LATE)
-        if not every:  # leave later events of short connections
+        if not every:  # leave short connections' later events
             short = self._delay[connection] < 0.5 * variables.model.dt
             in_bin &= ~short | (key <= begin + SPIKE_LATE)
         # A connection delivers in order: keep its events up to the first outside the bin.
@@ -394,7 +394,7 @@ class HostEvents:
                     self.receive(k, instances[at], np.full(len(at), now), flags, none[at])
 
 
-# -- queues of self events ---------------------------------------------------------------------
+# -- self event queues --------------------------------------------------------------------------
 
 
 def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -36,7 +36,7 @@ from clhines.solver.device.devices import has_atomics
 from clhines.solver.device.timing import seconds_in_turns
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
-NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, number of spikes
+NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, spike count
 
 
 class Tables:
@@ -121,7 +121,7 @@ def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.nd
     return pick % max(1, sources), pick // max(1, sources)
 
 
-FLAG_BITS = 32  # steps per launch of ``pull``
+FLAG_BITS = 32  # ``pull``'s steps per launch
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class DeliverSpec(TemplateSpec):
     }
     algorithm: str
     work_group: int
-    columns: int = 0  # targets of a work-group
+    columns: int = 0  # a work-group's targets
     lanes: int = 0  # work-items per spike, a power of two like `work_group`
     exclusive: bool = False  # whether there is one delay: no two work-groups add to the same sum
     indexed: bool = False  # whether weights in memory are in another order than the connections
@@ -176,8 +176,8 @@ _log = logging.getLogger(__name__)
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 _SMALL = 1 << 14  # with fewer connections a measurement costs more than it can save
-_LARGE = 1 << 22  # with more connections the tables of other algorithms cost more than they save
-_TABLE_SHARE = 4  # most entries in tables of chunks, per connection
+_LARGE = 1 << 22  # with more connections the other algorithms' tables cost more than they save
+_TABLE_SHARE = 4  # most entries in chunk tables, per connection
 
 
 class Delivery:
@@ -441,7 +441,7 @@ class _Launcher:
         self, queue: cl.CommandQueue, tables: Tables, spec: DeliverSpec, slots: int
     ) -> None:
         self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
-        self.events: list[cl.Event] = []  # events of the last launch's kernels
+        self.events: list[cl.Event] = []  # the last launch's kernel events
         c, context = tables.connections, queue.context
         per_unit = 2 if devices.is_cpu(queue.device) else 16
         self._groups = devices.limits(queue.device).compute_units * per_unit

@@ -45,7 +45,7 @@ _WEIGHTS = (
 )
 _CHANGES = "spike_source", "spike_step", "spike_count", "capacity", "turn", "step"
 _ROWS = "const int *restrict first"
-# postsynaptic cell of the connection at each position in the rows; -1 if its weight is fixed
+# postsynaptic cell by position in the rows; -1 if the weight is fixed
 _CELLS = "const int *restrict cell"
 _PLACES = "const int *restrict place if indexed"
 
@@ -56,8 +56,8 @@ class Trace:
 
     name: str
     side: str
-    number: int  # index of its decay
-    at: str  # OpenCL of its entry in an array
+    number: int  # its decay's index
+    at: str  # OpenCL expression for its entry in an array
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from clhines.simulator.cells.around import Enclosing
 from clhines.simulator.mechanisms import Mechanism
 from clhines.solver.forest import Forest
 
-MOST = 8000  # values of all waveforms together
+MOST = 8000  # all waveforms' values together
 _TEXT = """
 NEURON {{ POINT_PROCESS {name} RANGE amp, scale{which}, i ELECTRODE_CURRENT i }}
 PARAMETER {{ amp = 0 (nA) scale = 1{first} }}

@@ -34,14 +34,14 @@ TABLE = np.array([
     (15.0, 11.5, 5.0, 1450, 58, 145),
     (16.0, 12.7, 5.5, 1500, 60, 150),
 ])  # fmt: skip
-_BYTES = 100  # or more, of each compartment, of a layer too
+_BYTES = 100  # or more, for each compartment, for a layer too
 INTERNODE = "MFSSSSSSFM"  # MYSA, FLUT, six STIN, and back
-_RHO = 70.0  # Ω·cm, of axoplasm and periaxonal space
+_RHO = 70.0  # Ω·cm, axoplasm and periaxonal space
 _NODE_LENGTH, _MYSA_LENGTH = 1.0, 3.0  # µm
-_SPACE = {"N": 0.002, "M": 0.002, "F": 0.004, "S": 0.004}  # µm: width of the periaxonal space
+_SPACE = {"N": 0.002, "M": 0.002, "F": 0.004, "S": 0.004}  # µm: the periaxonal space's width
 _LEAK = {"M": 1e-3, "F": 1e-4, "S": 1e-4}  # S/cm² of axon membrane
-_MYELIN_C, _MYELIN_G = 0.1, 1e-3  # µF/cm², S/cm² per membrane of a lamella
-_BARE, _GROUND = 1e10, 1e9  # S/cm²: from the space to ground at nodes, and of the outermost layer
+_MYELIN_C, _MYELIN_G = 0.1, 1e-3  # µF/cm², S/cm² per lamella membrane
+_BARE, _GROUND = 1e10, 1e9  # S/cm²: from the space to ground at nodes, and for the outermost layer
 
 NODE_MRG = """
     density node_mrg   # McIntyre, Richardson and Grill 2002, ModelDB 3810
@@ -270,7 +270,7 @@ def _myelinated(row: np.ndarray, kind: np.ndarray) -> dict[str, np.ndarray]:
         "radius": c["outer"] / 2,
         "area": area,
         "capacitance": 1e-5 * 2.0 * axon_area,
-        "leak": c["leak"] * c["inner"] / c["outer"],  # per area of the fibre
+        "leak": c["leak"] * c["inner"] / c["outer"],  # per fibre area
         "c_myelin": np.where(bare, 0, 1e-5 * _MYELIN_C / membranes * area),
         "g_myelin": 1e-2 * np.where(bare, _BARE, _MYELIN_G / membranes) * area,
         "g_ground": 1e-2 * _GROUND * area,

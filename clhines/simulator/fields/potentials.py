@@ -23,7 +23,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.fields.geometry import Geometry
 
 _UA = 1e3  # nA in 1 µA
-_BLOCK = 1 << 21  # pairs of electrodes and segments at once
+_BLOCK = 1 << 21  # (electrode, segment) pairs at once
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from clhines.simulator.state.sources import steps_between, steps_of_cells
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
 
-MOST_TOGETHER = 4096  # artificial cells of one work-group, if there is a choice
+MOST_TOGETHER = 4096  # artificial cells in one work-group, if there is a choice
 _GROUP = 256
 
 

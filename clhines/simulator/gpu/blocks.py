@@ -24,15 +24,15 @@ class ListBlocks(KindBlocks):
 
     given: tuple[tuple[str, str, str], ...] = ()  # role, name, source; the rest is in the arena
     held: bool = False  # currents follow the states' step at once, with states in variables
-    num_values: int = 0  # lines of values per instance in a list
+    num_values: int = 0  # value lines per instance in a list
     quick: bool = False  # functions are printed for `Lanes`
     lined: bool = False  # states are in lines of the lists during a launch
     local: bool = False  # these lines are in local memory
     sums: tuple[str, ...] = ()  # ions whose currents are summed
     apart: bool = False  # in no list: lanes advance instances, not nodes
     sole: bool = False  # apart, and alone at nodes around others, which may be in no list
-    constants: tuple[str, ...] = ()  # constants of functions, computed once per launch
-    first_constant: int = 0  # index of the first one among all kinds' constants
+    constants: tuple[str, ...] = ()  # the functions' constants, computed once per launch
+    first_constant: int = 0  # the first one's index among all kinds' constants
     unread: tuple[str, ...] = ()  # states without a line, as only outputs read them
     shown: tuple[str, ...] = ()  # states in lines that pointers read in their arena
     leads: bool = False  # see `EpochSpec`
@@ -130,12 +130,12 @@ class SiteBlocks(KindBlocks):
     """
 
     literals: tuple[tuple[str, str], ...] = ()
-    constants: tuple[str, ...] = ()  # constants of functions, computed once per launch
-    series: bool = False  # functions get the coefficients of their series
+    constants: tuple[str, ...] = ()  # the functions' constants, computed once per launch
+    series: bool = False  # functions get their series' coefficients
     most: int = 0  # instances per work-group
-    factor: str = ""  # a literal: the factor of a node over its C/dt
+    factor: str = ""  # a literal: a node's factor over its C/dt
     local: bool = True  # states are in local memory during a launch
-    first_target: int = 0  # index of instance 0 among event targets
+    first_target: int = 0  # instance 0's index among event targets
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ("series__",) * self.series

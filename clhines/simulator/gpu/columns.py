@@ -33,7 +33,7 @@ from clhines.solver.plan.by_segment import schedule
 from clhines.solver.plan.by_segment.cut import Cut, cut_trees
 
 MOST = 16  # most columns per segment
-_DISTINCT = 1 << 20  # more rows of factors are not compared
+_DISTINCT = 1 << 20  # more factor rows are not compared
 
 
 def varying_columns(network: Model) -> np.ndarray:
@@ -214,7 +214,7 @@ class Factors:
         self._row, k = ColumnRow(table.potentials), table.potentials
         self.rows = np.zeros((len(column), self._row.width))
         self._put_conductances(table, column)
-        # sums of the present column of each lane, its conductances to the top, and contributions
+        # sums for each lane's present column, its conductances to the top, and contributions
         self._ground, self._to_ground = np.zeros((2, len(lane), k))
         self._between, self._to_between, self._top = np.zeros((3, len(lane), k, k))
         up = self._axial[self._places[:, 0]] * ~self._leaf[:, None]

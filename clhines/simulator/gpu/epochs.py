@@ -298,7 +298,7 @@ class CellEpochs(ArenaKernels):
     def bind(self) -> None:
         self.run.times.forget()
         num, rows, model = np.int32, self.run.rows.arguments, self.model
-        # detectors in the order of the arenas: somas', then others
+        # detectors in arena order: somas', then others
         detectors = inverse(detector_order(self.run.state.variables, self.layout))
         somas, others = np.split(detectors, [len(model.soma)])
         first, entries = self._records(others)

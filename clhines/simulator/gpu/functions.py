@@ -23,19 +23,19 @@ from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import ADVANCE_REVERSAL, Kind, Model
 from clhines.simulator.state.variables import Variables
 
-BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # events of all nodes come first
+BY_LAYERS = frozenset({"instant_events", "set_voltages"})  # all nodes' events come first
 _OF_INSTANCE = frozenset(
     {
         *("v", "t", "dt", "parameter", "state", "output", "i", "g", "table", "flag", "noise"),
         *("weight", "send", "arm", "watch", "stream", "drawn"),
     }
 )
-_OF_TABLES = ("grid_", "table_")  # begins of names of blocks that fill tables
+_OF_TABLES = ("grid_", "table_")  # prefixes of blocks that fill tables
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
-_MOST_CLASSES = 3  # most classes of nodes with their own statements
+_MOST_CLASSES = 3  # most node classes with their own statements
 _FEW_CLASSES = 8  # with more classes none has its own statements
-_FEW_LISTS = 128  # with fewer lists per launch statements of classes do not pay for compiling
-_LONG = 8  # launches of so many steps may compute the states of one more
+_FEW_LISTS = 128  # with fewer lists per launch class statements do not pay for compiling
+_LONG = 8  # launches with so many steps may compute one more step's states
 _MOST_NUMBERS = 256  # most numbers that are kernel arguments
 
 

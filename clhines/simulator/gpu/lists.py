@@ -39,7 +39,7 @@ from clhines.solver.plan.by_segment.cut import Cut
 from clhines.solver.plan.layout import add_to_rows, index_type
 
 _CACHED = 1 << 17  # entries per write, so that they stay in the cache
-_SORTS = 4  # most different cells to find among cells with the same sum of numbers
+_SORTS = 4  # most different cells to find among cells with the same sum
 
 
 class KindInstances:
@@ -232,7 +232,7 @@ class CellTable:
         def place(k: np.ndarray, j: np.ndarray) -> np.ndarray:
             return rows.rows[template[k], leaf[k] + 0, j] + column[k]
 
-        # by value of each template: the place of the tied node
+        # by template entry: the tied node's place
         size = rows.template_size
         begin = starts(size)
         source = np.full(int(size.sum()), -1)
@@ -259,7 +259,7 @@ class CellTable:
         begin, place = starts(size), self.lane_base if of_lanes else self.rows.block_start
         first = self._first[self.blocks.cells]
         first = first.astype(index_type(first, self._forest.trees.sizes))
-        for lo, hi in runs(kind):  # units of the same tree, one after another
+        for lo, hi in runs(kind):  # units with the same tree, one after another
             width, nodes = int(size[kind[lo]]), within[begin[kind[lo]] :][: size[kind[lo]]]
             step = max(1, _CACHED // max(1, width))
             for k in range(lo, hi, step):
@@ -383,7 +383,7 @@ class LaneNodes:
             _mixed_rows(order, bits, cell, weight) if joins else _rows_and_lanes(order, bits, cell)
         )
         heads = np.full(int(self.row.max(initial=-1)) + 1, -1)
-        heads[self.row[self.lane == 0]] = np.flatnonzero(self.lane == 0)  # first node of each list
+        heads[self.row[self.lane == 0]] = np.flatnonzero(self.lane == 0)  # each list's first node
         self.bits, self.cell = np.zeros(len(heads), np.int64), cell[heads]
         np.bitwise_or.at(self.bits, self.row, bits)
         self.mixed = bool((self.bits[self.row] != bits).any())

@@ -102,7 +102,7 @@ class InstanceSites:
 
 # measured, see bench/notes/epochs.md
 LISTS_FULL = 1  # with more cells per compute unit, throughput counts, not the time of one
-_LISTS_GROUP = 128  # lanes of a work-group of several cells
+_LISTS_GROUP = 128  # lanes in a work-group with several cells
 _TOGETHER = 512  # likewise with exact times on NVIDIA, whose warps share instructions
 _LISTS_REGISTERS = 72  # registers per work-item then
 MOST_WARPS = 16  # per cell; with more lists it may have several work-groups
@@ -178,8 +178,8 @@ def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpe
     return replace(spec, kinds=tuple(kinds), local_lines=lists.local_lines)
 
 
-MAX_DENSE = 16  # most nodes of a tree for a solve by the inverse matrix
-_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment; the first that suffices is used
+MAX_DENSE = 16  # most nodes in a tree for a solve by the inverse matrix
+_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes in a segment; the first that suffices is used
 _SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
 _FULL = 4  # with so many cells per compute unit throughput counts, not the time of one
 
@@ -192,7 +192,7 @@ _BUSY = {
     ("double", False): (0, 128),
     ("float", False): (0, 80),
 }
-_CELL = 6  # column of a unit
+_CELL = 6  # a unit's column
 
 
 class EpochPlan:
@@ -348,7 +348,7 @@ class EpochPlan:
         The kernel solves for the remaining nodes by their inverse matrix.
         """
         lanes = self.table.lanes
-        if self._decisions.split:  # this rank may have only some of the trees planned alike
+        if self._decisions.split:  # this rank may have only some trees that are planned alike
             trees = _one_of_each(self._decisions.network.forest, self._like).trees
             cut = cut_trees(trees, self._most, trees.parent < 0)
             number = np.arange(trees.num_trees)

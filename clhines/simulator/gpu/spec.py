@@ -32,10 +32,10 @@ class KindPlan:
     """What a plan decides for a mechanism: instances per work-group, and storage of states."""
 
     states: tuple[str, ...]
-    density: bool  # currents and conductances are multiplied by a factor of each instance
+    density: bool  # currents and conductances are multiplied by a factor for each instance
     takes_events: bool
     most: int = 0  # instances per work-group
-    factor: str = ""  # a literal: the factor of a node over its C/dt
+    factor: str = ""  # a literal: a node's factor over its C/dt
     local: bool = False  # states are in local memory
 
 
@@ -168,7 +168,7 @@ class EpochSpec(TemplateSpec):
         ),
         "publish": ("int num_sources, int *ints, regions_ regions",),
     }
-    of_steps: ClassVar[tuple[str, ...]] = (  # parameters of kernels that advance
+    of_steps: ClassVar[tuple[str, ...]] = (  # parameters for kernels that advance
         "const real *restrict all_f1 if constant, const real *restrict all_f2 if constant",
         "const real *restrict all_inverse if constant",
         "const real *restrict tree_factors if constant",
@@ -219,41 +219,41 @@ class EpochSpec(TemplateSpec):
     lanes: int  # per cell
     units: int = 1  # cells per work-group
     extra: int = 0  # work-items for mechanisms only; with constant factors they do all of these
-    segment: int  # most nodes of a segment
-    capacity: int  # values of the largest cell, plus one
-    rounds: int = 1  # most rounds of a cell
+    segment: int  # most nodes in a segment
+    capacity: int  # the largest cell's value count, plus one
+    rounds: int = 1  # most rounds in a cell
     before: int = 0  # with constant factors: rounds after which at most `dense` nodes remain,
-    dense: int = 0  # to be solved by the inverse of their matrix; 0: rounds only
+    dense: int = 0  # to be solved by their inverse matrix; 0: rounds only
     slots: int = 0  # instances per work-group
     secondorder: bool = False
     ptx: bool
     fused: bool = False
     kinds: tuple[KindPlan, ...] = ()
     registers: int = 0  # most per work-item (NVIDIA's compiler); 0: its choice
-    whole: bool = False  # rows of records have all voltages, in the order of places
-    samples: bool = False  # states and currents of instances are recorded
+    whole: bool = False  # record rows have all voltages, in device order
+    samples: bool = False  # instances' states and currents are recorded
     in_steps: bool = True  # all events come in whole steps: the solve compares thresholds
     detects: bool = False  # there are detectors besides the somas'
     by_node: bool = field(default=False, repr=False)  # a lane has a node, see `lists`
     parts: int = field(default=1, repr=False)  # work-groups per cell, which share its lists
-    most_lists: int = field(default=0, repr=False)  # most lists of a cell, if it has several groups
+    most_lists: int = field(default=0, repr=False)  # most lists in a cell, if it has several groups
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number per list
-    local_lines: int = field(default=0, repr=False)  # lines of a cell's states in local memory
+    local_lines: int = field(default=0, repr=False)  # lines for a cell's states in local memory
     crowded: bool = field(default=False, repr=False)  # many cells in flight: short statements
-    far: bool = field(default=False, repr=False)  # values of large cells' nodes: global memory
-    arena: ArenaSpec | None = field(default=None, repr=False)  # spec of functions; None in a plan
+    far: bool = field(default=False, repr=False)  # large cells' node values are in global memory
+    arena: ArenaSpec | None = field(default=None, repr=False)  # the functions' spec; None in a plan
     blocks: tuple[ListBlocks | SiteBlocks, ...] = field(default=(), repr=False)
-    num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
+    num_numbers: int = field(default=0, repr=False)  # reals that are kernel arguments
     classes: tuple[int, ...] = field(default=(), repr=False)  # classes with their own statements
-    mixed: bool = False  # nodes of a list have different mechanisms
+    mixed: bool = False  # a list's nodes have different mechanisms
     joins: int = 0  # work-groups that wait for each other after each step; 0: none
-    layers: int = 0  # layers of targets whose events precede the currents; 0: node by node
+    layers: int = 0  # target layers whose events precede the currents; 0: node by node
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     reads_nodes: bool = False  # pointers lead to states at other nodes
-    turns: int = 0  # steps for which values of last instances are kept; 0: none are read
-    potentials: int = 0  # of a column: nodes have layers around them, see `columns`; 0: no layers
-    driven: tuple[int, ...] = field(default=(), repr=False)  # layers with currents of electrodes
-    diffusing_rounds: int = 0  # elimination rounds of diffusing states; 0: nothing diffuses
+    turns: int = 0  # steps for which last instances' values are stored; 0: none are read
+    potentials: int = 0  # in a column: nodes have layers around them, see `columns`; 0: no layers
+    driven: tuple[int, ...] = field(default=(), repr=False)  # layers with electrode currents
+    diffusing_rounds: int = 0  # elimination rounds for diffusing states; 0: nothing diffuses
     leads: bool = False  # has the last instances' cells, whose values other kernels read
     selects: bool = field(default=False, repr=False)  # the first step computes unused states
     terms: tuple[int, ...] = field(default=(), repr=False)  # terms of exponentials, see `terms`
@@ -276,7 +276,7 @@ class EpochSpec(TemplateSpec):
         names = self.series_numbers.arguments if self.takes_series else ()
         return [*parameters, *(Parameter(name, "real") for name in names)]
 
-    # -- the form of the kernel ------------------------------------------------------------------
+    # -- the kernel's form -----------------------------------------------------------------------
 
     @property
     def columns(self) -> ColumnRow:
@@ -390,7 +390,7 @@ class EpochSpec(TemplateSpec):
     def factor_of(self, kind: SiteBlocks) -> str:
         return f"{self._of_node(0)} * {kind.factor}" if kind.factor else kind.own_factor
 
-    # -- mechanisms in lists of nodes ------------------------------------------------------------
+    # -- mechanisms in node lists ----------------------------------------------------------------
 
     @cached_property
     def lists(self) -> tuple[ListBlocks, ...]:

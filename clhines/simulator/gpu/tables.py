@@ -82,7 +82,7 @@ def _of_lists(
     if not plan.spec.in_steps:
         rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
     cells = plan.units[:, 6]
-    first = np.searchsorted(layouts.active_nodes(model), model.forest.cell_offsets)  # of each cell
+    first = np.searchsorted(layouts.active_nodes(model), model.forest.cell_offsets)  # each cell's
     homes[:, 5], homes[:, 6] = first[cells], first[cells + 1]
     if isinstance(plan.table, ColumnTable):
         homes[:, 0] //= plan.table.potentials  # among columns

@@ -5,15 +5,15 @@ from __future__ import annotations
 from clhines.solver.plan.kernel_spec import Word
 
 WARP = 32
-NAMED_BARRIERS = 15  # barriers of NVIDIA's work-groups besides the usual one
+NAMED_BARRIERS = 15  # barriers in NVIDIA's work-groups besides the usual one
 SITE = Word(place=12, cell=4, slot=15)  # an instance: place in the cell; cell, slot in the group
-SLOT_RUN = Word(first=16, number=15)  # slots of a node's instances
+SLOT_RUN = Word(first=16, number=15)  # a node's instance slots
 RECORDED = Word(lane=16, node=15)  # node: index in the lane's segment
 MAX_UNITS = SITE.most("cell") + 1
-LIST_HEAD = 5  # numbers of a list before the counts of point kinds
+LIST_HEAD = 5  # a list's numbers before the point kinds' counts
 MAX_DENSITIES = 31  # density kinds, a bit each
-SPECIAL = 1 << 30  # bit of a node's word: it has detectors or played parameters
-HAS_SPECIAL = -(1 << 31)  # bit of a list: one of its nodes is special
+SPECIAL = 1 << 30  # bit in a node's word: it has detectors or played parameters
+HAS_SPECIAL = -(1 << 31)  # bit in a list: one of its nodes is special
 MECHANISMS = ~HAS_SPECIAL  # the other bits
 
 

@@ -52,7 +52,7 @@ class Adjoint:
         self, run: TracedRun, surrogate: float | None = None, model: Model | None = None
     ) -> None:
         self.run, self.surrogate = run, surrogate
-        self.model = model or run.model  # if the run is of one copy, the model of all
+        self.model = model or run.model  # the model of all copies, if the run is one copy's
         variables, n = run.variables, self.model.forest.num_nodes
         self.v = np.zeros(n)
         self.ions = {name: np.zeros(n) for name in variables.ions}
@@ -72,7 +72,7 @@ class Adjoint:
         names = ("capacitance", "u", "constant_d", "constant_g", "constant_b")
         self.matrix = {name: np.zeros(n) for name in names}
         self.start: dict[str, Any] = {}
-        self._g, self._i = np.zeros(n), np.zeros(n)  # by nodes' sums of conductance and current
+        self._g, self._i = np.zeros(n), np.zeros(n)  # by nodes' summed conductance and current
         self._slot = 0
 
     def take_back(self, entries: Sequence[Entry]) -> None:

@@ -54,14 +54,14 @@ _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on conditions with vectors of 64
 _GROUP = 128  # work-items
 # per work-item, by kernel: with fewer, more work-items run side by side; with more, fewer spill
 _REGISTERS = {"take_step": 56, "take_back": 72, "take_tangents": 80}
-_NEIGHBOURS = 16  # bytes of neighbours side by side in the solver's order, on a GPU
-MEMORY = 7.5e9  # most bytes of states and systems on the device; with all others 8e9
+_NEIGHBOURS = 16  # bytes of neighbours that are side by side in the solver's order, on a GPU
+MEMORY = 7.5e9  # most bytes for states and systems on the device; with all others 8e9
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
-KEPT = 1e9  # most bytes that stay for the next gradient of the same cells, on a CPU
+KEPT = 1e9  # most bytes that stay for the same cells' next gradient, on a CPU
 _ROOM: WeakKeyDictionary[Forest, np.ndarray] = WeakKeyDictionary()
 _SHARED: WeakKeyDictionary[Forest, dict[Any, Any]] = WeakKeyDictionary()
 _TURN = "step", "turn", "now", "next"
-_CHANGES = {  # arguments of a kernel that differ between launches
+_CHANGES = {  # kernel arguments that differ between launches
     "take_step": (*_TURN, "system_d", "changes"),
     "take_back": (*_TURN, "changes"),
     "take_tangents": _TURN,
@@ -120,7 +120,7 @@ class DeviceSteps:
             stride=self._stride(places),
             directions=self._seeded(),
         )
-        self.slot = self.plan.entries * self.layout.rows  # rows of voltages, states and ions
+        self.slot = self.plan.entries * self.layout.rows  # voltage, state and ion rows
         self.start = self.plan.start()
         self._sizes = self._launched(1), self._launched(self.spec.tile)
         self.arrays = self._arguments(places)
@@ -198,7 +198,7 @@ class DeviceSteps:
     def _arguments(self, places: np.ndarray) -> dict[str, Any]:
         plan, columns, num = self.plan, self.plan.columns, np.int32
         model, n = self.model, self.layout.nodes
-        on_cpu = devices.is_cpu(self.queue.device)  # whose caches follow the states of neighbours
+        on_cpu = devices.is_cpu(self.queue.device)  # whose caches follow neighbours' states
         column = np.full(plan.entries, -1)
         column[self.recorded] = np.arange(len(self.recorded))
         self.u = self.solver.to_device_order(model.u)
@@ -320,7 +320,7 @@ class DeviceSteps:
         steps, run = self._order.prepare([d, self.u, right], x, False), self._order.enqueue
         return lambda: run(steps, x, [])
 
-    # -- rows of records -------------------------------------------------------------------------
+    # -- record rows -----------------------------------------------------------------------------
 
     def new_rows(self, numbers: int = 1) -> cla.Array:
         """Allocate zeros for all steps' recorded values, `numbers` for each value."""
@@ -362,7 +362,7 @@ class DeviceSteps:
                 by_rows = values.astype(self.dtype, copy=False)
             elif isinstance(at, slice) or len(np.unique(at)) == len(at):
                 of_record[:, at] += values.astype(self.dtype)
-            else:  # of a column that is there twice
+            else:  # for a column that is there twice
                 where: Any = slice(None), at
                 np.add.at(of_record, where, values.astype(self.dtype))
         return by_rows.reshape(self.steps + 1, -1, self.lanes)
@@ -379,10 +379,10 @@ class DeviceGradient:
     def __init__(self, steps: DeviceSteps, starts: bool) -> None:
         self._steps, self._starts = steps, starts
         slots = self.slots()
-        self._stretch = slots - 1  # steps of a stretch, at most
+        self._stretch = slots - 1  # steps in a stretch, at most
         count = ceil(max(0, steps.steps + 1 - slots) / self._stretch)
         self._bounds = [*(k * self._stretch for k in range(count + 1)), steps.steps]
-        self._kept = [steps.started()]  # the begin of each stretch
+        self._kept = [steps.started()]  # each stretch's begin
         self._size = steps.slot * steps.layout.width
         self._store = steps.room(slots * self._size, self)
         self._systems = [*zip(*(steps.systems(value, slots) for value in (1, 0)), strict=True)]
@@ -441,7 +441,7 @@ class DeviceGradient:
         )
         for step in range(begin, end + 1):
             before, now = slot(max(step - 1, begin)), slot(step)
-            # the begin of a stretch has its events
+            # a stretch's begin has its events
             turn = turn_of(step - begin, end - begin, more | DELIVERS * (step > begin or not begin))
             d, changes = self._systems[now][0], self._systems[before][1]
             of.launch("take_step", step, turn, before, now, d, changes)

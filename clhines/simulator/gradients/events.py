@@ -21,7 +21,7 @@ from clhines.simulator.network.times import SPIKE_LATE
 from clhines.simulator.state.variables import Variables
 
 NEVER = 0x7FFFFFFF  # a delay beyond the end
-MOST = 0x7F  # most events of a source in a step
+MOST = 0x7F  # most events from a source in a step
 
 
 def step_times(dt: float, steps: int) -> np.ndarray:

@@ -16,8 +16,8 @@ from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.solver.plan.kernel_spec import Parameter, TemplateSpec, Word
 
-BLOCKS = ("receive", "current", "advance")  # blocks of a step
-TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # tasks of a launch, between two steps
+BLOCKS = ("receive", "current", "advance")  # a step's blocks
+TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # a launch's tasks, between two steps
 ENDS, BEGINS, DELIVERS, NOTES = (1 << shift for shift in TURN.shifts.values())
 SPIKE = Word(count=7, slope=1)  # a source's events in a step; `slope`: its surrogate has one
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
@@ -26,7 +26,7 @@ _WHERE = (
     "const int *restrict place",
 )
 _TREE = "const int *restrict parent, const int *restrict child, const int *restrict sibling"
-# `turn`: the tasks of a launch, see the template; `step`: index of the later step
+# `turn`: a launch's tasks, see the template; `step`: the later step's index
 _TIMES = "int step, int turn, const real *restrict times, real dt, real solved_dt, long slot"
 _VALUES = "const real *restrict numbers, const lanes *restrict values, const real *restrict tables"
 _RECORDS = "const int *restrict column, int num_columns"
@@ -71,7 +71,7 @@ class ChangingIon:
 
     names: tuple[str, str, str, str]
     first: tuple[int, int, int, int]  # entries before each
-    nernst: CopyColumn | None  # factor of the logarithm, mV, if potentials follow concentrations
+    nernst: CopyColumn | None  # the logarithm's factor, mV, if potentials follow concentrations
     follows: CopyColumn  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -90,18 +90,18 @@ class GradientKind:
     name: str
     count: int
     crowded: bool
-    first_target: int  # index of its first target; -1: it receives no events
+    first_target: int  # its first target's index; -1: it receives no events
     recorded: tuple[str, ...]  # states in records
-    ions: frozenset[str]  # ion variables that are part of the state
+    ions: frozenset[str]  # ion variables in the state
     late_ions: frozenset[str]  # members of `ions` that an earlier kind sets in ``advance``
-    per_area: CopyColumn | None  # factor of an ion current to a density; None: it is one
+    per_area: CopyColumn | None  # factor from an ion current to a density; None: it is one
     states: tuple[str, ...]
-    columns: tuple[tuple[str, CopyColumn], ...]  # of parameters and ion variables
+    columns: tuple[tuple[str, CopyColumn], ...]  # parameters and ion variables
     factor_column: CopyColumn
     tables: tuple[tuple[str, int], ...]  # names and begins
     by: tuple[str, ...]  # parameters that derivatives are taken by
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # function and arguments
-    series: bool  # functions take the numbers of their series
+    series: bool  # functions get their series' numbers
 
     @property
     def num_states(self) -> int:
@@ -314,19 +314,19 @@ class GradientSpec(TemplateSpec):
     diagonal: bool  # apart from conductances
     events: bool  # spikes act on targets
     outside: bool  # events from outside, too
-    surrogate: bool  # spikes have the slope of a sigmoid
+    surrogate: bool  # spikes have a sigmoid's slope
     directions: tuple[tuple[int, str, int], ...]  # kind, parameter, first seed
     registers: int  # most per work-item (NVIDIA's compiler); 0: its choice
     columns: tuple[tuple[str, CopyColumn], ...]  # the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
     ions: tuple[ChangingIon, ...]
-    recorded_ions: tuple[tuple[str, int], ...]  # variables of ions, and the entries before each
+    recorded_ions: tuple[tuple[str, int], ...]  # ion variables, and the entries before each
     functions: str
-    lanes: Lanes | None = None  # functions are for lanes of a GPU
-    kernel: str = ""  # the only one of the source; else all are there
-    stride: int = 0  # of places of a node in all copies; 0: each has its own
+    lanes: Lanes | None = None  # functions are for GPU lanes
+    kernel: str = ""  # the source's only one; else all are there
+    stride: int = 0  # between a node's places in all copies; 0: each has its own
     branches: ClassVar[bool] = True  # copies side by side mostly take the same, see ``rates.mako``
-    terms: ClassVar[tuple[int, ...]] = ()  # of shorter series, see ``rates.mako``
+    terms: ClassVar[tuple[int, ...]] = ()  # shorter series, see ``rates.mako``
 
     def parameters(self, kernel: str) -> list[Parameter]:
         names = self.series_numbers.arguments if self.lanes else ()

@@ -333,7 +333,7 @@ class GradientPlan:
             self.of_node[k, 2:] = self.first[k][instance], self.first_value[k][instance]
         single = [name for name in mechanism.parameters if name in kind.singles]
         changing = frozenset(name for ion in self.ions for name in ion.variables)
-        # slopes of tables take places between rows, which functions for lanes do not have
+        # table slopes need indices between rows, which functions for lanes do not have
         lanes = None if mechanism.program.tables else self._lanes
         how = real, self.layout.width, single, lanes
         text, blocks = functions_of(mechanism, wanted, changing, *how)
@@ -380,6 +380,6 @@ class GradientPlan:
                 columns[a.name] = self.columns.add(values, a.name in kind.singles)
             elif a.role == "ion" and all(a.name not in ion.variables for ion in self.ions):
                 nodes = self.layout.model.forest.num_nodes
-                values = np.resize(self._variables.ions[a.name], nodes)  # maybe of one copy
+                values = np.resize(self._variables.ions[a.name], nodes)  # maybe one copy's
                 columns[a.name] = self.columns.add(values[kind.node])
         return columns

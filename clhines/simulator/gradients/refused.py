@@ -15,7 +15,7 @@ from clhines.simulator.records.records import MEMBRANE, Record
 from clhines.simulator.refusals import refusal
 
 NEEDS = frozenset("plastic layers diffusion steered_weights last_instances ion_order".split())
-_NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # prefixes of blocks' names
+_NO_VALUES = ("unless", "table_", "grid_", "watch", "for_netcons")  # block name prefixes
 
 
 def check_model(model: Model, surrogate: float | None) -> None:

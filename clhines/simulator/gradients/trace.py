@@ -33,7 +33,7 @@ class TracedCall:
     values: list[Any]
 
 
-# the method of `Adjoint` that takes an entry back, and its arguments
+# the `Adjoint` method that takes an entry back, and its arguments
 Entry: TypeAlias = tuple[str, tuple[Any, ...]]
 
 

@@ -160,7 +160,7 @@ def _add_kind(
     if diffusing:  # volumes and coefficients
         columns.put(mem, f"diffusing_{k}", [np.zeros(kind.count)] * (2 * len(diffusing)))
     for name, rows in variables.tables[k].items():
-        mem.align(4)  # epochs load four numbers of a row at once
+        mem.align(4)  # epochs load four numbers in a row at once
         mem.add(f"table_{k}_{name}", rows)
     for name in kind.mechanism.program.written:
         for role in ("put", "add"):
@@ -239,7 +239,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
     ints.add("emitter_source", np.concatenate(emitters))
     for k, sources in model.sources.emitted.items():
         ints.add(f"emitted_{k}", sources)
-    number = np.append(np.argsort(order), -1)  # index of connections in kernels; -1: none
+    number = np.append(np.argsort(order), -1)  # connection index in kernels; -1: none
     for (k, name), to in model.steered.items():
         ints.add(f"steered_{k}_{name}", to.places(model))
         ints.add(f"steers_{k}_{name}", number[to.connection])

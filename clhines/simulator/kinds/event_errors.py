@@ -18,7 +18,7 @@ TOO_LATE = (
     "an event comes at the time, or before in the same step, at which another's event sets its "
     "weight by a POINTER; expected times that differ"
 )
-LATE = 1 << 20  # code of TOO_LATE for the first kind
+LATE = 1 << 20  # TOO_LATE's code for the first kind
 
 
 def check_events(model: Model, code: int) -> None:

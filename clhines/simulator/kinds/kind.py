@@ -49,7 +49,7 @@ class KindBlocks:
     rows: bool = False  # at most one instance per node
     last: tuple[str, ...] = ()  # states that all instances read from the last one
     plays: bool = field(default=False, repr=False)  # its events read a played parameter
-    reads: tuple[str, ...] = field(default=(), repr=False)  # pointers to states of others
+    reads: tuple[str, ...] = field(default=(), repr=False)  # pointers to others' states
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ()

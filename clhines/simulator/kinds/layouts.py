@@ -53,7 +53,7 @@ class Layout:
     """
 
     groups: Mapping[int, KindColumns] = {}  # by kind, if its instances are in groups
-    ring_steps = 0  # steps that artificial cells are ahead: their rings have room for these
+    ring_steps = 0  # steps that artificial cells are ahead: their rings have space for these
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.ir.program import Argument
 
 @dataclass(frozen=True)
 class ArenaPlaces:
-    number: int  # of the kind
+    number: int  # the kind's
     singles: tuple[str, ...]
     several: tuple[str, ...]
     states: tuple[str, ...]

@@ -95,28 +95,28 @@ class ArenaSpec(TemplateSpec):
         ),
     }
     sending: ClassVar[Word] = SENDING
-    blocks: ClassVar[bool] = False  # whether blocks of cells exchange events after an epoch
+    blocks: ClassVar[bool] = False  # whether cell blocks exchange events after an epoch
     real: str  # ``double`` or ``float``
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
-    regions: tuple[str, ...]  # names of `at`: offsets of regions, and counts
+    regions: tuple[str, ...]  # names in `at`: region offsets, and counts
     secondorder: bool
     second_order_currents: bool
-    noise: str  # OpenCL source of `mechanisms.normal`
+    noise: str  # OpenCL source for `mechanisms.normal`
     played: bool
-    constant: bool  # currents of constant mechanisms are summed by node once
+    constant: bool  # constant mechanisms' currents are summed by node once
     layered: bool  # events can reach another instance in their own step: one launch per layer
     width: int  # instances that a CPU's vector advances at once; 1: a work-item per node
     calls: bool
     nernst: tuple[str, ...] = ()
     grid: bool = field(default=False, repr=False)
-    bins: int = field(default=0, repr=False)  # rounds of events in a step's bin, `state.sources`
+    bins: int = field(default=0, repr=False)  # event rounds in a step's bin, `state.sources`
     by_cell: bool = field(default=False, repr=False)  # for `ArenaEpochSpec`: regions are a struct
     far: bool = field(default=False, repr=False)  # voltages are in global memory
-    instant: str = "double"  # type of times
+    instant: str = "double"  # type for times
     sets_v: bool = False  # events may set voltages
     sums: bool = False  # pointers write variables
-    steers: bool = field(default=False, repr=False)  # events set weights of other connections
+    steers: bool = field(default=False, repr=False)  # events set other connections' weights
     diffuses: bool = False  # states diffuse along cells, between `advance` and `finish_step`
 
     @property

@@ -100,7 +100,7 @@ HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_C
 PARAMETER { g = 0 (uS) }
 ASSIGNED { v (mV) vgap (mV) i (nA) }
 BREAKPOINT { i = g*(v - vgap) }
-"""  # the current at one of the two ends of a `Network.gap`
+"""  # the current at one end of a `Network.gap`
 
 
 @cache

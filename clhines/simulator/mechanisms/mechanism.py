@@ -26,7 +26,7 @@ from clhines.simulator.mechanisms.nmodl.build import read as read_nmodl
 from clhines.simulator.mechanisms.text.language import Text
 
 Values = Mapping[str, ArrayLike]
-_WORDS = {  # names, by role, of arguments that users cannot give by name
+_WORDS = {  # argument names, by role, that users cannot give by name
     "t": "the time", "v": "the voltage", "dt": "the step", "table": "the table",
     "stream": "random numbers of", "drawn": "random numbers of", "weight": "several weights, as",
 }  # fmt: skip
@@ -366,7 +366,7 @@ class Mechanism:
         values = [_value(program, a, block, block_values, named_values) for a in input_arguments]
         # NumPy's numbers, as Python's raise on a division by 0
         values = [np.float64(x) if isinstance(x, int | float) else x for x in values]
-        with np.errstate(all="ignore"):  # np.where computes both of its branches
+        with np.errstate(all="ignore"):  # np.where computes both branches
             results = self.twin(block)(*values) if arguments else ()
         changed = [(a.role, a.name) for a in arguments if a.direction != "in"]
         return dict(zip(changed, results, strict=True))

@@ -351,7 +351,7 @@ def are_alike(network: Network, model: Model) -> bool:
     )
 
 
-# copies with these needs are compiled as cells of one network
+# copies with these needs are compiled as cells in one network
 _NOT_ALIKE = {*("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers")}
 
 

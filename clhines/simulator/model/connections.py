@@ -14,7 +14,7 @@ from clhines.simulator.common.arrays import each, once
 from clhines.simulator.network.plasticity import Rule
 
 _MOST = 2**31 - 1  # most sources, and most targets: their numbers must fit int32
-_SUM_BITS = 63  # bits of an int64 without its sign
+_SUM_BITS = 63  # an int64's bits without its sign
 _LEAST_BITS = 40  # bits that the largest weight must have
 _CHUNK = 1 << 18  # connections compared at once
 _KEYS = 1 << 16  # sort keys that NumPy counts instead of comparing: uint16
@@ -100,7 +100,7 @@ class GridConnections:
 
     def _by_delay(self) -> np.ndarray:
         order, rows = np.empty(self.count, np.int32), self.row
-        sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
+        sources = _KEYS // (self.max_delay + 1)  # NumPy counts 16-bit keys
         for first in range(0, self.num_sources, sources):
             begin, end = rows[[first, min(first + sources, self.num_sources)]].tolist()
             key = (self.source[begin:end] - first) * (self.max_delay + 1) + self.delay[begin:end]
@@ -174,7 +174,7 @@ def unit_of(total: float, most: float, target: int) -> float:
     if not math.isfinite(total):
         raise InputError(f"weights at a target sum up to {total}; expected a finite sum")
     bits = _SUM_BITS - math.frexp(total)[1]
-    if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # room for rounding
+    if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # space for rounding
         bits -= 1
     bits = min(1000, bits)
     if math.ldexp(most, bits) < 2.0**_LEAST_BITS and bits < 1000:

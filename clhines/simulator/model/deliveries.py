@@ -23,8 +23,8 @@ from clhines.simulator.network.plasticity import Rule
 from clhines.simulator.network.times import LAST_STEP, MAX_SLOTS, ROUNDING, delay_steps, event_steps
 from clhines.simulator.network.wiring import CallColumns, Wiring, first_weights
 
-RING_STEPS = 2**13  # steps for which a ring buffer of sums always has room
-MOST_RING = 2**26  # most sums in a ring buffer of more than RING_STEPS steps
+RING_STEPS = 2**13  # steps for which a ring buffer of sums always has space
+MOST_RING = 2**26  # most sums in a ring buffer with more than RING_STEPS steps
 
 
 def by_delivery(
@@ -52,7 +52,7 @@ def by_delivery(
         Numbers of the connections in whole steps; None if all are.
     """
     added = inside(network).added
-    # the longest delay, in steps, for which the ring buffer has room
+    # the longest delay, in steps, for which the ring buffer has space
     most_steps = max(RING_STEPS, min(MOST_RING // max(targets, 1), MAX_SLOTS)) - 2
     least = dt * (1 - ROUNDING) if has_needs else -np.inf
     if not (needs_times or has_delay_outside(wiring, added, least, dt * most_steps)):
@@ -75,7 +75,7 @@ def number_connections(
         return numbers, weights, np.zeros(0, np.int64)
     weights = all_weights(wiring)
     at_times = np.delete(np.arange(len(weights)), on_grid)
-    return on_grid[numbers], weights, at_times  # without numbers of trains
+    return on_grid[numbers], weights, at_times  # without train numbers
 
 
 def all_weights(wiring: Wiring) -> np.ndarray:

@@ -27,7 +27,7 @@ class Diffusion:
     """A mechanism's diffusing states, and the trees of instances along which they diffuse."""
 
     kind: int
-    names: tuple[str, ...]  # states, or concentrations of ions
+    names: tuple[str, ...]  # states, or ion concentrations
     parent: np.ndarray  # (count,) int64: the parent instance, or -1
     up: np.ndarray  # (count,) float64, 1/µm²: factor of D / volume in the parent's equation
     down: np.ndarray  # (count,) float64, 1/µm²: factor in the instance's own equation

@@ -40,7 +40,7 @@ class Layers:
 
     node: np.ndarray  # (k, m) int64: the inside nodes, then the nodes around them, or -1
     parent: np.ndarray  # (m,) int64: the parent column, which comes before, or -1
-    of_cells: np.ndarray  # (cells + 1,) int64: bounds of cells among columns
+    of_cells: np.ndarray  # (cells + 1,) int64: cells' bounds among columns
     axial: np.ndarray  # (k, m) float64, µS: conductance to the parent column
     g: np.ndarray  # (k, m) float64, µS: conductance to the next layer or ground; row 0 is 0
     c: np.ndarray  # (k, m) float64, nF: capacitance to the next layer or ground; row 0 is 0

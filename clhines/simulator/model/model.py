@@ -29,14 +29,14 @@ class ModelSources:
     """
 
     count: int
-    detector_node: np.ndarray  # (d,) int64: nodes of detectors, the cells' somas first
+    detector_node: np.ndarray  # (d,) int64: detectors' nodes, the cells' somas first
     detector_threshold: np.ndarray  # (d,) float64, mV
     detector_refractory: np.ndarray  # (d,) float64, ms
     detector_source: np.ndarray  # (d,) int64: the detector's number as a source
     train_source: np.ndarray  # int64: the train's number as a source
-    train_time: tuple[np.ndarray, ...]  # times of each train, ascending, ms
+    train_time: tuple[np.ndarray, ...]  # each train's times, ascending, ms
     emitted: dict[int, np.ndarray]  # by kind: each instance's number as a source, or -1
-    ring_size: np.ndarray | None = None  # (count,): pending events of each source, in a rank's part
+    ring_size: np.ndarray | None = None  # (count,): each source's pending events, in a rank's part
 
     def at_nodes(self, low: int, high: int) -> ModelSources:
         """Return the sources with only the detectors at nodes from `low` (now 0) to `high`."""
@@ -78,7 +78,7 @@ class NetCons:
     instance: np.ndarray
     delay: np.ndarray  # ms
     weight: np.ndarray  # all weights
-    first_weight: np.ndarray  # weights of c: ``weight[first_weight[c]:first_weight[c + 1]]``
+    first_weight: np.ndarray  # c's weights: ``weight[first_weight[c]:first_weight[c + 1]]``
 
     @classmethod
     def none(cls) -> NetCons:
@@ -104,7 +104,7 @@ class Steered:
     """The connection weights to which a POINTER leads, a weight for each instance."""
 
     connection: np.ndarray  # (count,) int64
-    element: np.ndarray  # (count,) int64: number of the weight in the connection
+    element: np.ndarray  # (count,) int64: the weight's number in the connection
 
     def places(self, model: Model) -> np.ndarray:
         """Return each instance's weight as an index in `NetCons.weight`, (count,) int64."""
@@ -132,7 +132,7 @@ KNOWN_IONS = {
     "ca": (2.0, 12.5 * np.log(2.0 / 5e-5), 5e-5, 2.0),
 }
 OTHER_ION = (0.0, 0.0, 1.0, 1.0)
-# bits of NEURON's style of an ion
+# bits in NEURON's ion style
 CONCENTRATION, REVERSAL = 0o3, 0o30
 INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
@@ -185,8 +185,8 @@ class Kind(Deferred):
     # (count,) float64: factor from the mechanism's units to µS and nA: ``1e-2 * area`` in µm² for a
     # density mechanism, 1 for a point process
     factor: np.ndarray
-    first_target: int  # index of instance 0 among all targets, -1 if the kind receives no events
-    first_instance: int  # index of instance 0 among all instances; the key of its noise
+    first_target: int  # instance 0's index among all targets, -1 if the kind receives no events
+    first_instance: int  # instance 0's index among all instances; its noise's key
     last: int | None = None  # instance whose GLOBALs all instances have; None: they must agree
 
     @cached_property
@@ -226,7 +226,7 @@ class Model:
 
     forest: Forest  # each tree rooted at its soma
     soma: np.ndarray  # (num_cells,) int64: the roots
-    of_nodes: NodeValues  # the values of the `OfNodes` properties
+    of_nodes: NodeValues  # the `OfNodes` properties' values
     kinds: tuple[Kind, ...]  # all mechanisms but the constant ones
     # of each group by its number: its kind, -1 if it is constant, and (count,) int64: its instances
     # in the kind, or its nodes
@@ -234,14 +234,14 @@ class Model:
     num_targets: int  # instances that receive events
     connections: GridConnections  # connections in whole steps, in the order of the calls
     numbers: np.ndarray  # (k,) int64: indices of `connections`' weights in `given_weights`
-    exact_numbers: np.ndarray  # (m,) int64: the same of `netcons`, without events from outside
-    given_weights: np.ndarray  # (w,) float64: weights of all connections, in the order of the calls
+    exact_numbers: np.ndarray  # (m,) int64: the same for `netcons`, without events from outside
+    given_weights: np.ndarray  # (w,) float64: all connections' weights, in the order of the calls
     events: Events
     sources: ModelSources  # the cells' somas first
     dt: float  # ms
     secondorder: bool
     seed: int  # for noise
-    first_cell: int = 0  # index of cell 0 in the network, if this is the model of a part
+    first_cell: int = 0  # cell 0's index in the network, if this is a part's model
     netcons: NetCons = field(default_factory=NetCons.none)  # connections with exact times
     celsius: float = 6.3
     ions: tuple[IonNodes, ...] = ()
@@ -251,9 +251,9 @@ class Model:
     steered: Mapping[tuple[int, str], Steered] = field(default_factory=dict)  # to weights they set
     read: Mapping[tuple[int, str], Written] = field(default_factory=dict)  # to states they read
     played: tuple[Played, ...] = ()
-    # by kind and name: ids of instances' Random123 streams, (count, 3) uint32
+    # by kind and name: ids for instances' Random123 streams, (count, 3) uint32
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
-    random_index: int = 0  # the global index of Random123
+    random_index: int = 0  # Random123's global index
     diffusions: tuple[Diffusion, ...] = ()  # along cells, by kind
     # extracellular layers; `u` is then 0, and the axial conductances are in `layers`
     layers: Layers | None = None
@@ -358,9 +358,9 @@ class Model:
     u = OfNodes()  # (n,) float64, µS: matrix entry between a node and its parent; 0 at roots
     capacitance = OfNodes()  # (n,) float64, nF
     area = OfNodes()  # (n,) float64, µm²
-    constant_d = OfNodes()  # (n,) float64, µS: axial conductances, and those of constant mechanisms
-    constant_b = OfNodes()  # (n,) float64, nA: ``g v - i`` of the constant mechanisms
-    constant_g = OfNodes()  # (n,) float64, µS: conductances of the constant mechanisms
+    constant_d = OfNodes()  # (n,) float64, µS: axial conductances, and those in constant mechanisms
+    constant_b = OfNodes()  # (n,) float64, nA: the constant mechanisms' ``g v - i``
+    constant_g = OfNodes()  # (n,) float64, µS: the constant mechanisms' conductances
     v_init = OfNodes()  # (n,) float64, mV
 
     @cached_property
@@ -462,9 +462,9 @@ class Model:
 class Alike:
     """Cell, source and connection numbers in a network's identical copies."""
 
-    once: Model  # the model of one copy
-    sources: np.ndarray  # (copies, num_sources) int64: numbers of each copy's sources
-    connections: np.ndarray  # (copies, m) int64: numbers of each copy's connections
+    once: Model  # one copy's model
+    sources: np.ndarray  # (copies, num_sources) int64: each copy's source numbers
+    connections: np.ndarray  # (copies, m) int64: each copy's connection numbers
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
         """Return the numbers that one copy's sources `source` have in each copy, joined."""
@@ -478,7 +478,7 @@ class Events:
     target: np.ndarray
     step: np.ndarray
     weight: np.ndarray
-    number: np.ndarray  # index in `Model.given_weights` of a train's connection, else -1
+    number: np.ndarray  # index in `Model.given_weights` for a train's connection, else -1
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:

@@ -61,8 +61,8 @@ GRID = frozenset(
     {"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver", "layers"}
 )
 EXACT = frozenset(NEEDS) - GRID  # with any of these, events act at exact times
-_PLAIN = {"initial", "current", "advance", "receive"}  # blocks of texts
-# blocks of the first and of the second kernel of a step
+_PLAIN = {"initial", "current", "advance", "receive"}  # texts' blocks
+# blocks in a step's first and second kernel
 _FIRST = "receive", "before_breakpoint", "current"
 _SECOND = "advance", "diffuse", "after_solve", "before_step"
 

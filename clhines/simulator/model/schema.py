@@ -30,10 +30,10 @@ class Field:
     name: str
     per: str
     dtype: str = "real"  # ``real``: the simulation's dtype
-    kind: int | None = None  # index of a `Kind` in the model
+    kind: int | None = None  # a `Kind`'s index in the model
     family: str = ""  # fields of one purpose, such as ``state`` or ``queue``, have the same family
     rows: str = ""
-    refers: str = ""  # ``connection`` if the values are numbers of connections, -1 for none
+    refers: str = ""  # ``connection`` if the values are connection numbers, -1 for none
 
     @cached_property
     def key(self) -> str:
@@ -45,7 +45,7 @@ class Field:
         return np.dtype(real if self.dtype == "real" else self.dtype)
 
 
-EXACT = (  # fields of events at exact times
+EXACT = (  # fields for events at exact times
     Field("weight", "weight"),
     Field("cursor", "connection", "int64"),
     Field("ring", "ring", "float64"),

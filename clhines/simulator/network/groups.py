@@ -150,7 +150,7 @@ class Inside:
     added: Any  # an `Additions`; its module imports this one
     wiring: Any  # a `Wiring`, likewise
     copy_numbers: Any = None  # a `CopyNumbers` while cells are equal copies, or None
-    of_copies = False  # whether its cells are copies of another network's
+    of_copies = False  # whether its cells are another network's copies
 
     def __init__(self, structure: Structure) -> None:
         self.structure, self.places = structure, Places(structure)

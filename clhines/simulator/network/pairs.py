@@ -26,8 +26,8 @@ _BLOCK = 1 << 18  # approximate pairs in a block
 _CHUNK = 1 << 16  # pairs whose values are drawn together, so that they stay in the cache
 _MOST = 2**31 - 1  # sources, and targets
 _DENSE = 2  # rows with more than 1 / _DENSE of the columns are drawn by sorting all
-_BYTES = 12  # least memory of a pair while it is made
-_LARGEST = 1 << 40  # rows times columns of a block
+_BYTES = 12  # least memory for a pair while it is made
+_LARGEST = 1 << 40  # a block's rows times columns
 _TURNS = 1000  # attempts to draw a value within its bounds
 RULES = (
     *("all_to_all", "one_to_one", "bernoulli"),

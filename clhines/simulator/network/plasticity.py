@@ -17,7 +17,7 @@ from clhines.simulator.common.checks import names_parameters
 from clhines.simulator.mechanisms.text.rules import SIDES, WEIGHT, RuleText, read_rule
 
 _FORGOTTEN = 2.0**-64  # a trace that has decayed to this fraction counts as 0
-_LONGEST = 1 << 25  # steps in a table of decays
+_LONGEST = 1 << 25  # steps in a decay table
 RULES = {
     "stdp": """
         rule stdp                     # by pairs of spikes, all with all
@@ -187,7 +187,7 @@ class Rule:
         return partial(Rule, self.text, **self.parameters), ()
 
     about: RuleText
-    times: Mapping[str, float]  # time constants of the traces, ms
+    times: Mapping[str, float]  # the traces' time constants, ms
 
     @cached_property
     def kept(self) -> dict[str, tuple[str, ...]]:

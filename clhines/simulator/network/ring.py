@@ -26,7 +26,7 @@ WEIGHT, TAU, REVERSAL = 0.01, 2.0, 0.0  # µS, ms, mV
 G_PAS, E_PAS = 1e-4, -65.0  # S/cm², mV
 THRESHOLD, V_INIT = -20.0, -65.0  # mV
 SHAPES = 64
-_SHAPE_BYTES = 4096  # of the smallest cable
+_SHAPE_BYTES = 4096  # in the smallest cable
 
 
 def ring_cables(

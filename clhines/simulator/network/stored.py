@@ -34,8 +34,8 @@ Get = Callable[[object], Any]
 FORMAT = 1
 _WHAT = "a file that Network.save() has written"
 _NODES = "area", "g_axial", "capacitance", "g_total", "in_soma"
-_ARGUMENTS = "self", "mechanism", "at", "count"  # of insert, add and add_artificial
-_NEAR = 1e-12  # relative: sums of conductances in a file differ by their order
+_ARGUMENTS = "self", "mechanism", "at", "count"  # for insert, add and add_artificial
+_NEAR = 1e-12  # relative: conductance sums in a file differ by their order
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
@@ -162,7 +162,7 @@ def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
 
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
     with Npz(path, _WHAT) as file:
-        if file.header("network")[1].kind == "U":  # the digest of a state
+        if file.header("network")[1].kind == "U":  # a state's digest
             got = "is the state of a simulation, for Simulation.restore()"
             raise InputError(f"{file.name}: {got}; expected {_WHAT}")
         try:

@@ -33,7 +33,7 @@ from clhines.simulator.cells.around import Enclosing, as_around
 from clhines.simulator.cells.cable import NAMES, REGIONS, WORDS, Axis, Cable, check_cables
 from clhines.solver.forest import Forest
 
-_NODE_BYTES = 8 * 8  # in the forest and in the arrays of a `Model`
+_NODE_BYTES = 8 * 8  # in the forest and in a `Model`'s arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Structure:
     g_axial: Sequence[np.ndarray]  # µS, to the parent
     g_total: Sequence[np.ndarray]  # µS, sum of each node's axial conductances; 0 if `around`
     in_soma: Sequence[np.ndarray]
-    given_axis: Axis | None = None  # of cells without cables, if known
+    given_axis: Axis | None = None  # for cells without cables, if known
     around: Enclosing | None = None
 
     @cached_property

@@ -11,11 +11,11 @@ from clhines.core.checks import as_number
 from clhines.core.errors import InputError
 
 ROUNDING = 1e-9  # fraction of a step by which a delay may be shorter than one step
-SPIKE_LATE = 1e-10  # ms that NEURON adds to the time of a spike
-CLOCK_STEPS = 2**26  # up to here, the times of steps are added up as NEURON does
+SPIKE_LATE = 1e-10  # ms that NEURON adds to a spike's time
+CLOCK_STEPS = 2**26  # up to here, step times are added up as NEURON does
 _BLOCK = 2**16  # steps whose times are added up at once
-LAST_STEP = 2**30  # of any run, and of any delay, so that an event's step fits int32
-MAX_SLOTS = 2**20  # steps in a ring of events
+LAST_STEP = 2**30  # in any run, and for any delay, so that an event's step fits int32
+MAX_SLOTS = 2**20  # steps in an event ring buffer
 
 
 def as_step(dt: object) -> float:

@@ -95,7 +95,7 @@ class Wiring:
     ) -> None:
         self.network, self._num_cells = network, network.num_cells
         self.rule = rule
-        # source, group, instance, rows of weights, delay and plastic, for each `connect`
+        # source, group, instance, weight rows, delay and plastic, for each `connect`
         self.calls = calls or []
         # group, instance, time and weight, for each `add_event`
         self.outside = [columns for columns in events or [] if len(columns[0])]

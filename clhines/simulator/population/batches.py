@@ -21,7 +21,7 @@ from clhines.simulator.population.parameters import ParameterGroups
 from clhines.simulator.population.protocols import STIMULUS
 from clhines.simulator.simulation import Simulation
 
-# maps voltages (sets, protocols, T) to the loss of each set, and its derivatives, like the voltages
+# maps voltages (sets, protocols, T) to each set's loss, and its derivatives, like the voltages
 PopulationLoss: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -32,7 +32,7 @@ class Recipe:
     model: Network  # one cell
     compiled: Model
     pieces: ParameterGroups
-    names: tuple[str, ...]  # of the parameters, as in `Simulation.set`
+    names: tuple[str, ...]  # for the parameters, as in `Simulation.set`
     protocols: tuple[str, ...]
     stops: np.ndarray  # (P,), in steps
     stimuli: list[dict[str, np.ndarray]]  # for each clamp: values by name, (P,)

@@ -21,8 +21,8 @@ class ParameterGroups:
     """A model's groups, divided so that a parameter sets all instances in a group or none."""
 
     groups: list[Group]  # the pieces
-    instances: list[np.ndarray]  # of each piece, by their numbers in the model's group
-    of_parameter: list[list[int]]  # for each parameter: numbers of its pieces
+    instances: list[np.ndarray]  # for each piece, by their numbers in the model's group
+    of_parameter: list[list[int]]  # for each parameter: its pieces' numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _log = logging.getLogger(__name__)
-_NODE_BYTES = 24 * 8  # approximate, per node of a simulation: matrix, voltages, their sources
-_HOST_BYTES = 1 << 30  # most memory of a batch without a device
-_SHARE = 0.4  # most of a device's memory that a batch may take
+_NODE_BYTES = 24 * 8  # approximate, per simulated node: matrix, voltages, their sources
+_HOST_BYTES = 1 << 30  # a batch's most memory without a device
+_SHARE = 0.4  # the most of a device's memory that a batch may use
 
 
 class Population:
@@ -276,7 +276,7 @@ class Population:
         )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
-        if not isinstance(sets, Mapping) and hasattr(sets, "keys"):  # as a DataFrame of pandas
+        if not isinstance(sets, Mapping) and hasattr(sets, "keys"):  # as a pandas DataFrame
             table = cast("Mapping[str, ArrayLike]", sets)
             sets = {name: table[name] for name in table}
         if isinstance(sets, Mapping):

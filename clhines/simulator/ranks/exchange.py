@@ -49,7 +49,7 @@ class ErrorGuard:
     def call(self, do: Callable[..., _Result], *arguments: object) -> _Result:
         result = self.do(do, *arguments)
         self._settle()
-        return cast("_Result", result)  # an error of this rank has been raised
+        return cast("_Result", result)  # this rank's error has been raised
 
     def exchange(self, words: np.ndarray) -> list[np.ndarray]:
         error, self._error = self._error, None
@@ -78,7 +78,7 @@ class Exchange(ABC):
 
     def __init__(self, guard: ErrorGuard, dt: float) -> None:
         self.guard, self.run, self._dt = guard, guard.run, dt
-        self._started = False  # whether the events of the start have been exchanged
+        self._started = False  # whether the start's events have been exchanged
         self._events: list[tuple[np.ndarray, np.ndarray]] = []  # sources and times in the chunk
 
     @abstractmethod
@@ -116,10 +116,10 @@ class StepExchange(Exchange):
         super().__init__(guard, decisions.network.dt)
         self._overlap, self._whole = decisions.overlap, decisions.network
         self.max_steps = min(guard.run.max_steps, decisions.epoch)
-        self._sources = sources  # of each rank, the sources of its detectors
-        # spikes that are not exchanged yet: function that reads them, first step, number of steps
+        self._sources = sources  # for each rank, its detectors' sources
+        # spikes that are not exchanged yet: function that reads them, first step, step count
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
-        # of each exchange, the steps, sources and times of spikes
+        # for each exchange, the spikes' steps, sources and times
         self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         most = max(map(len, self._sources)) * (self.max_steps + 1)
         if most >= 2**32:

@@ -31,25 +31,25 @@ _Value = TypeVar("_Value")
 class Ends:
     """The sources and nodes of one process's network that other processes know by number."""
 
-    sources: np.ndarray  # sources of the process that have numbers
-    sent: np.ndarray  # the numbers of `sources`
-    trains: np.ndarray  # empty trains that stand for sources of other processes
-    heard: np.ndarray  # the numbers of these sources
-    nodes: range  # numbers of the process's nodes
-    pointed: np.ndarray  # numbers of nodes of other processes to which pointers point
+    sources: np.ndarray  # the process's sources that have numbers
+    sent: np.ndarray  # `sources`' numbers
+    trains: np.ndarray  # empty trains that stand for other processes' sources
+    heard: np.ndarray  # these sources' numbers
+    nodes: range  # the process's node numbers
+    pointed: np.ndarray  # numbers of other processes' nodes to which pointers point
 
 
 @dataclass(frozen=True, eq=False)
 class PartNumbers:
     """One network's cells, nodes, sources, connections as indices in the joined network."""
 
-    node: int  # index of the first node
-    cell: int  # index of the first cell
-    connection: int  # index of the first connection
-    groups: tuple[int, ...]  # index of each group
+    node: int  # the first node's index
+    cell: int  # the first cell's index
+    connection: int  # the first connection's index
+    groups: tuple[int, ...]  # each group's index
     sources: np.ndarray  # index of each source, or of the source for which an empty train stands
     is_remote: np.ndarray  # whether each source is such a train
-    pointed: np.ndarray  # nodes of other networks to which pointers point
+    pointed: np.ndarray  # other networks' nodes to which pointers point
 
 
 def join_networks(

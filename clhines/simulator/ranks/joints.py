@@ -34,7 +34,7 @@ from clhines.simulator.state.decisions import MAX_EPOCH
 from clhines.simulator.state.sources import steps_between
 from clhines.solver.device.devices import is_cpu
 
-_NEAR = 1e-6  # in steps: rounding errors of times are smaller
+_NEAR = 1e-6  # in steps: times' rounding errors are smaller
 _LEAST_OVERLAP = 8  # in steps: shorter epochs are not halved
 
 
@@ -139,7 +139,7 @@ class Outbox:
         """Remove all events until `now`, ms; return their sources' numbers, and times."""
         source, time = self._ahead
         count = int(np.searchsorted(time, now, "right"))
-        if count:  # the run does not detect events of trains
+        if count:  # the run does not detect train events
             self.put(source[:count], time[:count])
             self._ahead = source[count:], time[count:]
         number, time = (np.concatenate(each) for each in zip(*self._events, strict=True))
@@ -250,7 +250,7 @@ class JoinedExchange(Exchange):
             self.exchange()
             return
         noted, self._noted = self._noted, None
-        if noted is not None:  # events of the half before the one that runs now
+        if noted is not None:  # events from the half before the one that runs now
             self._take(*self.guard.call(noted))
             self._tell()
         self._noted = self.guard.call(self.run.note_events)

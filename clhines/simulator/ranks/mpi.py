@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 _CALL_BYTES = 56  # length of a call's name in an exchange
-_FAILED = 0xFFFFFFFF  # in a message of a failed rank, instead of the number of spikes
+_FAILED = 0xFFFFFFFF  # in a failed rank's message, instead of the spike count
 _CAPACITY = 15  # spikes per rank in a message, at first; then at most
 _MAX_CAPACITY = 4095
 _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
@@ -246,7 +246,7 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
-# users' communicators, the duplicate of each, and a counter of its `Ranks` objects
+# users' communicators, each one's duplicate, and a counter for its `Ranks` objects
 _duplicates: list[tuple[MPI.Comm, MPI.Comm, Iterator[int]]] = []
 
 

@@ -32,7 +32,7 @@ from clhines.simulator.records.records import NO_COLUMNS, Record
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.sources import wires_of
 
-RankState = tuple[StateArrays, np.ndarray]  # arrays of a rank, and its sources with a new event
+RankState = tuple[StateArrays, np.ndarray]  # a rank's arrays, and its sources with a new event
 RankRequest = tuple[RankState | None, list[Record] | None, int]  # state, records, last step
 _Answer = TypeVar("_Answer")
 _MakeRequest = Callable[..., object]

@@ -52,7 +52,7 @@ class RankRecords:
         """Gather all ranks' values for each record, (rows, width); missing rows are -1."""
         if not self._rows:
             return []
-        assert values is not None  # else the error of this rank has been raised
+        assert values is not None  # else this rank's error has been raised
         columns = [columns for *_, columns in self._rows]
         parts = self._ranks.gather(list(zip(columns, values, strict=True)))
         records = []
@@ -87,7 +87,7 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
         )
     before = np.concatenate(([0.0], np.cumsum(costs)))
     aims = before[-1] * np.arange(1, size) / size
-    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # at the nearer end of a cell
+    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # at a cell's nearer end
     bounds = np.concatenate(([0], cuts, [cells]))
     number = np.arange(size + 1)
     bounds = np.maximum.accumulate(bounds - number) + number  # at least one cell each
@@ -237,7 +237,7 @@ class Share:
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         return every[~self._here(every)]
 
-    # -- the model of the rank -----------------------------------------------------------------
+    # -- the rank's model ----------------------------------------------------------------------
 
     def model(self) -> Model:
         """Return the rank's model.

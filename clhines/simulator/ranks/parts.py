@@ -31,10 +31,10 @@ class RankLayout:
     """The sizes and tables in a rank's model that `RankPart` needs."""
 
     fields: tuple[Field, ...]
-    kinds: tuple[int, ...]  # number of instances of each kind
+    kinds: tuple[int, ...]  # each kind's instance count
     instances: tuple[tuple[int, np.ndarray], ...]  # see `Model.instances`
-    nodes: int  # number of nodes
-    cells: int  # number of cells
+    nodes: int  # node count
+    cells: int  # cell count
     detector_source: np.ndarray
     connection_source: np.ndarray
     ring_size: np.ndarray

@@ -21,7 +21,7 @@ from clhines.simulator.state.chunk import Chunk
 class RankedRun:
     """Advance a rank's cells, and exchange events; results are for these cells only."""
 
-    device: Any  # device of its run
+    device: Any  # its run's device
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._guard, self.run = exchange, exchange.guard, exchange.run
@@ -54,7 +54,7 @@ class RankedRun:
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
         failed = 0 if chunk is None else int((chunk.failed > 0).sum())
         broken = np.flatnonzero(self._guard.gather_numbers([failed]))
-        assert chunk is not None  # else the error of this rank has been raised
+        assert chunk is not None  # else this rank's error has been raised
         if len(broken) and not failed:
             raise RankError(f"rank {broken[0]}: a voltage is not finite", int(broken[0]))
         return chunk.failed, chunk.values

@@ -27,7 +27,7 @@ class RecordColumns:
 
     kind: str  # ``node``, ``row``, or a mechanism
     number: np.ndarray  # node in its cell, row, or instance
-    cell: np.ndarray | None = None  # for nodes of several cells
+    cell: np.ndarray | None = None  # for several cells' nodes
     is_soma: np.ndarray | None = None  # for nodes
 
     def __len__(self) -> int:

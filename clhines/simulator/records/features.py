@@ -27,7 +27,7 @@ from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
 _LINE = 8  # columns in a cache line
-_ROOM = 16  # segments of a column in a chunk; grows if a chunk has more
+_ROOM = 16  # segments per column in a chunk; grows if a chunk has more
 
 FeatureValues = dict[str, "np.ndarray | RaggedArray"]
 
@@ -59,7 +59,7 @@ class FeatureWindows:
     """A record's features, and the time windows in which they need samples."""
 
     features: Features
-    begin: np.ndarray  # (windows, width) sample numbers; 0 is the first of the run
+    begin: np.ndarray  # (windows, width) sample numbers; 0 is the run's first
     end: np.ndarray  # (windows, width)
     first: int  # steps before the first sample: 0 for values at t = 0
 

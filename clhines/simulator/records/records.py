@@ -18,9 +18,9 @@ from clhines.simulator.records.columns import RecordColumns
 from clhines.simulator.records.features import FeatureWindows
 
 _log = logging.getLogger(__name__)
-ROOM = 1 << 28  # bytes: most recorded rows in a chunk of several epochs
-FEW_BYTES = 1 << 20  # records of a run that need no plan of its chunks
-VOLTAGE, ION, MEMBRANE = -1, -2, -3  # in place of a kind's number
+ROOM = 1 << 28  # bytes: most recorded rows in a chunk with several epochs
+FEW_BYTES = 1 << 20  # a run's records that need no plan of its chunks
+VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of a kind's number
 CURRENT = "i"  # a text's current
 CROSSED = ("count", "crossings")
 REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
@@ -33,14 +33,14 @@ class Record:
     """A request to record a variable at nodes or in instances, and to reduce its values."""
 
     name: str  # variable
-    kind: int  # of the variable, or `VOLTAGE`, `ION` or `MEMBRANE`
-    index: np.ndarray  # (r,) int64: nodes in natural order, or instances of the kind
+    kind: int  # the variable's kind, or `VOLTAGE`, `ION` or `MEMBRANE`
+    index: np.ndarray  # (r,) int64: nodes in natural order, or the kind's instances
     every: int = 1  # steps from one recorded row to the next
-    reduce: str = ""  # one of `REDUCTIONS`, `FEATURES`, or empty: rows are kept
+    reduce: str = ""  # one of `REDUCTIONS`, `FEATURES`, or "": rows stay
     threshold: float = 0.0  # for ``count`` and ``crossings``
     matrix: np.ndarray | None = None  # (k, r): rows are its products with the variable's rows
     features: Features | None = None
-    windows: FeatureWindows | None = None  # of `features` in a run
+    windows: FeatureWindows | None = None  # `features` in a run
     label: str = ""  # name in a result
     unit: str = ""  # empty if unknown
     columns: RecordColumns = NO_COLUMNS

@@ -30,7 +30,7 @@ from clhines.solver.plan.plan import real_name
 
 _OF_ROWS = "int width, int first, int every, int stride, int column"
 _OF_COLUMNS = "int rows, int width, int stride, int column"
-_GROUP, _ACROSS = 256, 32  # work-items per group, and tiles of these across combinations of a row
+_GROUP, _ACROSS = 256, 32  # work-items per group, and tiles of these across a row's combinations
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class ReducedSpec(TemplateSpec):
         ),
     }
     real: str
-    wide: str  # type in which products of combinations are summed
+    wide: str  # type in which combinations' products are summed
     lanes: int = 1  # combinations per work-item
     tile: int = 1  # rows per work-item
-    part: int = 1024  # terms per work-item, so that sums do not depend on the number of rows
+    part: int = 1024  # terms per work-item, so that sums do not depend on the row count
     ptx: bool = False  # combinations by NVIDIA's matrix instructions; a warp has a tile
     pairs: bool = True  # whether all rows begin at even indices, for `ptx`
 
@@ -107,7 +107,7 @@ class ReducedSpec(TemplateSpec):
     def on(cls, device: cl.Device, dtype: np.dtype) -> ReducedSpec:
         if not devices.has_fp64(device):
             return cls(real_name(dtype), "float")
-        # the instruction needs compute capability 9; the extension is of NVIDIA's compiler
+        # the instruction needs compute capability 9; the extension is in NVIDIA's compiler
         ptx = "cl_nv_compiler_options" in device.extensions
         if ptx and device.compute_capability_major_nv >= 9:
             return cls(real_name(dtype), "double", 32, 16, ptx=True)
@@ -254,10 +254,10 @@ class DeviceReducer(Reducer):
     ) -> None:
         super().__init__(record, model)
         self._queue, self._dtype = queue, np.dtype(dtype)
-        # copied once, for these places of nodes and rows of this length: tables and matrices
+        # copied once, for these node indices and row lengths: tables and matrices
         self._copied_for: tuple[np.ndarray | None, int] = None, -1
         self._tables: list[cla.Array] = []
-        self._ready: tuple[View, bool] | None = None  # of this chunk, from `enqueue`
+        self._ready: tuple[View, bool] | None = None  # this chunk's, from `enqueue`
         self._copied: tuple[np.ndarray, cl.Event | None]
         self._kept: cla.Array | None = None
         self._count: cla.Array | None = None
@@ -403,7 +403,7 @@ class DeviceReducer(Reducer):
             num_clamps = clamps.shape[1]
             clamps = np.pad(clamps, ((0, 0), (0, num_clamps % 2))).astype(self._dtype)
             currents = cla.empty(self._queue, max(1, clamps.size), self._dtype)
-            if clamps.size:  # kept until the copy has ended
+            if clamps.size:  # alive until the copy has ended
                 self._copied = clamps, set_soon(currents, 0, clamps.reshape(-1), self._queue)
         if matrix is not None:
             terms = view.stride if view.places is not None else len(self.sources[0].index)
@@ -488,7 +488,7 @@ class DeviceReducer(Reducer):
 
 
 _Kind = TypeVar("_Kind", bound=Reducer)
-_Sample = TypeVar("_Sample")  # values of a source, or their view on a device
+_Sample = TypeVar("_Sample")  # a source's values, or their view on a device
 
 
 class Reducers(Generic[_Kind]):

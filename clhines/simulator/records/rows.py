@@ -17,7 +17,7 @@ from clhines.simulator.records.records import MEMBRANE, VOLTAGE, Record
 from clhines.simulator.records.reduced import DeviceReducer, Reducers, View
 from clhines.solver.device.arrays import to_device
 
-# By source: the array (``v`` or ``mem``), and the indices of the values in it
+# By source: the array (``v`` or ``mem``), and the values' indices in it
 Locations: TypeAlias = "list[tuple[str, np.ndarray]]"
 _PATIENCE = 16  # chunks in a row with fewer rows, after which fewer are allocated
 
@@ -38,7 +38,7 @@ class RecordedRows:
         self, model: Model, queue: cl.CommandQueue, dtype: np.dtype, reads: Reads, whole_width: int
     ) -> None:
         self._queue, self._dtype, self._reads = queue, dtype, reads
-        self._whole_length = whole_width + whole_width % 2  # so that pairs of values are aligned
+        self._whole_length = whole_width + whole_width % 2  # so that value pairs are aligned
         self.arguments: dict[str, np.integer | cla.Array] = {}
         self.take_model(model)
 
@@ -46,7 +46,7 @@ class RecordedRows:
         """Forget all reducers and use another model's parameters."""
         queue, dtype = self._queue, self._dtype
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
-        self.first_step = 0  # of the chunk
+        self.first_step = 0  # the chunk's
         self.forget_room()
 
     def forget_room(self) -> None:

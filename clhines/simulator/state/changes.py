@@ -62,7 +62,7 @@ class Spread:
         self._kernel = program.kernel_of(queue.context, spec, "spread")
         self._tables: dict[Hashable, cla.Array] = {}
         self._sources_of_each: dict[Hashable, np.ndarray] = {}
-        self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and length of rows
+        self._rows: dict[Hashable, tuple[int, int]] = {}  # first index and length of rows
         self._written = deque[cl.Event | None](maxlen=8)
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:

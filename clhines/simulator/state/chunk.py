@@ -23,7 +23,7 @@ RecordRows: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceR
 class Chunk:
     """Results of some consecutive steps; events are sorted by time, then source."""
 
-    spike_step: np.ndarray  # step of each event; -1 at the start
+    spike_step: np.ndarray  # each event's step; -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
     # (num_cells,), of the soma's voltage: 1 + first step after which it is not finite;
     # -1 - first step after which it is `RUNAWAY` or more; else 0

@@ -11,7 +11,7 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.model.schema import Field
 from clhines.simulator.state.sources import ring_sizes
 
-MAX_EPOCH = 256  # most steps between two deliveries of spikes
+MAX_EPOCH = 256  # most steps between two spike deliveries
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +23,12 @@ class Decisions:
     `network` and the device: vector lanes, segment length, solver.
     """
 
-    network: Model  # of the whole network
+    network: Model  # the whole network's
     split: bool  # simulated in parts, which exchange spikes
     overlap: bool  # an epoch's spikes are exchanged during the next epoch
     epoch: int  # steps for which all events are known before the first
-    slots: int  # rows of the ring of events; step s uses row ``s % slots``
-    scale: float  # unit of the integer weights, a power of two; sums fit in int64
+    slots: int  # rows in the event ring buffer; step s uses row ``s % slots``
+    scale: float  # the integer weights' unit, a power of two; sums fit in int64
     constant_factors: bool  # conductances change at roots only
     inflow: bool  # there are constant mechanisms, or `set` may add some
 

@@ -49,10 +49,10 @@ class HostGrid:
 
     def __init__(self, model: Model, decisions: Decisions) -> None:
         self.model, self.slots, self.scale = model, decisions.slots, decisions.scale
-        self.split = decisions.split  # spikes of all ranks arrive together
+        self.split = decisions.split  # all ranks' spikes arrive together
         self.weight = model.connections.weight.copy()
         self._post = model.cell_of_target()[model.connections.target]
-        # in a part, too, spikes of the whole network may arrive and change traces
+        # in a part, too, the whole network's spikes may arrive and change traces
         sources = decisions.network.connections.num_sources
         size = {"plastic": model.connections.count, "sent": sources}
         self._trace, self._last = dict[str, np.ndarray](), dict[str, np.ndarray]()

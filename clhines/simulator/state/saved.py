@@ -120,7 +120,7 @@ def read(
     `digest` is the model's `signature`.
     """
     with Npz(path, _WHAT) as file:
-        if file.header("network")[1] == np.uint8:  # the text of a network
+        if file.header("network")[1] == np.uint8:  # a network's text
             raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
         has_settings = file.header("network")[1] == _TEXT
         text = _TEXT if has_settings else np.array(digest).dtype
@@ -227,7 +227,7 @@ def _incoming(model: Model) -> Bounds:
 def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
     if not model.exact:
         return
-    least = (step - 1) * model.dt  # earlier events were delivered by the middle of the last step
+    least = (step - 1) * model.dt  # earlier events were delivered by the last step's middle
     for k, kind in enumerate(model.kinds):
         queue = model.schema.named(arrays, "queue", k)
         if not queue:

@@ -24,7 +24,7 @@ from clhines.solver.plan.kernel_spec import Word
 WATCH_MARGIN = 1e-11  # an armed WATCH condition counts as true from -WATCH_MARGIN up
 NEAR = 1e-6  # steps
 EMITTED_PER_STEP = 4  # ring entries for one instance's events, per step of delay
-MOST_STEPS = 2**13  # of delay for which a ring has room; a longer one may overflow: an error
+MOST_STEPS = 2**13  # delay for which a ring has space; a longer one may overflow: an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +36,17 @@ class Wires:
     """
 
     kinds: tuple[int, ...]  # indices of mechanisms with NET_RECEIVE
-    first_target: dict[int, int]  # the first target of each of these mechanisms
+    first_target: dict[int, int]  # these mechanisms' first targets
     num_targets: int
-    target: np.ndarray  # (m,): the target of each connection
+    target: np.ndarray  # (m,): each connection's target
     order: np.ndarray  # connections sorted by target, stably
     first: np.ndarray  # connections to target i: ``order[first[i]:first[i + 1]]``
-    ring_first: np.ndarray  # where the ring of each source begins in `ring`
-    ring_size: np.ndarray  # entries in the ring of each source
-    ring: np.ndarray  # all rings; at the start they hold the times of spike trains, ms
-    count: np.ndarray  # number of these times for each source
+    ring_first: np.ndarray  # where each source's ring begins in `ring`
+    ring_size: np.ndarray  # entries in each source's ring
+    ring: np.ndarray  # all rings; at the start they hold spike trains' times, ms
+    count: np.ndarray  # how many of these times each source has
     layers: list[np.ndarray]  # targets: in a step they depend only on earlier layers
-    apart: bool  # all events of a step precede the currents of all nodes
+    apart: bool  # all of a step's events precede all nodes' currents
     tight: bool  # a ring is shorter than its longest delay needs
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:

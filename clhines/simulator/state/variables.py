@@ -70,10 +70,10 @@ class BlockCall:
     v: np.ndarray
     t: dict[str, float | np.ndarray]
     flag: np.ndarray | None = None
-    weight_at: np.ndarray | None = None  # place of the event's first weight; -1: none
-    other_at: np.ndarray | None = None  # place of the first weight that FOR_NETCONS visits
+    weight_at: np.ndarray | None = None  # index of the event's first weight; -1: none
+    other_at: np.ndarray | None = None  # index of the first weight that FOR_NETCONS visits
     step: int = 0
-    sums: np.ndarray | None = None  # summed weights of events in whole steps
+    sums: np.ndarray | None = None  # summed weights for events in whole steps
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
 
@@ -340,7 +340,7 @@ class Variables:
         """
         at = call.weight_at if role == "weight" else call.other_at
         net = self.model.kinds[k].mechanism.program.net
-        assert net is not None and at is not None  # a weight is of an event
+        assert net is not None and at is not None  # a weight belongs to an event
         return np.where(at < 0, -1, at + net.weights.index(name))
 
     def _put(

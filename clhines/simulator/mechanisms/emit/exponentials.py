@@ -26,7 +26,7 @@ _HALF = Fraction(355, 1024)  # half of log(2), and a little more
 @dataclass(frozen=True)
 class _Format:
     integer: str
-    bits: int  # stored bits of the significand
+    bits: int  # the significand's stored bits
     bias: int
     low: float  # exp(low) is 0
     high: float  # exp(high) is infinite
@@ -106,7 +106,7 @@ def literal(real: str, x: float) -> str:
     return repr(float(x)) if real == "double" else f"{np.float32(x)}f"
 
 
-# adding this number rounds a small number to an integer, in the last bits of the sum
+# adding this number rounds a small number to an integer, in the sum's last bits
 _MAGIC = {real: literal(real, 1.5 * 2.0**f.bits) for real, f in _FORMATS.items()}
 
 

@@ -274,7 +274,7 @@ class Functions:
         result_nodes = {(role, name): node for role, name, node in body.results}
         named = {a.name: a for a in arguments if a.role in ("state", "output")}
         written = iter([(named[name], node) for name, node in body.writes.items()])
-        results = []  # in the order of the body
+        results = []  # in the body's order
         for a in arguments:
             if a.direction != "in" and (a.role, a.name) in result_nodes:
                 results.append((a, result_nodes[a.role, a.name]))
@@ -315,7 +315,7 @@ class Functions:
         shown = {}
         for a, _ in results:
             value = next(values)
-            if a.role == "drawn":  # number of words drawn from a random stream
+            if a.role == "drawn":  # how many words are drawn from a random stream
                 of = "scop" if a.name == GENERATOR else "random"
                 value = f"{self.prefix}_{of}_count_({name_of(a)}, {value}, {next(values)})"
             shown[a] = value
@@ -393,7 +393,7 @@ def numpy_function(
 ) -> Callable[..., Any]:
     source = Functions(compiled, "numpy", outputs=outputs).text([block])
     space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
-    # the source consists of numbers and checked names
+    # the source has only numbers and checked names
     exec(compile(source, f"<mechanism {compiled.program.name}>", "exec"), space)
     function: Callable[..., Any] = space[
         f"{compiled.program.name}_{compiled.bodies[block].suffix or block}"
@@ -514,7 +514,7 @@ class _StatementWriter:
         p.indent = outside
 
     def _go_on(self, loop: Loop) -> Node:
-        assert loop.go_on is not None  # of a complete loop
+        assert loop.go_on is not None  # for a complete loop
         return self.shown[loop.go_on]
 
 

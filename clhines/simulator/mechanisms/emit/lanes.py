@@ -20,7 +20,7 @@ from clhines.simulator.mechanisms.ir.passes.few_terms import few_terms
 from clhines.simulator.mechanisms.ir.passes.name_places import name_places
 from clhines.simulator.mechanisms.ir.passes.relax import relax
 
-SERIES = "const node_series_ series__"  # first argument of all functions
+SERIES = "const node_series_ series__"  # all functions' first argument
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from clhines.core.errors import InputError
 
 PHILOX = ((0xD2511F53, 0x9E3779B9), (0xCD9E8D57, 0xBB67AE85))  # multiplier and key's step
-_TERMS, _BITS = 12, 10  # uniform numbers in a sum, and bits of each
+_TERMS, _BITS = 12, 10  # uniform numbers in a sum, and bits in each
 
 
 def philox(

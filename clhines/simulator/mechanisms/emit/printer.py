@@ -89,7 +89,7 @@ class Printer:
     def call(self, name: str, *arguments: str) -> str:
         if self.width > 1 and name in ("exp", "sqrt"):
             return f"{self.helpers}_{name}_({', '.join(arguments)})"
-        if self.width > 1:  # all of one type
+        if self.width > 1:  # all have one type
             arguments = tuple(f"({self.type})({a})" for a in arguments)
         return f"{'np.' if self.python else ''}{name}({', '.join(arguments)})"
 

@@ -56,7 +56,7 @@ commit_read_pipe commit_write_pipe read_pipe reserve_read_pipe reserve_write_pip
 work_group_barrier
 """
 WORDS = {*" ".join((_C, _CPP, _OPENCL, _VENDORS, _GENERATED, _FUNCTIONS)).split(), *kwlist}
-# families of names: macros of limits and extensions, conversions, functions with a common prefix
+# name families: macros for limits and extensions, conversions, functions with a common prefix
 _FAMILY = re.compile(
     "(M|FLT|DBL|HALF|U?INT|U?LONG|[US]?CHAR|U?SHRT|FP|CLK|CL|cl|ATOMIC|__|NV|INTEL|POCL|AMD)_"
     "|(as|convert|vload|vstore|vloada|vstorea|atom|atomic|async|get|native|half|read_image"

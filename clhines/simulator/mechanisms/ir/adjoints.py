@@ -24,7 +24,7 @@ from clhines.simulator.mechanisms.ir.passes.pull_back import GROWING, pull_back
 from clhines.simulator.mechanisms.ir.program import Argument
 
 BACK = "{}__back"
-# roles of results with derivatives, and of arguments with respect to which these are
+# result roles with derivatives, and argument roles with respect to which these are
 RESULTS = frozenset("i g ion ion_current state output weight set_v put add assign".split())
 INPUTS = frozenset("v parameter state ion pointer weight".split())
 

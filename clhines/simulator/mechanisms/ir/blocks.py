@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, Node, postorder, split
 from clhines.simulator.mechanisms.ir.passes import SIMPLIFY
 
-_LONG = 24  # operations of one line at most, about
+_LONG = 24  # most operations in one line, about
 
 
 def without_sign(node: Node) -> tuple[bool, Node]:
@@ -49,7 +49,7 @@ def operands(node: Node) -> list[Node]:
 class Assignments:
     """Assignments to local variables in order, and results in terms of these variables."""
 
-    names: dict[Node, str]  # the local variable of an expression
+    names: dict[Node, str]  # an expression's local variable
     steps: list[list[Node]]  # for each phase, the expressions that get a local variable, in order
     results: list[Node]
 

@@ -17,15 +17,15 @@ from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node, f
 from clhines.simulator.mechanisms.ir.forms import linear_parts
 from clhines.simulator.mechanisms.ir.program import Argument, IonUse, Program
 
-NEVER = "_never"  # infinity: the time of an event that is not sent
+NEVER = "_never"  # infinity: when an event that is not sent is due
 # bounds at which iterations end, in float64 and in float32 (whose rounding errors exceed the bounds
-# of float64): first of NEURON's iterations, then of the iterations of texts
+# float64's: first for NEURON's iterations, then for the texts' iterations
 BOUNDS = {
-    "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, of a state
-    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of states whose change counts
-    "_bound_rest": (Fraction(1, 10**8), Fraction(10**30)),  # of an equation
-    "_bound_sum": (Fraction(1, 10**6), Fraction(3, 10**5)),  # of the changes of a KINETIC block
-    "_bound_relative": (Fraction(1, 10**9), Fraction(1, 10**4)),  # of a change (quadratic method)
+    "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, for a state
+    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # for states whose change counts
+    "_bound_rest": (Fraction(1, 10**8), Fraction(10**30)),  # for an equation
+    "_bound_sum": (Fraction(1, 10**6), Fraction(3, 10**5)),  # for the changes in a KINETIC block
+    "_bound_relative": (Fraction(1, 10**9), Fraction(1, 10**4)),  # for a change (quadratic method)
     "_bound_absolute": (Fraction(1, 10**14), Fraction(1, 10**8)),
 }
 
@@ -38,13 +38,13 @@ class Loop:
     end, one for each of its first variables. Only derivatives need them.
     """
 
-    names: list[str]  # symbols of its variables inside the loop
-    ends: list[str]  # symbols of its variables after the loop
-    starts: list[Node]  # values of its variables before the first turn
-    values: list[Node] = field(default_factory=list)  # values of its variables after a turn
-    go_on: Node | None = None  # set once a turn is complete
+    names: list[str]  # its variables' symbols inside the loop
+    ends: list[str]  # its variables' symbols after the loop
+    starts: list[Node]  # its variables' values before the first iteration
+    values: list[Node] = field(default_factory=list)  # its variables' values after an iteration
+    go_on: Node | None = None  # set once an iteration is complete
     most: int = 0  # most turns; a loop that needs more has failed, and its results are NaN
-    entered: Node | None = None  # whether there is a first turn; None: always
+    entered: Node | None = None  # whether there is a first iteration; None: always
     equations: list[Node] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
@@ -84,9 +84,9 @@ class Body:
     """A block's expressions: its results, the variables that it writes, and its loops."""
 
     results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
-    writes: dict[str, Node] = field(default_factory=dict)  # values of variables by name, in order
-    loops: list[Loop] = field(default_factory=list)  # each may use the ends of earlier loops
-    comment: str = ""  # comment of the function, if it is not the usual one
+    writes: dict[str, Node] = field(default_factory=dict)  # variables' values by name, in order
+    loops: list[Loop] = field(default_factory=list)  # each may use earlier loops' ends
+    comment: str = ""  # the function's comment, if it is not the usual one
     suffix: str = ""  # end of the function's name, if it is not the block's name
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
@@ -128,10 +128,10 @@ class Compiled:
 
     program: Program
     bodies: Mapping[str, Body]
-    about: tuple[str, ...] = ()  # lines of its description
+    about: tuple[str, ...] = ()  # its description's lines
     shown: tuple[str, ...] = ()  # blocks whose statements belong to the description
     constant: bool = False  # i is linear in v and depends on parameters alone: models sum it once
-    pointers: Mapping[str, str] = field(default_factory=dict)  # symbol of each pointer
+    pointers: Mapping[str, str] = field(default_factory=dict)  # each pointer's symbol
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:

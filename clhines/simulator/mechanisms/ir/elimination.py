@@ -7,7 +7,7 @@ from collections.abc import Callable
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node
 
 MAX_PRODUCTS = 12_000
-Entries = dict[str, dict[str, Node]]  # entries of a matrix by row and column
+Entries = dict[str, dict[str, Node]]  # matrix entries by row and column
 
 
 def exponential_euler(

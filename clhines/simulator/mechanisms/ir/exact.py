@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 DIGITS = 60
-MAX_LITERAL = 400  # characters of a literal
+MAX_LITERAL = 400  # characters in a literal
 MAX_POWER = 64  # largest whole exponent
-_MAX_BITS = 6000  # of numerator and denominator together
+_MAX_BITS = 6000  # numerator and denominator together
 _LARGEST = Fraction(math.ldexp(1.0, 1023)) * 2
 _SMALLEST = Fraction(1, 10**400)
 _SAME = Fraction(1, 10**50)  # relative difference that rounding may cause

@@ -19,7 +19,7 @@ from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.exact import MAX_POWER, ExpressionError, NotRealError
 
 MAX_NODES = 150_000
-_SHORT = 8  # terms of a sum or product that is flattened into another
+_SHORT = 8  # terms in a sum or product that is flattened into another
 _NOTHING = Fraction(0)
 FUNCTIONS = frozenset("exp log sin cos tan sinh cosh tanh abs sign".split())
 CONDITIONS = frozenset(("less", "lessequal", "both"))

@@ -9,7 +9,7 @@ from fractions import Fraction
 from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder, split
 
-_TERMS = 32  # most terms of a `Multiples`
+_TERMS = 32  # most terms in a `Multiples`
 
 
 # ---------------------------------------------------------------------------------- linear forms

@@ -58,13 +58,13 @@ from functools import cached_property
 
 # names that no text can use: two states and a parameter
 HIDDEN = "v__before"  # the voltage at the last currents
-HELD = "since__spike"  # number of steps in which a spike has held the voltage
+HELD = "since__spike"  # how many steps a spike has held the voltage
 HELD_STEPS = "held__steps"  # the refractory time in whole steps
 SET, SET_AT = "{}__set", "t__set"  # outputs: v or a state after the last event, and its time
-NOISE = "noise"  # RANDOM variable of a text with noise in rates
-GENERATOR = "scop_random"  # NEURON's one generator, as a RANDOM variable of a single instance
+NOISE = "noise"  # a text's RANDOM variable with noise in rates
+GENERATOR = "scop_random"  # NEURON's global generator, as a single instance's RANDOM variable
 UNLESS = "unless_initial", "unless"  # blocks that check for refusals at run time
-CAPACITANCE = "capacitance"  # parameter: nF of the node; of density mechanisms per 0.01 µm²
+CAPACITANCE = "capacitance"  # parameter: the node's nF; in density mechanisms per 0.01 µm²
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,11 @@ class Net:
     event's own weights: ``receive`` writes back its ``out`` and ``inout`` weights only.
     """
 
-    weights: tuple[str, ...]  # arguments of NET_RECEIVE
-    summed: bool = False  # events of a step may act once, with the sum of their weights
+    weights: tuple[str, ...]  # NET_RECEIVE's arguments
+    summed: bool = False  # a step's events may act once, with their summed weights
     sends: tuple[str, ...] = ()
     watches: int = 0
-    watch_flags: tuple[float, ...] = ()  # flag of the event of each WATCH
+    watch_flags: tuple[float, ...] = ()  # each WATCH's event flag
     for_netcons: int = 0
     queue: int = 8  # pending self events that an instance may have
 
@@ -166,21 +166,21 @@ class Program:
     pointers: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     net: Net | None = None
-    random: tuple[str, ...] = ()  # names of RANDOM variables
+    random: tuple[str, ...] = ()  # RANDOM variables' names
     picked: tuple[str, ...] = ()  # among `random`: POINTERs from which VERBATIM draws
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()  # refusals that depend on parameters
     beside: tuple[str, ...] = ()  # parameters that NEURON sets when it makes a TABLE
-    external: tuple[str, ...] = ()  # parameters that are variables of another file
+    external: tuple[str, ...] = ()  # parameters that are another file's variables
     # states that all instances share:
     alone: tuple[str, ...] = ()  # each instance sets them, so a model may have one instance only
-    last: tuple[str, ...] = ()  # each block reads the value of the last instance
+    last: tuple[str, ...] = ()  # each block reads the last instance's value
     begun: tuple[str, ...] = ()  # the last INITIAL sets them
     spike: Spike | None = None  # a spiking soma, whose threshold is the cell's
-    late: tuple[str, ...] = ()  # v or variables that events may set; events of WATCH do not count
+    late: tuple[str, ...] = ()  # v or variables that events may set; WATCH events do not count
     electrode: bool = False  # whether its current is an electrode's; `i` is outward all the same
-    electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
+    electrode_currents: tuple[str, ...] = ()  # variables for currents into the cell
 
     @property
     def steered(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from clhines.simulator.mechanisms.ir.passes.remove_singularities import (
 )
 
 _BESIDE = 1e-6  # exponent x up to which x/(exp(x) - 1) as written is wrong: its error is eps/x
-_GRID = np.arange(-200, 200.5, 0.5)  # mV, grid of the search for 0/0
+_GRID = np.arange(-200, 200.5, 0.5)  # mV, grid for the search for 0/0
 
 
 def is_beside(roots: list[Node], at: np.ndarray, numbers: Mapping[str, float]) -> bool:

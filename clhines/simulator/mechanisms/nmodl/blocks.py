@@ -27,7 +27,7 @@ class FileBlocks:
 
     executed: Bodies
     bodies: Mapping[str, Body]
-    kept: tuple[str, ...]  # variables to which POINTERs of other files point
+    kept: tuple[str, ...]  # variables to which other files' POINTERs point
     written: frozenset[str]  # variables that any block, or a POINTER, sets
     needed: frozenset[str] = frozenset()  # variables that other blocks, results or users need
     live: frozenset[str] = frozenset()  # variables that a block reads before it sets them

@@ -50,11 +50,11 @@ class Bodies:
     shared: MechanismContext
     blocks: dict[str, Body] = field(default_factory=dict)
     sends: list[str] = field(default_factory=list)  # see `Net.sends`
-    watch_flags: list[float] = field(default_factory=list)  # flag of the event of each WATCH
-    netcons: int = 0  # number of FOR_NETCONS
-    weights: tuple[str, ...] | None = None  # arguments of NET_RECEIVE
+    watch_flags: list[float] = field(default_factory=list)  # each WATCH's event flag
+    netcons: int = 0  # FOR_NETCONS count
+    weights: tuple[str, ...] | None = None  # NET_RECEIVE's arguments
     late: set[str] = field(default_factory=set)  # variables as in `_Work._set_late`
-    halved: bool = False  # whether secondorder halves the dt of SOLVE
+    halved: bool = False  # whether secondorder halves SOLVE's dt
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class _Work:
         self.bodies, self.shared = bodies, bodies.shared
         self.file, self.graph = self.shared.file, self.shared.graph
         self.names = self.shared.names
-        self.initially = list[Sent]()  # events of INITIAL
+        self.initially = list[Sent]()  # INITIAL's events
         self.ion_currents = {f"i{ion.name}" for ion in self.file.ions}
         self.concentrations = self.file.ion_variables - self.ion_currents
         self.currents = [*self.file.nonspecific]

@@ -42,8 +42,8 @@ from clhines.simulator.mechanisms.nmodl.values import MADE
 from clhines.simulator.refusals import id_of
 
 MAX_QUEUE = 16
-MAX_ROWS = 8000  # values of a FUNCTION_TABLE
-MAX_MADE = 1_000_000  # values of a TABLE that NEURON has made
+MAX_ROWS = 8000  # a FUNCTION_TABLE's values
+MAX_MADE = 1_000_000  # values in a TABLE that NEURON has made
 
 
 def build(
@@ -238,14 +238,14 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
 class Nmodl:
     """NMODL as a `Mechanism`'s language, with the options for one file."""
 
-    path: str = ""  # name of the file in messages
-    includes: tuple[tuple[str, str], ...] = ()  # names and texts of included files
-    use_tables: bool = True  # value of usetable: whether TABLE statements count
+    path: str = ""  # the file's name in messages
+    includes: tuple[tuple[str, str], ...] = ()  # included files' names and texts
+    use_tables: bool = True  # usetable's value: whether TABLE statements count
     secondorder: bool = False  # whether NEURON's secondorder is not 0
     function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # names, and values
     constructed: bool = False  # whether NEURON has executed CONSTRUCTOR, which is left out then
     queue: int = MAX_QUEUE  # pending self events that an instance may have
-    kept: tuple[str, ...] = ()  # variables that must be states: POINTERs of other files use them
+    kept: tuple[str, ...] = ()  # variables that must be states: other files' POINTERs use them
     draws: bool = False  # whether it draws from NEURON's one generator whatever parameters are
     changes: FileChanges = field(default_factory=FileChanges)
 

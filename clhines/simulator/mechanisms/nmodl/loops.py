@@ -17,8 +17,8 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 )
 from clhines.simulator.mechanisms.nmodl.reading.verbatim import is_break
 
-MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
-MAX_TURNS = 10_000  # of one loop that is unrolled
+MAX_EXECUTED = 60_000  # statements in one block, calls and loop iterations counted
+MAX_TURNS = 10_000  # in one loop that is unrolled
 
 
 def breaks(statements: Sequence[Statement]) -> bool:

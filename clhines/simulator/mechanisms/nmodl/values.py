@@ -21,17 +21,17 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     refuse,
 )
 
-# functions, by the statement's kind, that execute statements of DERIVATIVE, LINEAR and KINETIC
+# functions, by statement kind, that execute statements in DERIVATIVE, LINEAR and KINETIC
 Rules = dict[str, Callable[[Statement], None]]
 
-MAX_CHOSEN = 1024  # elements of an array with an index that is not constant
-MADE = "TABLE {}"  # key in `function_tables` of the rows of a TABLE that NEURON has made
+MAX_CHOSEN = 1024  # array elements whose index is not constant
+MADE = "TABLE {}"  # key in `function_tables` for a TABLE's rows that NEURON has made
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set the variable to which a POINTER points, and blocks that may add to it
 POINTED_PUT = "initial", "before_initial", "before_breakpoint"
 POINTED_ADD = "after_initial", "after_solve"
 ASSIGNING = "advance"  # the block that may set such a variable while other mechanisms advance
-STEERING = "receive"  # the block that may set a weight of another connection by a POINTER
+STEERING = "receive"  # the block that may set another connection's weight by a POINTER
 
 
 def weight(name: str) -> str:
@@ -63,11 +63,11 @@ class TableUse:
     """A table that blocks look up, from a TABLE statement or a FUNCTION_TABLE."""
 
     block: Block
-    columns: list[str]  # names in source; of a FUNCTION its name
+    columns: list[str]  # names in source; a FUNCTION's own name
     low: Node
     high: Node
     n: int
-    rows: tuple[float, ...] = ()  # values of the n + 1 rows of a FUNCTION_TABLE
+    rows: tuple[float, ...] = ()  # values in a FUNCTION_TABLE's n + 1 rows
     made: tuple[float, ...] = ()  # all rows as NEURON has made them, if they are known
     initial_values: dict[str, Node] | None = None  # variables when INITIAL used the table first
     depends: frozenset[str] = frozenset()  # names after DEPEND
@@ -90,7 +90,7 @@ class MechanismContext:
     sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
     is_stale: bool = False  # whether functions called by NET_RECEIVE see an old v in NEURON
     outside: tuple[Node, int] | None = None  # NaN for elements outside arrays; a line with one
-    loops: int = 0  # number of loops so far
+    loops: int = 0  # loop count so far
     costs: dict[str, int] = field(default_factory=dict)  # statements that a call executes, by block
     verbatim: list[Refused] = field(default_factory=list)  # C that is not supported
     draws: bool = False  # whether the model's one instance owns NEURON's one generator
@@ -118,32 +118,32 @@ class BlockValues:
         self.sent: list[Sent] = []
         self.line = 0  # line of the statement that is executed
         self.turning: tuple[str, ...] = ()  # variables of FROM loops around the statement
-        self.repeats = 1  # product of the turns of unrolled FROM loops around the statement
+        self.repeats = 1  # product of unrolled FROM loops' iteration counts around the statement
         # for each WATCH: condition around it, its own condition, flag, line
         self.armed: list[tuple[Node, Expression, Fraction, int]] = []
         # for each FOR_NETCONS: its arguments, statement, execution, and the condition around it
         self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
-        self.scopes: list[dict[str, str | list[str]]] = [{}]  # keys of locals by name, inner last
+        self.scopes: list[dict[str, str | list[str]]] = [{}]  # locals' keys by name, inner last
         self.guard: Node = self.graph.one  # condition around the statement that is executed
         self.overrides: dict[str, Node] = {}  # values of v, t, dt and flag, if they are not symbols
         self.rules: Rules = {}
         self.solve: Callable[[Any, Statement], None] | None = None
-        self.arguments: dict[str, str] = {}  # keys of NET_RECEIVE's arguments
+        self.arguments: dict[str, str] = {}  # NET_RECEIVE's arguments' keys
         self.drew: dict[str, None] = {}  # RANDOM variables from which the block has drawn
-        self.conductances: list[tuple[str, Node]] = []  # of each CONDUCTANCE: ion or "", value
+        self.conductances: list[tuple[str, Node]] = []  # for each CONDUCTANCE: ion or "", value
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = self.draws_inside = False  # whether in a `Loop`; in one that may draw
         # whether state_discontinuity has set a state; None if NEURON ignores it here
         self.jumps: bool | None = False
-        self.is_repeated = False  # whether a method of SOLVE may execute the block several times
+        self.is_repeated = False  # whether a SOLVE method may execute the block several times
 
     def _find(self, name: str) -> str | list[str] | None:
         """Return the key of a local, or the keys of its elements; None for other names."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
-            if "" in scope:  # the body of a procedure, which does not see locals of its caller
+            if "" in scope:  # the body of a procedure, which does not see its caller's locals
                 return None
         return None
 
@@ -270,7 +270,7 @@ class BlockValues:
                 raise refuse("mod.variable-set", line, name=name)
             if name in self.file.external:
                 raise refuse("mod.external-set", line, name=name)
-            if name == "v":  # of this block alone
+            if name == "v":  # this block's alone
                 self.overrides["v"] = self.graph.local("v", value)
                 return
             variable = self.names.variable(name)
@@ -307,7 +307,7 @@ class BlockValues:
         graph = self.graph
         with self.trial():
             self.writes.clear()
-            keys = [k for k in self.values if k in self.names.elements]  # variables of the instance
+            keys = [k for k in self.values if k in self.names.elements]  # the instance's variables
             before = {k: graph.symbol(f"_{k}__late") for k in keys}
             self.values |= before
             nodes = [*work()]

@@ -22,7 +22,7 @@ from clhines.simulator.mechanisms.text.statements import Line
 IMPLICIT = ("sparse", "derivimplicit")
 METHODS = ("euler", "rk2", "rk4", *IMPLICIT, "exact")
 MAX_TEXT, MAX_STATES, MAX_COUPLED = 100_000, 500, 64
-MAX_ENTRIES = 800  # entries of an implicit method's matrix: 28 states that all depend on each other
+MAX_ENTRIES = 800  # entries in an implicit method's matrix: 28 states that all depend on each other
 
 
 def checked(text: str) -> Equations:
@@ -104,7 +104,7 @@ def _check_names(eq: Equations) -> None:
 def _check_values(eq: Equations) -> None:
     scope, cache = Scope(eq), dict[Node, np.ndarray | None]()
     defaults = {q.name: q.default for q in eq.parameters}
-    totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # currents of the node
+    totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # the node's currents
     refused = {
         "name": (set[str](), "a current"),
         "current": ({"weight", *totals}, "a current"),

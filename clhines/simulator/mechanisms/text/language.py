@@ -36,7 +36,7 @@ from clhines.simulator.mechanisms.text.propagator import exact_advance
 from clhines.simulator.mechanisms.text.reader import Equations
 from clhines.simulator.mechanisms.text.scope import Scope
 
-MAX_PASSES = 20  # of Newton's iteration
+MAX_PASSES = 20  # in Newton's iteration
 _HALF = Fraction(1, 2)
 
 

@@ -28,7 +28,7 @@ _LEVELS = (  # loosest first: operators, the most operands in a row, and a name 
     (("*", "/"), 64, "factors"),
 )
 _COMPARISONS, _PRODUCTS = 2, 4
-FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # number of arguments, maker of the node
+FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # argument count, maker of the node
     **{
         name: (1, lambda g, x, name=name: g.call(name, x))
         for name in "exp log sqrt sin cos tan sinh cosh tanh abs".split()

@@ -25,8 +25,8 @@ from clhines.simulator.mechanisms.text.scope import Scope
 from clhines.simulator.mechanisms.text.statements import Line
 
 _DOUBLINGS, _TERMS = 10, 8  # the series has one more term for each variable
-_SMALL = Fraction(1, 2**50)  # largest share of the series' last two terms in its sum
-_ONE, _DRIVE = "_one", "_drive"  # columns of constants, and of a current of other mechanisms, C/h
+_SMALL = Fraction(1, 2**50)  # largest share that the series' last two terms have in its sum
+_ONE, _DRIVE = "_one", "_drive"  # columns for constants, and for other mechanisms' current, C/h
 
 
 def check_exact(eq: Equations, line: Line) -> None:

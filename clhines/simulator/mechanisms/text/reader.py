@@ -31,7 +31,7 @@ from clhines.simulator.mechanisms.text.statements import (
 
 KEYWORDS = ("parameter", "state", "current", "ion", "method", "density", "point")
 CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
-# variables of an ion, each with the statement by which a text sets it; empty: read only
+# ion variables, each with the statement by which a text sets it; empty: read only
 ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
 
 
@@ -48,9 +48,9 @@ class Equations(TextStatements):
     keywords: ClassVar[tuple[str, ...]] = KEYWORDS
     states: dict[str, Line] = field(default_factory=dict)
     currents: dict[str, Line] = field(default_factory=dict)
-    events: dict[str, Line] = field(default_factory=dict)  # actions of an event by state
-    spiking: dict[str, Line] = field(default_factory=dict)  # spike, reset of v, refractory
-    resets: dict[str, Line] = field(default_factory=dict)  # actions of a reset by state
+    events: dict[str, Line] = field(default_factory=dict)  # an event's actions by state
+    spiking: dict[str, Line] = field(default_factory=dict)  # spike, reset v, refractory
+    resets: dict[str, Line] = field(default_factory=dict)  # a reset's actions by state
     spike: Spike | None = None
     ions: dict[str, Line] = field(default_factory=dict)  # by name
     settings: dict[str, Line] = field(default_factory=dict)  # by keyword
@@ -59,7 +59,7 @@ class Equations(TextStatements):
     uses_currents: bool = False  # whether a rate depends on a current before the voltage solve
     is_noisy: bool = False  # whether a rate has noise
     keeps_v: bool = False  # whether states depend on the voltage at the begin of the step
-    plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
+    plain: dict[Node, Node] = field(default_factory=dict)  # `remove_singularities`' results
 
     @cached_property
     def written(self) -> dict[str, Node]:

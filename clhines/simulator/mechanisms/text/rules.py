@@ -267,7 +267,7 @@ def _with_numbers(e: Node, numbers: Mapping[Node, Node]) -> Node:
 
 
 def _run(source: str, values: dict[str, Any]) -> None:
-    with np.errstate(all="ignore"):  # np.where computes both of its branches
+    with np.errstate(all="ignore"):  # np.where computes both branches
         exec(source, {"np": np, "bounded": np.clip}, values)
 
 

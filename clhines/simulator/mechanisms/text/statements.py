@@ -19,7 +19,7 @@ from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.ir.program import Quantity
 from clhines.simulator.mechanisms.text.parser import FUNCTIONS, ExpressionParser, shortened
 
-NAMES = {"v", "t", "dt", "noise", "weight"}  # predefined names of a mechanism
+NAMES = {"v", "t", "dt", "noise", "weight"}  # a mechanism's predefined names
 RESERVED = {*NAMES, *FUNCTIONS, "pi", "and", "or", "not"}
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -32,12 +32,12 @@ class Line:
     number: int
     text: str
     sort: str = ""  # name, parameter, state, current, rate, event, or a setting
-    name: str = ""  # variable that the statement defines or changes; of a rate the state
+    name: str = ""  # variable that the statement defines or changes; a rate's state
     source: str = ""  # the expression as written
-    sign: str = ""  # sign before the = of an event's action
+    sign: str = ""  # sign before the = in an event's action
     unit: Unit | None = None
     value: Node = field(init=False)  # the expression in NEURON's unit, in terms of symbols
-    default: float = 0.0  # value of a parameter, in NEURON's unit
+    default: float = 0.0  # a parameter's value, in NEURON's unit
 
     @property
     def shown(self) -> str:
@@ -260,7 +260,7 @@ def near_keyword(word: str, keywords: tuple[str, ...]) -> str:
     return near[0] if near else ""
 
 
-# begins of statements: after an open bracket they show that it is never closed
+# statement beginnings: after an open bracket they show that it is never closed
 _BEGIN = re.compile(rf"((parameter|state|current)\s+{NAME}|d{NAME}\s*/\s*dt)\s*=")
 
 

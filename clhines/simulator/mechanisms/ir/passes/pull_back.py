@@ -24,7 +24,7 @@ from clhines.simulator.mechanisms.ir.expressions import CONDITIONS, STEPS, Graph
 
 GROWING = frozenset(("exp", "sinh", "cosh"))  # functions that overflow at finite arguments
 _PASSING = frozenset(("add", "mul", "local", "abs", "log", "where"))  # overflow if these do
-Guard = tuple[tuple[Node, bool], ...]  # conditions, outermost first, and the branch of each
+Guard = tuple[tuple[Node, bool], ...]  # conditions, outermost first, and each one's branch
 
 
 def pull_back(

@@ -11,7 +11,7 @@ from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 from clhines.simulator.mechanisms.ir.forms import Multiples, linear_parts, multiples
 
-_FACTORS = 12  # most factors of a product that are compared with each other
+_FACTORS = 12  # most factors in a product that are compared with each other
 _TRAP = Fraction(1, 100_000)  # largest distance from 0/0 at which a condition only avoids 0/0
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
-_MAX_PAIRED = 16  # most arguments of a sum or product that is compared with others
+_MAX_PAIRED = 16  # most arguments in a sum or product that is compared with others
 
 
 def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
@@ -37,7 +37,7 @@ def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
     return _rebuilt_with_pairs(roots, op, pairs)
 
 
-Item = int  # an argument: the index of a node, or -1 - k for pair number k
+Item = int  # an argument: a node's index, or -1 - k for pair number k
 
 
 class _ArgumentPairs:

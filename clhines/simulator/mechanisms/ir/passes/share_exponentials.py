@@ -9,7 +9,7 @@ from clhines.simulator.mechanisms.ir import exact
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder
 from clhines.simulator.mechanisms.ir.forms import Multiples, multiples
 
-MAX_SHARED_POWER = 8  # largest power of a shared exponential: 8 times its rounding error
+MAX_SHARED_POWER = 8  # a shared exponential's largest power: 8 times its rounding error
 MAX_SHIFT = 40  # largest constant exponent that is split off: e**40 is no problem in float32
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clhines.simulator.mechanisms.ir.expressions import Node, postorder
 
-_MAX_ARGUMENTS = 32  # of a sum or product in one line
+_MAX_ARGUMENTS = 32  # in a sum or product on one line
 
 
 def split_long(roots: Sequence[Node]) -> list[Node]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.nmodl.reading.tree import refuse
 
-FUNCTIONS = {  # number of arguments by name
+FUNCTIONS = {  # argument count by name
     **dict.fromkeys("exp log log10 sqrt fabs abs sin cos tan sinh cosh tanh".split(), 1),
     **dict.fromkeys("floor ceil asin acos atan".split(), 1),
     "pow": 2, "fmod": 2, "atan2": 2,

@@ -25,7 +25,7 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 from clhines.simulator.mechanisms.nmodl.values import Rules
 
 TURNS = 22
-STEADY = 10**9  # NEURON's dt of STEADYSTATE
+STEADY = 10**9  # NEURON's dt for STEADYSTATE
 RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # first turns; they restart if a state is below this
 MAX_STATES = 200
 

@@ -28,9 +28,9 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 )
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
-STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # smallest and relative step of differences
-STEADY = Fraction(1, 10**9)  # NEURON's dt of derivimplicit with STEADYSTATE
-MAX_NEWTON = 24  # states of an iteration with differences
+STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # smallest and relative step for differences
+STEADY = Fraction(1, 10**9)  # NEURON's dt for derivimplicit with STEADYSTATE
+MAX_NEWTON = 24  # states in an iteration with differences
 _METHODS = {
     "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler", "runge"),
     "KINETIC": ("sparse",),

@@ -32,8 +32,8 @@ _TOKEN = re.compile(
     |(?P<other>[^\s\w'\\#]))""",
     re.X,
 )
-_CASTS = {"nrnran123_State", "Rand", "void"}  # types of pointers to a stream
-_PICKS = {  # functions of a stream, and their names in NMODL
+_CASTS = {"nrnran123_State", "Rand", "void"}  # pointer types for a stream
+_PICKS = {  # a stream's functions, and their names in NMODL
     PICK: PICK, "nrnran123_dblpick": "random_dpick",
     "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
 }  # fmt: skip
@@ -43,7 +43,7 @@ _MATHS = {
 }  # fmt: skip
 _DRAWN = {"exprand", "normrand", "scop_random"}  # draw from NEURON's one generator
 _LEVELS = (("||",), ("&&",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/"))
-_BLOCKS = {  # of NMODL
+_BLOCKS = {  # in NMODL
     "FUNCTION", "PROCEDURE", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE", "INITIAL",
     "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
 }  # fmt: skip
@@ -51,7 +51,7 @@ _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
 # functions that only translations call
 UNREAD = "verbatim_unread"  # stands for C that is not supported
 OF_ION = "verbatim_of_ion"  # an ion's variable as it was when the block began
-WHOLE = "verbatim_whole"  # a number without its fraction, as of C's cast to int
+WHOLE = "verbatim_whole"  # a number without its fraction, as C's cast to int gives it
 _POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
 _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
 
@@ -65,15 +65,15 @@ class Surroundings:
     """The names that a VERBATIM block can use."""
 
     function: str  # the FUNCTION around it, else empty
-    nmodl: frozenset[str]  # LOCALs and arguments of the block around it, and LOCALs of the file
+    nmodl: frozenset[str]  # the enclosing block's LOCALs and arguments, and the file's LOCALs
     streams: frozenset[str]  # POINTERs from which any VERBATIM draws random numbers
     functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
-    whole: frozenset[str]  # variables of FROM, which are of C's type int
+    whole: frozenset[str]  # FROM variables, which have C's type int
     macros: frozenset[str] = frozenset()  # macros, and mathematical functions that C redefines
     takes_v: bool = True  # whether v is the voltage: not in NET_RECEIVE
     defined: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # see `macros_in`
-    statics: Mapping[str, int] = field(default_factory=dict)  # values of static variables
-    types: dict[str, str] = field(default_factory=dict)  # types of C's locals so far
+    statics: Mapping[str, int] = field(default_factory=dict)  # static variables' values
+    types: dict[str, str] = field(default_factory=dict)  # C locals' types so far
 
 
 def translations(parts: Sequence[re.Match[str]], statics: Mapping[str, int]) -> dict[int, str]:
@@ -657,7 +657,7 @@ class _Reader:
                 raise NotReadError
             return name, kind
         elif name.startswith("_") or name in around.nmodl | around.macros | _OTHERS:
-            raise NotReadError  # a LOCAL of that name is another variable
+            raise NotReadError  # a LOCAL with that name is another variable
         elif name == "v" and not around.takes_v:
             raise NotReadError
         else:

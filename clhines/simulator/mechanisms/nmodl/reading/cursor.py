@@ -21,14 +21,14 @@ class Cursor:
         self.place = self.depth = 0
         self.defines: dict[str, int] = {}
         self.own_units: dict[str, str] = {}
-        self.sort = ""  # sort of the block around the place
+        self.sort = ""  # the enclosing block's sort
         self.drawn: dict[
             str, bool
-        ] = {}  # variables drawn from; whether by functions of hoc's Random
+        ] = {}  # variables drawn from; whether by functions for hoc's Random
         self.has_exponential = False  # whether exprand is called
         self.used: list[tuple[str, bool, int]] = []  # names outside C: name, has an index, line
         self.scopes: list[dict[str, int]] = []  # lengths of arguments and LOCALs, inner block last
-        self.hidden: dict[str, str] = {}  # variables, and the LOCALs of the file that hide them
+        self.hidden: dict[str, str] = {}  # variables, and the file's LOCALs that hide them
 
     @property
     def token(self) -> Token:

@@ -13,7 +13,7 @@ KEYWORDS = frozenset(
     after_cvode cnexp cvode_t cvode_t_v derivimplicit else euler if newton runge simeq sparse while
     """.split()
 )
-BLOCKS = frozenset(  # words that begin a block of a file, and no statement
+BLOCKS = frozenset(  # words that begin a block in a file, and no statement
     """
     AFTER ASSIGNED BEFORE BREAKPOINT CONSTANT CONSTRUCTOR DERIVATIVE DESTRUCTOR FUNCTION
     FUNCTION_TABLE INDEPENDENT KINETIC LINEAR NET_RECEIVE NEURON NONLINEAR PARAMETER PROCEDURE STATE

@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     """,
     re.X | re.S | re.M | re.A,
 )
-_END = "\x1a"  # of a file, in DOS and in NEURON
+_END = "\x1a"  # a file's, in DOS and in NEURON
 _SKIPPED = "space", "comment", "title", "text"
 
 
@@ -35,7 +35,7 @@ _SKIPPED = "space", "comment", "title", "text"
 class Token:
     sort: str  # ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``
     text: str
-    line: int  # of the first file: an included file stands on the line of INCLUDE
+    line: int  # in the first file: an included file stands on INCLUDE's line
     start: int  # in the whole text
     end: int
     of_c: bool = False  # whether it is translated from VERBATIM

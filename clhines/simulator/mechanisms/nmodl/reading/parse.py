@@ -47,7 +47,7 @@ _LISTS = {
 _KINDS = {"SUFFIX": "density", "POINT_PROCESS": "point", "ARTIFICIAL_CELL": "artificial"}
 _NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "REPRESENTS"}
 _PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)?)|([/*\s.-])")
-_MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's table of units
+_MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's unit table
 _E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
 _PI = Fraction("3.14159265358979323846")
 NUMBERS: dict[str, Scaled] = {  # units and constants that UNITS blocks may use as numbers
@@ -92,7 +92,7 @@ class FileParser(Cursor):
         self._take_streams()
         self._declare_starts()
         file = self.result
-        for name in file.external.keys() - file.pointers.keys():  # a number of another file
+        for name in file.external.keys() - file.pointers.keys():  # another file's number
             self._declare(Declaration(name, "parameter", file.external[name]))
         return file
 

@@ -18,10 +18,10 @@ from clhines.core.errors import InputError
 from clhines.simulator.refusals import Sentence, refusal, way_out_of
 
 Expression: TypeAlias = tuple[Any, ...]  # the first entry is its sort
-PICK = "nrn_random_pick"  # function of VERBATIM that draws a number from hoc's Random
-# ends of the names of parameters that describe the random stream to which a POINTER points
+PICK = "nrn_random_pick"  # VERBATIM's function that draws a number from hoc's Random
+# name endings of parameters that describe the random stream to which a POINTER points
 GIVEN = "given"  # 1 if the POINTER points to a stream, else 0; 1 without this parameter
-PICKED = "low", "width", "mean"  # the distribution of hoc's Random
+PICKED = "low", "width", "mean"  # hoc's Random's distribution
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Refused(Exception):  # noqa: N818  (users get an NmodlError)
         super().__init__(construct)
         self.construct, self.line = construct, line
         self.way_out = way_out or way_out_of(construct)
-        self.others: list[Refused] = []  # further refusals of the same file
+        self.others: list[Refused] = []  # the same file's further refusals
 
 
 def raise_first(refused: Sequence[Refused]) -> None:
@@ -150,7 +150,7 @@ class Declaration:
     name: str
     sort: str  # ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``
     line: int
-    length: int = 0  # of an array, else 0
+    length: int = 0  # an array's length, else 0
     value: Fraction | None = None
     unit: str = ""
 
@@ -159,8 +159,8 @@ class Declaration:
 class FunctionTable:
     """A FUNCTION_TABLE's values, linear between knots and constant beyond them."""
 
-    axes: tuple[tuple[float, ...], ...]  # knots of each argument
-    values: tuple[float, ...]  # for all combinations of knots, the last argument fastest
+    axes: tuple[tuple[float, ...], ...]  # each argument's knots
+    values: tuple[float, ...]  # for all knot combinations, the last argument fastest
 
 
 @dataclass
@@ -178,9 +178,7 @@ class File:
     kind: str = "density"
     line: int = 0
     variables: dict[str, Declaration] = field(default_factory=dict)
-    range: dict[str, int] = field(
-        default_factory=dict
-    )  # lines of RANGE by name; as in others below
+    range: dict[str, int] = field(default_factory=dict)  # RANGE's lines by name; as in others below
     globals: dict[str, int] = field(default_factory=dict)
     nonspecific: dict[str, int] = field(default_factory=dict)
     electrode: dict[str, int] = field(default_factory=dict)

@@ -18,20 +18,20 @@ _NOTHING = re.compile(
     r"|return\s*(0|0\.0?|\(\s*0\s*\))?\s*;|extern\b[^;{}]*;|;"
     r"|(?:static\s+|const\s+|unsigned\s+)*(?:double|int|void|float|long)\s*\**\s*\w+\s*\([^;{}]*\)\s*;"
 )
-# statements of NEURON's apcount.mod, without spaces, and the same in NMODL
+# statements in NEURON's apcount.mod, without spaces, and the same in NMODL
 _COUNTS = (
     "if(v>=thresh&&!firing){intsize;double*px;firing=1;time=t;n+=1.;"
     "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){size=(int)n;vector_resize(vv,size);"
     "px=vector_vec(vv);px[size-1]=time;}}if(firing&&v<thresh&&t>time){firing=0;}"
 )
-VECTOR_OF_COUNTER = "space"  # its variable that has the Vector of APCount.record
+VECTOR_OF_COUNTER = "space"  # its variable that has APCount.record's Vector
 _EMPTIED = "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){vector_resize(vv,0);}"
 _STATEMENTS = {
     _COUNTS: (
         "if (v >= thresh && !firing) { firing = 1 time = t n = n + 1 } "
         "if (firing && v < thresh && t > time) { firing = 0 }"
     ),
-    _EMPTIED: "",  # the importer fills the Vector of APCount.record
+    _EMPTIED: "",  # the importer fills APCount.record's Vector
 }
 
 
