@@ -1,21 +1,21 @@
 <%page args="spec"/>\
-// Advance artificial cells (instances without a node) over all steps of a launch. The other cells advance
-// afterwards, and find all due events of artificial cells.
+// Advance artificial cells (instances without a node) over all steps in a launch. The other cells advance
+// afterwards, and find all their due events.
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms${", in one work-group" if spec.together else ""}
 //
 // Arguments:
 ${part("simulator/common/run_arguments")}\
-//   first_time        index in step_begin of the launch's first step; record_row: the step's row of records
+//   first_time        index in step_begin of the launch's first step; record_row: the step's record row
 //   loose_targets     artificial cells that receive events, layer after layer: an event that is due in the step in
 //                     which it is sent goes from one layer to a later one
-//   first_of_layer    first entry of each layer in loose_targets, and the end
-//   loose_sources     numbers of artificial cells among all sources of events
+//   first_of_layer    each layer's first entry in loose_targets, and the end
+//   loose_sources     the artificial cells' numbers among all event sources
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 typedef ${spec.real} real;
 ${part("simulator/common/arena_functions")}\
 % if spec.together:
-// One work-group advances the layers one after another, in each step; a work-item takes every n-th target of a layer.
+// One work-group advances the layers one after another, in each step; a work-item advances every n-th target in a layer.
 __kernel void artificial(${signature(spec, "artificial")})
 {
     const int first = get_local_id(0), stride = get_local_size(0);
@@ -45,7 +45,7 @@ ${part("simulator/common/at_target", 16, kinds=spec.net_kinds)}\
     }
 }
 % else:
-// A work-item takes all steps of an artificial cell. An event from one artificial cell to another is due after the
+// A work-item advances one artificial cell over all steps. An event from one artificial cell to another is due after the
 // launch.
 __kernel void artificial(${signature(spec, "artificial")})
 {

@@ -9,7 +9,7 @@
     events = "dt, capacity, v, spike_count,\n                spike_source, spike_time, mem, clock, ints, at);"
 %>\
 <%def name="lead(block)">\
-## Store GLOBAL variables as the last instance of their mechanism has set them; all cells read them in this step.
+## Store GLOBAL variables as their mechanism's last instance has set them; all cells read them in this step.
 % for kind, name in spec.read_last(block):
     if (block == 0) {
         const int j = last_${kind.number};
@@ -72,7 +72,7 @@ convert_${spec.real}${width}(${sums})\
 </%def>\
 <%def name="due_events(kind, t)">\
 <% k, w, wide = kind.number, kind.width, "events" in dict(kind.vectors) %>\
-        {   // usually no instance of a group has an event
+        {   // usually no instance in a group has an event
             const int aside = asides_of_${k}[q];
             __global loose_long${w} *sum = (__global loose_long${w} *)(sums_of_${k} + aside);
             const int apart = aside < 0${"" if wide else " || SOME(*sum != 0)"};
@@ -86,12 +86,12 @@ ${kind.call_group("events", {**here, "sum": "weights"}, always, 16)}\
 % endif
         }
 </%def>\
-// Many steps of a network on a CPU. A work-item has a block of whole cells, which it advances until an
-// event from another block may be due. The place of a node is its index in all arrays by node: nodes are in
-// the order of elimination, and cells of one shape side by side in tiles. A group has some instances of one
+// Many steps on a CPU. A work-item has a block of whole cells, which it advances until an
+// event from another block may be due. A node's place is its index in all arrays by node: nodes are in
+// elimination order, and cells with one shape side by side in tiles. A group has some instances in one
 // mechanism, sorted by place: ${"`run`"} is their first place if the places are consecutive, else minus their number.
 //
-//     tile of 4 cells:  place 0..3 node 0 of cells A B C D, place 4..7 node 1 of A B C D, ...
+//     tile of 4 cells:  place 0..3 node 0 in cells A B C D, place 4..7 their node 1, ...
 //
 // A step: events, currents (begin_block), solve, states, thresholds, records (finish_block).
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
@@ -99,17 +99,17 @@ ${kind.call_group("events", {**here, "sum": "weights"}, always, 16)}\
 // Arguments:
 ${part("simulator/common/run_arguments")}\
 //   first_block       first of num_blocks blocks to advance, from step first_step on
-//   first_time        index in step_begin of first_step;  first_row: its row of records
+//   first_time        index in step_begin of first_step;  first_row: its record row
 //   keeps_ions        whether to sum all ions' currents in each step: records need them
-//   keeps_states      whether records need states at the end of each step
-//   u, base           coupling with the parent, and constant part of the pivot, at each place. If the whole pivot is
-//                     constant, `base` has its inverse, and `d` the factor of the elimination, u / pivot
-//   constant_g, _b    conductance and current of constant mechanisms at each place
+//   keeps_states      whether records need states after each step
+//   u, base           coupling with the parent, and the pivot's constant part, at each place. If the whole pivot is
+//                     constant, `base` has its inverse, and `d` the elimination factor, u / pivot
+//   constant_g, _b    constant mechanisms' conductance and current at each place
 //   v                 voltages, mV; d, b, x: scratch for the system and its solution, the change of v
-//   v_first           first recorded voltage of each block; v_index: its place; v_column: its column in v_rows
-//   mem_block         for each recorded value of an artificial cell the block that stores it
-//   first_of, offset, weight_of   with one block, for connections with delays of whole steps, sorted by source: first
-//                     connection of each source; for each connection the index of its sum in `incoming`, and its weight
+//   v_first           each block's first recorded voltage; v_index: its place; v_column: its column in v_rows
+//   mem_block         for each value recorded from an artificial cell the block that stores it
+//   first_of, offset, weight_of   with one block, for connections with delays in whole steps, sorted by source: each
+//                     source's first connection; each connection's sum as an index in `incoming`, and its weight
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -126,7 +126,7 @@ typedef long${w} __attribute__((aligned(sizeof(long)))) loose_long${w};
 % endif
 % endfor
 
-// Return the index of variable `line` of an instance: groups of `width` instances follow each other, and each
+// Return an instance's index for variable `line`: groups of `width` instances follow each other, and each
 // stores a vector for each of its `lines` variables. `position` is group * width + lane.
 static inline int in_group(const int position, const uint width, const uint lines, const uint line)
 {
@@ -139,7 +139,7 @@ ${part("simulator/common/arena_functions")}\
 ${part("simulator/common/diffusing_rows") if spec.diffuses else ""}\
 ${part("simulator/common/runaway")}\
 % for w in spec.group_widths:
-// Read numbers at the places of a group
+// Read numbers at a group's places
 static inline real${w} at_${w}(__global const real *a, __global const int *place, const int run)
 {
     if (run >= 0) return LOOSE_${w}(a + run);
@@ -160,14 +160,14 @@ static __attribute__((noinline)) void add_apart_${w}(const real${w} x, __global 
     for (int k = 0; k < count; k++) a[place[k]] += ((const real *)&x)[k];
 }
 
-// Write numbers to the places of a group
+// Write numbers to a group's places
 static inline void keep_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
 {
     if (run >= 0) LOOSE_${w}(a + run) = x;
     else keep_apart_${w}(x, a, place, -run);
 }
 
-// Add numbers at the places of a group
+// Add numbers at a group's places
 static inline void add_${w}(const real${w} x, __global real *a, __global const int *place, const int run)
 {
     if (run >= 0) LOOSE_${w}(a + run) += x;
@@ -177,7 +177,7 @@ static inline void add_${w}(const real${w} x, __global real *a, __global const i
 % endfor
 % for kind in spec.summed_kinds:
 <% k, w = kind.number, kind.width %>\
-// Deliver the events of the instances of a group, one by one
+// Deliver the events to a group's instances, one by one
 static __attribute__((noinline)) void take_sums_${k}(
     const int q, const instant t, const real dt, __global long *due, const real scale_of_events,
     ${spec.v_space} const real *v, __global real *mem, __global instant *clock, __global int *ints,
@@ -192,7 +192,7 @@ static __attribute__((noinline)) void take_sums_${k}(
 }
 
 % endfor
-// Let other blocks see the events of earlier launches. One work-item.
+// Let other blocks see events from earlier launches. One work-item.
 __kernel void publish(${signature(spec, "publish")})
 {
     if (get_global_id(0) > 0) return;
@@ -204,7 +204,7 @@ __kernel void publish(${signature(spec, "publish")})
     }
 }
 
-// Deliver events due until the middle of the step to a block's artificial cells, or to all of its targets if
+// Deliver events due until the step's middle to a block's artificial cells, or to all of its targets if
 // they send each other events within a step.
 static __attribute__((noinline)) void block_events(
     const int block, const instant t_begin, const instant t_mid, const real dt, const int capacity,
@@ -226,8 +226,8 @@ ${part("simulator/common/at_target", 8, kinds=spec.net_kinds if spec.layered els
         rows.append((kind, capture(addresses, kind, takes), events, capture(current, kind, here, True)))
 %>\
 ${part("simulator/common/block_rows", rows=rows, after=after, parameters=constant_parameters) if rows else ""}\
-// Deliver events until the middle of the step, then add the currents at this time to d and b. ${"`ahead`"}: some
-// mechanisms have done both at the end of the step before. ${"`sums`"}: currents of ions are added up, too.
+// Deliver events until the step's middle, then add the currents at this time to d and b. ${"`ahead`"}: some
+// mechanisms have done both when the step before ended. ${"`sums`"}: ion currents are added up, too.
 static __attribute__((noinline)) void begin_block(
     const int block, const int first, const int end, const int sums, const int ahead, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -338,8 +338,8 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
 
 ${part("simulator/common/block_solve")}\
 // End the step after the solve: states, spikes, recorded states. With ${"`ahead`"} also deliver events and add
-// currents of some mechanisms for the next step, which begins at t_next and needs no sums of ions' currents.
-// ${"`tame`"}: all voltages of somas are below 1e6 mV.
+// some mechanisms' currents for the next step, which begins at t_next and needs no sums of ion currents.
+// ${"`tame`"}: all soma voltages are below 1e6 mV.
 static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const int ahead, const int tame,
     const instant t_begin, const instant t_next, const instant half_dt, const int done, const size_t row,
@@ -388,10 +388,10 @@ ${kind.call_group(block, after, always, 8)}\
 % if fused:
         if (!ahead) continue;
 % if kind in spec.summed_kinds:
-        // phase 1: events, of the next step
+        // phase 1: events, for the next step
 ${due_events(kind, "t_next + half_dt")}\
 % endif
-        // phase 3: currents, of the next step
+        // phase 3: currents, for the next step
 ${current(kind, later)}\
 % endif
     }
@@ -437,7 +437,7 @@ ${part("simulator/common/detect", 8, v="v[ints[detector_at + j]]", number="j", e
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 }
 
-// One work-item per block of cells.
+// One work-item per cell block.
 __kernel void advance(${signature(spec, "advance")})
 {
     const int block = first_block + get_global_id(0);
@@ -460,7 +460,7 @@ ${kind.call_constants()}
     for (int s = 0; s < num_steps; s++) {
         const instant t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
-        // add up currents of ions if they may be read
+        // add up ion currents if they may be read
         const int sums = keeps_ions || s == num_steps - 1, begun = ahead;
         ahead = ${"0" if spec.in_rows else "!keeps_ions && !keeps_states && s + 2 < num_steps"};
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,

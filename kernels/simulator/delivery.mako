@@ -7,36 +7,36 @@
 // Deliver spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
 // spec: ${spec}
 // Weights are integers in a common unit, so sums do not depend on their order.
-// The list of spikes: cell spike_source[k] spiked in step spike_step[k]. A launch delivers the entries
+// The spike list: cell spike_source[k] spiked in step spike_step[k]. A launch delivers the entries
 // since the last launch that belong to steps first_step to first_step + steps - 1.
-// incoming: a ring of slots, with a sum for every target; a step has the slot (step modulo slots).
-// epoch_*.mako, steps.mako and blocks.mako read and clear the slot of their step.
+// incoming: a ring buffer of slots, each with a sum for every target; a step has the slot (step modulo slots).
+// epoch_*.mako, steps.mako and blocks.mako read and clear their step's slot.
 % if pulled:
 // Algorithm: pull. A work-item has a target and checks whether its sources have spiked.
 % elif staged:
-// Algorithm: ${"vssn" if several else "vsn"}. A work-group sums for a range of targets in local memory, ${"several spikes" if several else "one spike"} at a time.
+// Algorithm: ${"vssn" if several else "vsn"}. A work-group sums for a target range in local memory, ${"several spikes" if several else "one spike"} at a time.
 % else:
-// Algorithm: vpo. A work-item has a connection of a source that has spiked.
+// Algorithm: vpo. A work-item has a connection whose source has spiked.
 % endif
 // Connections are sorted by source, delay and target.
 //
 // Arguments, besides:
-//   spike_count   number of entries in the list; at most `capacity` were stored
-//   turn          which of the two words of marks this launch reads
+//   spike_count   entry count in the list; at most `capacity` were stored
+//   turn          which of the two words in `marks` this launch reads
 //   last_step     the step in which the list may have overflowed; -1 if later launches deliver the same entries
-//   weight        of each connection${", at position[i] for connection i" if spec.indexed else ""}
+//   weight        by connection${", at position[i] for connection i" if spec.indexed else ""}
 % if pulled:
-//   first         first connection of each target; source, delay: of each connection
+//   first         each target's first connection; source, delay: by connection
 //   fired         for each source a bit per step in which it has spiked
 % elif staged:
-//   first         first connection of each chunk: source, delay, range of ${spec.columns} targets
-//   delays        the different delays, steps; target: of each connection
+//   first         each chunk's first connection; a chunk has one source, one delay, a range of ${spec.columns} targets
+//   delays        the different delays, steps; target: by connection
 % else:
-//   first         first connection of each source
-//   offset        of each connection: delay * num_targets + target
+//   first         each source's first connection
+//   offset        by connection: delay * num_targets + target
 % endif
 % if not pulled:
-// marks: two words for the number of entries that earlier launches have delivered: a launch reads one and
+// marks: two words for how many entries earlier launches have delivered: a launch reads one and
 // writes the other. Then 1 + the step in which the list overflowed.
 % endif
 % if not pulled:
@@ -58,7 +58,7 @@ __kernel void flag(${signature(spec, "flag")})
     }
 }
 
-// A work-item has a target and adds the weights of its connections whose sources have spiked, in order.
+// A work-item has a target and adds the weights on its connections whose sources have spiked, in order.
 __kernel void pull(${signature(spec, "pull")})
 {
     for (int target = get_global_id(0); target < num_targets; target += get_global_size(0))
@@ -71,19 +71,19 @@ __kernel void pull(${signature(spec, "pull")})
         }
 }
 
-// Clear the bits of all sources after a delivery. A work-item clears some sources.
+// Clear all sources' bits after a delivery. A work-item clears some sources.
 __kernel void clear(${signature(spec, "clear")})
 {
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0)) fired[k] = 0;
 }
 % else:
-// Add the weights of connections whose sources have spiked to the sums of their targets.
+// Add the weights of connections whose sources have spiked to their targets' sums.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void deliver(${signature(spec, "deliver")})
 {
     const int count = spike_count[0], end = min(count, capacity), begin = marks[turn];
 % if staged:
-    // A work-group sums for ${spec.columns} targets of one delay in local memory, then adds the sums.
+    // A work-group sums for ${spec.columns} targets with one delay in local memory, then adds the sums.
     // Groups along the dimensions: targets, steps, delays.
     __local long stage[${spec.columns}];
     const int lane = get_local_id(0), num_delays = get_num_groups(2), num_blocks = get_num_groups(0);
@@ -118,7 +118,7 @@ void deliver(${signature(spec, "deliver")})
         step += get_num_groups(1);
     } while (step < first_step + steps);
 % else:
-    // Work-items share the connections of each source that has spiked.
+    // Work-items share each spiking source's connections.
     const uint size = (uint)slots * num_targets;
     for (int k = begin + get_global_id(1); k < end; k += get_global_size(1)) {
         const int step = spike_step[k], from = spike_source[k];

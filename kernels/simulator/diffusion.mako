@@ -1,13 +1,13 @@
 <%page args="spec"/>\
 // phase 7: states
-// Assemble the linear systems of states that diffuse along cells, and write their solutions back.
+// Assemble the linear systems for states that diffuse along cells, and write their solutions back.
 // spec: ${spec.real}
 ${part("solver/common/precision")}\
 
-// A row is a diffusing state of one node; rows are in the solver's order. A work-item per row. `value`, `volume` and
-// `diffusion` have the indices in mem of the state, of its volume, and of its diffusion coefficient times cross section;
+// A row is a diffusing state at one node; rows are in the solver's order. A work-item per row. `value`, `volume` and
+// `diffusion` are indices in mem: the state, its volume, and its diffusion coefficient times cross section;
 // -1 for padding. `above`, `below` and `beside` have the rows of the node's parent, first child and next sibling, -1 for
-// none. `up` and `down` are geometry factors of the link with the parent, for the parent's row and for this row. The
+// none. `up` and `down` are the geometry factors for the link with the parent, for the parent's row and for this row. The
 // system is written to d, u, l and b.
 __kernel void assemble(${signature(spec, "assemble")})
 {
@@ -28,7 +28,7 @@ __kernel void assemble(${signature(spec, "assemble")})
     b[i] = mem[value[i]] / dt;
 }
 
-// Store the solution of the systems in the states. A work-item per row.
+// Store the systems' solution in the states. A work-item per row.
 __kernel void put_back(${signature(spec, "put_back")})
 {
     const int i = get_global_id(0);

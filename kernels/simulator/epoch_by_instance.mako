@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-## Steps of whole cells, mechanisms instance by instance. First all lanes of the group advance instances, and store
-## conductance and current in slots; then a lane per segment adds up the slots of its nodes, eliminates d and b, and
-## solves. Voltages and constants of all nodes are in local memory, segments side by side (segment_places.mako).
+## Steps of whole cells, mechanisms instance by instance. First all lanes in the group advance instances, and store
+## conductance and current in slots; then a lane per segment adds up its nodes' slots, eliminates d and b, and
+## solves. All nodes' voltages and constants are in local memory, segments side by side (segment_places.mako).
 <% M = spec.segment %>\
 ${part("simulator/common/epoch_title")}\
 % if spec.sites:
-// All lanes advance the states of mechanisms, and store conductance and current in slots. The slots of a node
+// All lanes advance mechanisms' states, and store conductance and current in slots. A node's slots
 // are side by side and are added up in this order, so results do not depend on which lane has an instance.
 % endif
 ${part("simulator/common/epoch_functions")}
@@ -31,7 +31,7 @@ ${part("simulator/common/epoch_local")}\
 % endfor
 % endif
 ${part("simulator/common/segment_places", 4)}\
-    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // u of the edge to the parent segment
+    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // u for the edge to the parent segment
     // tied: the node next to the parent segment; top_place: place of the parent segment's last node
     const int tied = !used ? NONE : is_leaf ? length - 1 : 0;
     const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
@@ -47,7 +47,7 @@ ${part("simulator/common/instances_begin")}\
     barrier(CLK_LOCAL_MEM_FENCE);
 
     int step = first_step;
-    // steps of the launch begin here
+    // the launch's steps begin here
     do {
 % if spec.sites:
         if (active >= 0) {

@@ -7,14 +7,14 @@
     rows = f"(volatile __global {bits} *)shared + (long)number * {4 * spec.most_lists * spec.warp}"
 %>\
 ## Steps of whole cells, mechanisms node by node. Nodes with the same density mechanisms are in lists, a warp each
-## (clhines/simulator/gpu/lists.py). A lane advances all mechanisms of its node: it ends the step before, then does
+## (clhines/simulator/gpu/lists.py). A lane advances all mechanisms at its node: it ends the step before, then does
 ## events and currents, and stores the node's d and b in W and A. Then a lane per segment eliminates and solves. States
-## are in lines of the lists, in local memory if they fit, else in global memory. A launch goes through the lists once
+## are in the lists' lines, in local memory if they fit, else in global memory. A launch goes through the lists once
 ## more than it has steps, to end the last step. If instances send each other events within a step, first all nodes end
 ## the step before, then events come layer by layer, then currents.
 ${part("simulator/common/epoch_title")}\
-// Nodes with the same density mechanisms are in lists, a warp each: a lane advances the states of all
-// mechanisms of its node, and stores the node's d and b before the elimination in W and A.
+// Nodes with the same density mechanisms are in lists, a warp each: a lane advances the states in all
+// mechanisms at its node, and stores the node's d and b before the elimination in W and A.
 ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/diffusing_rows") if spec.diffusing_rounds else ""}\
 ${part("simulator/common/runaway")}\
@@ -30,18 +30,18 @@ __kernel${spec.required_size}
 void advance(${signature(spec, "advance")})
 {
 % if spec.in_steps and not spec.samples:
-#define num_mem 0   // nothing of instances is recorded: no instructions for it
+#define num_mem 0   // instances record nothing: no instructions for it
 % endif
 ${part("simulator/common/epoch_lane")}\
     const bool used = lane < (${spec.lane_counts.read("lanes", "mine.s3")});
-    // numbers of a lane's segment, packed while mechanisms need the registers
+    // numbers for a lane's segment, packed while mechanisms need the registers
     int counts = mine.s3, family = lane < (${spec.lane_counts.read("inner_lanes", "mine.s3")}) ? children[mine.s2 + lane] : 0;
     int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(${spec.link.write(parent="NONE")}, ${spec.at_elimination.write(round="NONE")});
 
 ${part("simulator/common/rate_constants")}\
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 ${part("simulator/common/epoch_local")}\
-    // index of the last node of the parent segment, minus the parent
+    // index of the last node in the parent segment, minus the parent
     const int over = ${spec.link.read("parent", "me.x", "NONE")};
     const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
 % for j in range(0 if spec.potentials else M):
@@ -49,7 +49,7 @@ ${part("simulator/common/epoch_local")}\
 % endfor
     const int8 home = present ? vload8(number, homes) : (int8)(0);
 % if spec.potentials:
-    // row of factors of each column
+    // each column's row of factors
     __local int all_rows_of[UNITS * ${spec.chip.num_columns}];
     __local int *row_here = all_rows_of + at * ${spec.chip.num_columns};
     for (int k = lane; k < mine.s1 / ${spec.potentials}; k += LANES) row_here[k] = row_of_column[home.s0 + k];
@@ -70,7 +70,7 @@ ${part("simulator/common/epoch_records_begin")}\
     int fault = 0;
 % if points and spec.loop.waiting:
 <% count = len(spec.loop.waiting) %>\
-    // number of instances of each kind that wait for their events
+    // how many instances of each kind wait for their events
     __local int all_waiting[UNITS * ${count}];
     __local int *waiting = all_waiting + at * ${count};
     if (lane < ${count}) waiting[lane] = 0;
@@ -87,13 +87,13 @@ ${text}\
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // states of the cell's instances, from mem
+    // states in the cell's instances, from mem
 #define MOVE(held, kept) held = kept
 ${part("simulator/common/arena_states")}\
 #undef MOVE
 
 % if points:
-    // instances of the cell with a lane each
+    // instances in the cell with a lane each
 % for kind in spec.loop.apart:
 % if spec.parts > 1:
     const int first_of_${kind.number} = ints[first_${kind.number} + home.s5], last_of_${kind.number} = ints[first_${kind.number} + home.s6];
@@ -107,7 +107,7 @@ ${part("simulator/common/arena_states")}\
 % endfor
 % endif
 % if spec.parts > 1:
-    // Readers wait until the last bit of a number is the `phase` of their step (see below). It is 0 in the first two
+    // Readers wait until a number's last bit is their step's `phase` (see below). It is 0 in the first two
     // steps, so numbers begin with a 1.
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // spec.warp * spec.parts})
         for (int k = 0; k < 4; k++) (${rows})[(k * ${spec.most_lists} + q - home.s2) * ${spec.warp} + in_warp] = 1;
@@ -129,7 +129,7 @@ ${part("simulator/common/epoch_meeting", 4)}\
     // steps of the launch begin here
     do {
 % if together:
-        // Cells of a group stay together, here and below: the instruction cache only holds a small part of a step,
+        // A group's cells stay together, here and below: the instruction cache only holds a small part of a step,
         // and so a warp finds there what another warp has fetched.
         GATHER();
 % endif
@@ -137,7 +137,7 @@ ${part("simulator/common/epoch_meeting", 4)}\
 ${part("simulator/common/arena_points_end")}\
 % endif
 % if spec.parts > 1:
-        // Steps alternate between two sets of d and b, as no work-group is two steps ahead. The last bit of a number is
+        // Steps alternate between two sets of d and b, as no work-group is two steps ahead. A number's last bit is
         // the phase, which flips each time a set is written: readers wait for it, as a fence would wait for all writes.
         const int turn = step - first_step;
         const ${bits} phase = turn / 2 % 2;
@@ -155,7 +155,7 @@ ${part("simulator/common/arena_points")}\
         GATHER();
 % endif
 % if spec.parts > 1:
-        // each work-group has done a part of the cell's lists; it reads the rows of all, and solves the whole cell
+        // each work-group has done a part of the cell's lists; it reads all parts' rows, and solves the whole cell
         MEET();
 <% rounds = range(-(-spec.most_lists * spec.warp // spec.lanes)) %>\
 % for r in rounds:
@@ -205,7 +205,7 @@ ${part("simulator/common/epoch_records")}\
         MEET();
 ${part("simulator/common/epoch_whole_rows", meet="MEET()")}\
 % if spec.points:
-        // Pointers read the array of step % 2: voltages at the begin of this step, which are also those at the end of
+        // Pointers read the array for step % 2: voltages as this step begins, which are also those at the end of
         // the step before. The other array is written here. No cell reads it before the next barrier or launch.
         for (int k = lane; present && k < mine.s1; k += LANES) {
             seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
@@ -213,12 +213,12 @@ ${part("simulator/common/epoch_whole_rows", meet="MEET()")}\
             seen_v[2 * num_places + mine.s0 + k] = A(k);
 % endif
         }
-## PoCL 3.0 crashes if the loop of the steps ends without a barrier
+## PoCL 3.0 crashes if the step loop ends without a barrier
         MEET();
 % if spec.joins == 1:
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // the only work-group has all cells
 % elif spec.joins:
-        // barrier of all work-groups
+        // barrier for all work-groups
 ${part("simulator/common/epoch_meeting", 8)}\
 % endif
 % endif

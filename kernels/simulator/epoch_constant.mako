@@ -1,13 +1,13 @@
 <%page args="spec"/>\
-## Steps of whole cells with constant factors: mechanisms are only at the roots, other conductances are constant.
-## A lane keeps its nodes' v in registers; a step only computes b and the roots' pivots. Some lanes of the group advance
+## Steps for whole cells with constant factors: mechanisms are only at the roots, other conductances are constant.
+## A lane keeps its nodes' v in registers; a step only computes b and the roots' pivots. Some lanes in the group advance
 ## mechanisms (instances_step.mako) while the others eliminate towards the root. With `splits` (NVIDIA's GPUs) the lanes
 ## of mechanisms have a loop of their own. Both loops must have equally many barriers (GATHER, twice a step).
 <% M, half = spec.segment, spec.secondorder %>\
 ${part("simulator/common/epoch_title")}\
 // f1, f2 and 1 / d are constant during a run; a step only computes b and the root's pivot.
 % if spec.sites:
-// Lanes from ${spec.lanes * spec.units if spec.chip.apart else 0} on advance the states of mechanisms, and store conductance and current in slots. The slots of
+// Lanes from ${spec.lanes * spec.units if spec.chip.apart else 0} on advance mechanisms' states, and store conductance and current in slots. The slots at
 // a node are side by side and are added up in this order.
 % endif
 ${part("simulator/common/epoch_functions")}
@@ -26,7 +26,7 @@ ${part("simulator/common/epoch_local")}\
     real a${j} = 0${f", v{j} = 0" if half else ""}, e${j} = 0;
 % endfor
 ${part("simulator/common/segment_places", 4)}\
-    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // tree_inverse of the root: its pivot
+    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // the root's tree_inverse: its pivot
     if (is_inner) {
         tree_f1 = tree_factors[3 * (mine.s7 + lane)];
         tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];
@@ -58,7 +58,7 @@ ${part("simulator/common/instances_step")}\
         GATHER();
         GATHER();
     } while (++step < first_step + num_steps);
-    } else {   // lanes of the cells
+    } else {   // the cells' lanes
     do {
 % else:
     do {

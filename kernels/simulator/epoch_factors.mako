@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Compute the constant factors of an epoch, once before the first step: f1, f2 and 1 / d of every node and, by lane, of
-## the tree of segments (for its root the pivot); with `dense` also the inverse of the matrix of the tree's last part.
-## epoch_constant.mako uses the factors; it has the same tables and order of elimination.
-## The diagonal of a conductance matrix is the row sum minus the entries with neighbours. So D has row sums: C/dt and
+## Compute an epoch's constant factors, once before the first step: f1, f2 and 1 / d for every node and, by lane, for
+## the segments' tree (for its root the pivot); with `dense` also the inverse matrix for the tree's last part.
+## epoch_constant.mako uses the factors; it has the same tables and elimination order.
+## A conductance matrix's diagonal is the row sum minus the entries with neighbours. So D has row sums: C/dt and
 ## constant conductances. They are eliminated instead of the diagonal, and a pivot is the row sum plus the remaining
 ## conductances. Nothing is subtracted: factors have few roundings however short compartments are, and a resting cell
 ## stays at rest.
@@ -44,7 +44,7 @@ ${part("simulator/common/epoch_local")}\
         }
 % endfor
 ${part("simulator/common/segment_rounds")}\
-        // factors of the tree; f1 = 0, f2 = -1 and 1 / d = 0 make the last node pass x on
+        // the tree's factors; f1 = 0, f2 = -1 and 1 / d = 0 make the last node pass x on
         if (is_inner) {
             const int place = column + row[length - 1];
             all_f1[mine.s0 + place] = 0;
@@ -55,7 +55,7 @@ ${part("simulator/common/segment_rounds")}\
             tree_factors[3 * (mine.s7 + lane) + 2] = is_root ? tree_d[lane] - above_d[lane] : tree_inverse;
         }
 % if I:
-        // The inverse of the matrix of the late nodes, which the last rounds eliminate, column by column, without the
+        // The late nodes' inverse matrix; the last rounds eliminate these nodes, column by column, without the
         // root. The root's column is the solution with 1 at the root, its row has other nodes' contributions to its b.
         for (int j = 0; j < ${I}; ++j) {
             if (is_inner) {

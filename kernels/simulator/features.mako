@@ -1,15 +1,15 @@
 <%page args="spec"/>\
 <% integers, reals = spec.integers, spec.reals %>\
-// Features of traces, a trace per column, updated during a run: sums and extremes in windows, and a few
-// samples of each segment; a segment begins where the trace crosses the threshold.
-// Row 0 of `values` has sample `first` of the run; row r begins at r * stride + column.
+// Trace features, a trace per column, updated during a run: sums and extremes in windows, and a few
+// samples from each segment; a segment begins where the trace crosses the threshold.
+// Row 0 of `values` has the run's sample `first`; row r begins at r * stride + column.
 // spec: ${spec}
 ${part("solver/common/precision")}\
 #pragma OPENCL FP_CONTRACT OFF
 
-// A work-item updates window w of column j, one of `width`, by `rows` rows. The window has the samples from its
+// A work-item updates window w in column j, one of `width`, by `rows` rows. The window has the samples from its
 // first bound up to its second, bounds[(2 * w + 0 or 1) * width + j]. Entry (w * 4 + k) * width + j
-// of `kept` is a sum for k = 0, Neumaier's compensation of this sum for k = 1, the smallest value for k = 2 and
+// of `kept` is a sum for k = 0, this sum's compensation (Neumaier) for k = 1, the smallest value for k = 2 and
 // the largest for k = 3.
 __kernel void windows(${signature(spec, "windows")})
 {
@@ -55,7 +55,7 @@ static Segment opened(const int kind, const int begin)
     return s;
 }
 
-// Store segment `number` of trace j, if there is room for it.
+// Store trace j's segment `number`, if there is space for it.
 static void emit(const Segment s, const int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
 {
@@ -69,7 +69,7 @@ static void emit(const Segment s, const int number, const int room, const int wi
 }
 
 // Update the segment by sample i with the value v; sample i - 1 has the value p. is_rest: v is at most both of the next
-// two samples, so that the trace does not fall any more. Return the number of completed segments.
+// two samples, so that the trace does not fall any more. Return how many segments are complete.
 static int take(Segment *s, const int i, const real p, const real v, const bool is_rest,
     const real threshold, int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
@@ -106,11 +106,11 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
     return number;
 }
 
-// A work-item takes the samples of a trace. Of each segment it stores the highest sample (top), the lowest ones before
-// and after the top, and the first one that is_rest, in the segment and after the top. A sample is taken when the next
-// two are known. `before` and `after` are the state at the begin and the end of the launch: the present segment, then
-// the last three samples. `count` has two numbers: of completed segments, and of all segments that the trace would
-// have if it ended here. list and list_v get the first `room` of these, whole numbers and reals.
+// A work-item reads one trace's samples. From each segment it stores the highest sample (top), the lowest ones before
+// and after the top, and the first one that is_rest, in the segment and after the top. A sample is used when the next
+// two are known. `before` and `after` are the state before and after the launch: the present segment, then
+// the last three samples. `count` has two numbers: completed segments, and all segments that the trace would
+// have if it ended here. list and list_v get the first `room` segments, whole numbers and reals.
 __kernel void segments(${signature(spec, "segments")})
 {
     const int j = get_global_id(0);

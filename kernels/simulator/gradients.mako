@@ -71,14 +71,14 @@ ${caller.body()}\
             const lanes ion_${name} = ${"later" if name in kind.late_ions else slot}_ion_${name};
 % endfor
 </%def>\
-// Steps of copies of a network, forward, and derivatives back. A work-item has a node of ${w} copies; arrays
+// Steps for copies of a network, forward, and derivatives back. A work-item has a node in ${w} copies; arrays
 // have rows of copies: entry (node or instance) * num_rows + row. A slot of `store` has the values at the
-// begin of a step: voltages, then states. Systems and their solutions, the changes of voltages, are in the
+// begin of a step: voltages, then states. Systems and their solutions, the voltage changes, are in the
 // solver's order.
 //
 // A launch ends the step from t_0 to t_1 and begins the step from t_1 to t_3, with the middle t_2; `step` is
 // the second one. The first launch only begins a step, and the last one only ends one. With `notes` a run writes
-// its records and spikes. ``by_x`` is the derivative of the loss with respect to x; `slopes` has the derivatives
+// its records and spikes. ``by_x`` is the loss's derivative with respect to x; `slopes` has the derivatives
 // with respect to voltages and states, from launch to launch. A detector sends a spike if its `held` is 0. Then
 // `held` counts down from `hold`, and stays at least 1 while the voltage is above the threshold.
 % if spec.tile > 1:
@@ -88,22 +88,22 @@ ${caller.body()}\
 % endif
 //
 // Arguments:
-//   order, of_node, place   node of each work-item; first instance and end of each mechanism, and its entries, at a
-//                        node; index of each node and copy in the solver's order
-//   parent, child, sibling  neighbours of each node, -1 for none
-//   times                t_0 to t_3 of each step;  turn: bits of the launch's tasks, ${spec.turn}
-//   start                state of one copy at t = 0;  entries: indices of values in `packed`, to be put in order
-//   now, next            slots of the states;  slot: length of a slot
+//   order, of_node, place   each work-item's node; each mechanism's first instance and end, and its entries, at a
+//                        node; each node's and copy's index in the solver's order
+//   parent, child, sibling  each node's neighbours, -1 for none
+//   times                each step's t_0 to t_3;  turn: bits for the launch's tasks, ${spec.turn}
+//   start                one copy's state at t = 0;  entries: value indices in `packed`, to be put in order
+//   now, next            the states' slots;  slot: a slot's length
 //   numbers, values      constants that all copies share, and that differ between copies;  tables: rate tables
-//   changes              changes of v in the step that ends;  system_d, system_b: the system to solve next
-//   column               column of each recorded entry in `rows`, else -1
-//   incoming, source, delay, weight   first connection of each target; source, delay in steps and weight of each
-//   spikes               events of each source in each step, packed: ${spec.spike}
-//   detector             first detector of each node, next_detector: the next one; detected: its source; level: mV
+//   changes              v's changes in the step that ends;  system_d, system_b: the system to solve next
+//   column               each recorded entry's column in `rows`, else -1
+//   incoming, source, delay, weight   each target's first connection; each connection's source, delay in steps and weight
+//   spikes               each source's events in each step, packed: ${spec.spike}
+//   detector             each node's first detector, next_detector: the next one; detected: its source; level: mV
 //   outside              sums of external events, by step and target
-//   by_values            derivatives with respect to parameters; by_weight: to weights; by_sum: to sums of events;
-//                        by_outside: to sums of external events
-//   seeds, tangents      for tangents: which instances a number sets, and derivatives of all entries
+//   by_values            derivatives with respect to parameters; by_weight: to weights; by_sum: to event sums;
+//                        by_outside: to external events' sums
+//   seeds, tangents      for tangents: which instances a number sets, and all entries' derivatives
 // spec: ${spec.real}, ${w} copies in a vector, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
 ${part("solver/common/precision")}\
 % if w > 1:
@@ -122,7 +122,7 @@ ${part("simulator/common/rates")}\
     first, *others = [f"{float(c)!r}{end}" for c in weight_slope_coefficients(spec.real)[::-1]]
     far = f"dt * fma(b, weight, 1.0{end}) - weight"
 %>\
-// derivative with respect to b of (exp(b*dt) - 1) / b, the weight
+// derivative of (exp(b*dt) - 1) / b, the weight, with respect to b
 static real node_weight_slope_(const node_series_ series__, const real b, const real dt, const real weight)
 {
     const real z = b * dt;
@@ -136,7 +136,7 @@ static real node_weight_slope_(const node_series_ series__, const real b, const 
 
 % endif
 % if spec.kernel in ("", "start_copies"):
-// Let all copies start from `start`, the state of one copy. A work-item for an entry of a row of copies.
+// Let all copies start from `start`, one copy's state. A work-item per entry in a row of copies.
 __kernel void start_copies(${signature(spec, "start_copies")})
 {
     const uint q = get_global_id(0), entry = get_global_id(1);
@@ -145,7 +145,7 @@ __kernel void start_copies(${signature(spec, "start_copies")})
 
 % endif
 % if spec.kernel in ("", "to_natural"):
-// Put the values of some entries in order, copy after copy. A work-item for an entry of a copy.
+// Put some entries' values in order, copy after copy. A work-item per entry in a copy.
 __kernel void to_natural(${signature(spec, "to_natural")})
 {
     const uint copy = get_global_id(0), k = get_global_id(1);
@@ -269,9 +269,9 @@ ${store(kind, "s", "next_of")}\
 
 % endif
 % if spec.kernel in ("", "take_back"):
-// Take derivatives with respect to the values at the begin of the later step back through its solve, its currents
-// and its events, then through the states of the earlier step. `now` is the slot of the later step, `next` of the
-// earlier one.
+// Take derivatives with respect to the values as the later step begins back through its solve, its currents
+// and its events, then through the earlier step's states. `now` is the later step's slot, `next` the
+// earlier step's.
 __kernel void take_back(${signature(spec, "take_back")})
 {
 ${begin(1)}\
@@ -417,7 +417,7 @@ ${store(kind, "by_state", "slopes")}\
                 ${result}
             }
 </%def>\
-// Derivatives of voltages and states with respect to ${K} numbers, forward; `now` and `next` are the slots of
+// Derivatives of voltages and states with respect to ${K} numbers, forward; `now` and `next` are the slots for
 // both steps. The derivatives of a block's result are its adjoints, with a seed of 1 for this result.
 #define T(of, r, place) tangents[(of) * slot * ${K} + (size_t)(r) * num_entries * num_rows + (place)]
 

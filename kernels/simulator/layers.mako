@@ -19,20 +19,20 @@ ${indent}const real ${p}${x} = ${f"v[{p}_at0] + ({p}_has ? {p}1 : 0)" if not x e
 % endfor
 </%def>\
 // phase 4: solve
-// Solve for the changes of voltages in cells with extracellular layers; see clhines/simulator/model/layers.py.
-// spec: ${spec.real}, ${K} potentials of a column, ${L} cells side by side
+// Solve for the voltage changes in cells with extracellular layers; see clhines/simulator/model/layers.py.
+// spec: ${spec.real}, ${K} potentials per column, ${L} cells side by side
 ${part("solver/common/precision")}\
 
 // A column is a node inside the cell and its nodes in layers. A work-item solves several cells; `work` has
-// space for one cell of `most` columns. Column i of a cell has the number start + ${L} * i. `place` has the
-// places of a column's nodes, -1 for none, row by row. In this order are the conductances, too: `axial` to the
-// parent, `g` to the next potential further out or to ground, and `over`, which is g + C/dt. `d` and `b` come from
+// space for one cell with `most` columns. A cell's column i has the number start + ${L} * i. `place` has the
+// places (indices in v) of a column's nodes, -1 for none, row by row. The conductances have the same order: `axial`
+// to the parent, `g` to the next potential further out or to ground, and `over`, which is g + C/dt. `d` and `b` come from
 // steps.mako. `code` has the number of the column's parent in the cell, -1 for none, and the bits `waits` and
 // `first`. The parent right before its child gets the sums in registers, other parents get them in `work`: such a
 // parent `waits` for them, and the child that is eliminated `first` sets them, to which others add. After its
-// elimination potential x of a column is
-//     x = y + s01 * x1 + ... (potentials further out) + t00 * x0 + ... (potentials of the parent)
-// The array `x` gets the changes of v, `v` has the voltages as the step begins.
+// elimination a column's potential x is
+//     x = y + s01 * x1 + ... (potentials further out) + t00 * x0 + ... (the parent's potentials)
+// The array `x` gets v's changes, `v` has the voltages as the step begins.
 
 __kernel void solve_layers(${signature(spec, "solve_layers")})
 {
@@ -41,7 +41,7 @@ __kernel void solve_layers(${signature(spec, "solve_layers")})
     __global real *own = work + ((long)((uint)item / ${L}u) * most * ${len(slot) * L} + (uint)item % ${L}u);
     for (int cell = item; cell < num_cells; cell += num_items) {
         const int begin = start[cell], size = sizes[cell];
-        // sums of the column: right-hand sides, conductances to ground, and between its potentials
+        // the column's sums: right-hand sides, conductances to ground, and between its potentials
         real ${", ".join(f"{name} = 0" for name in sums)};
         int at = begin + (size - 1) * ${L};
 % for x in range(K):
@@ -146,7 +146,7 @@ ${potentials("m", "other", " " * 20)}\
 % endfor
             has = n_has;
         }
-        real ${", ".join(f"x{x} = 0" for x in range(K))};   // potentials of the column before
+        real ${", ".join(f"x{x} = 0" for x in range(K))};   // potentials in the previous column
         at = begin;
         for (int i = 0; i < size; i++, at += ${L}) {
             __global real *w = own + (long)i * ${len(slot) * L};

@@ -1,18 +1,18 @@
 <%page args="spec"/>\
 // Apply plasticity rule ${spec.about.name} to the spikes of one step, or to a reward.
 // spec: ${spec}
-// A trace is stored as its value at the last event of its source, postsynaptic cell or connection, and the
-// step of that event; n steps later trace k is multiplied by decay[first_decay[k] + n].
+// A trace is stored as its value at the last event (of its source, postsynaptic cell or connection), and that
+// event's step; n steps later trace k is multiplied by decay[first_decay[k] + n].
 // Weights are sorted by source, or connection j has its weight at place[j]. They are stored in float64 and, for
 // delivery, as integers in a common unit. A step lists each source at most once, so no two work-items change the
-// same connection. A work-item takes some connections of a row, that is, from a source or to a postsynaptic cell.
+// same connection. A work-item changes some connections in a row, that is, from a source or to a postsynaptic cell.
 //
 // Arguments:
-//   spike_count, spike_source, spike_step   list of spikes; marks[turn]: the first one of this launch
-//   pre_trace, post_trace, synapse_trace    traces of sources, postsynaptic cells and connections
+//   spike_count, spike_source, spike_step   spike list; marks[turn]: this launch's first one
+//   pre_trace, post_trace, synapse_trace    sources', postsynaptic cells' and connections' traces
 //   pre_step, post_step, synapse_step       the step of each one's last event
-//   first             first connection of each row, and the end
-//   cell, source      postsynaptic cell of each connection, -1 if its weight is fixed; source of each connection
+//   first             each row's first connection, and the end
+//   cell, source      each connection's postsynaptic cell, -1 if its weight is fixed; each connection's source
 //   weight, integer   weights in float64, from `least` to `most`, and as integers in units of 1 / inverse_scale
 //   wrong             set to 1 if a weight or a trace is not finite
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -23,7 +23,7 @@ static double bounded(const double w, const double least, const double most)
     return w < least ? least : (w > most ? most : w);   // NaN stays
 }
 
-// Return what is left of the value of trace k some steps later; 0 if its decay is that long.
+// Return the factor by which trace k has decayed some steps later; 0 beyond the end of its table.
 static double left(const double value, const int steps, const int k,
                    __global const int *first_decay, __global const double *decay)
 {
@@ -119,14 +119,14 @@ ${traces(event)}\
     }
 </%def>\
 
-// Spikes of sources change their connections: forward rows.
+// Sources' spikes change their connections: forward rows.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void pre(${signature(spec, "pre")})
 {
 ${cells("pre")}\
 }
 
-// Spikes of postsynaptic cells change the connections to them: backward rows.
+// Postsynaptic spikes change the connections to the cells: backward rows.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void post(${signature(spec, "post")})
 {
@@ -134,7 +134,7 @@ ${cells("post")}\
 }
 % if spec.apart("pre"):
 
-// Update the traces of sources after connections have read them.
+// Update sources' traces after connections have read them.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void pre_traces(${signature(spec, "pre_traces")})
 {
@@ -143,7 +143,7 @@ ${cells_apart("pre")}\
 % endif
 % if spec.apart("post"):
 
-// Update the traces of postsynaptic cells after connections have read them.
+// Update postsynaptic cells' traces after connections have read them.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void post_traces(${signature(spec, "post_traces")})
 {
@@ -152,7 +152,7 @@ ${cells_apart("post")}\
 % endif
 % if "reward" in spec.about.actions:
 
-// A reward changes all connections in step `step`; a work-item takes every n-th of n work-items.
+// A reward changes all connections in step `step`; with n work-items, each changes every n-th connection.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void reward(${signature(spec, "reward")})
 {

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 // Reduce recorded values to selected rows, membrane currents, linear combinations, extremes, sums or crossings.
-// A row of `values` has the values of one step: row r begins at entry r * stride + column. Rows first, first + every,
+// A row of `values` has one step's values: row r begins at entry r * stride + column. Rows first, first + every,
 // ... are used, `rows` in number. `kept` gets `width` results for each row, or for all rows. Results do not depend on
-// the division of a run into launches.
+// how a run is divided into launches.
 // spec: ${spec}
 % if "double" in (spec.real, spec.wide):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -30,9 +30,9 @@ __kernel void some_rows(${signature(spec, "some_rows")})
     if (j < width) kept[(long)r * width + j] = values[(long)(first + r * every) * stride + column + j];
 }
 
-// Membrane current of node j: the sum over neighbours of g * (v of the neighbour - v of j), plus the
-// currents of its electrodes. Its neighbours are entries begin[j] to begin[j + 1] of `other` and `own`, columns of
-// voltages, and of `g`, uS; its electrodes are entries clamp_begin[j] to clamp_begin[j + 1] of `clamp`, columns of
+// Membrane current of node j: the sum over neighbours of g * (the neighbour's v - node j's v), plus the
+// currents from its electrodes. Its neighbours are entries begin[j] to begin[j + 1] in `other` and `own`, columns of
+// voltages, and of `g`, uS; its electrodes are entries clamp_begin[j] to clamp_begin[j + 1] in `clamp`, columns of
 // `clamps`, which has num_clamps in a row, nA. A work-item computes one current.
 __kernel void membrane(${signature(spec, "membrane")})
 {
@@ -45,19 +45,19 @@ __kernel void membrane(${signature(spec, "membrane")})
     kept[(long)r * width + j] = sum;
 }
 
-// Combination j is the sum over k of weight (k, j) * value k. The terms k are divided into parts: different work-groups
+// Combination j is the sum over k: weight (k, j) * value k. The terms k are divided into parts: different work-groups
 // add up different parts, and add_parts adds these sums. `parts` has the sums, part by part, row by row, from part
 // first_part on. Products are summed in ${spec.wide}${", compensated" if spec.compensated else ""}.
 % if spec.ptx:
 <%
 blocks, rows_of_8, halves = range(spec.lanes // 16), range(spec.tile // 8), range(2)
 %>\
-// A warp computes ${spec.lanes} combinations of ${spec.tile} rows by NVIDIA's matrix instruction for 16 combinations of 8 rows,
-// 8 terms at a time. Lane 4 g + t has weights of combinations g and g + 8, and values of row g, for terms 2 t and
-// 2 t + 1; it gets sums of combinations g and g + 8 in rows 2 t and 2 t + 1. `matrix` has, for each 8 terms and 16
-// combinations, the weights of the first terms of all lanes, then of the second ones. A work-group has warps for
-// `across` columns of combinations, which read the same values, times warps for further rows, which read the same
-// matrix. The matrix is filled up to a multiple of 8 terms and 16 combinations with 0.
+// A warp computes ${spec.lanes} combinations for ${spec.tile} rows by NVIDIA's matrix instruction for 16 combinations and 8 rows,
+// 8 terms at a time. Lane 4 g + t has weights for combinations g and g + 8, and row g's values, for terms 2 t and
+// 2 t + 1; it gets sums for combinations g and g + 8 in rows 2 t and 2 t + 1. `matrix` has, for each 8 terms and 16
+// combinations, all lanes' weights for their first terms, then for the second ones. A work-group has warps for
+// `across` combination columns, which read the same values, times warps for further rows, which read the same
+// matrix. The matrix is filled up with 0 to multiples of 8 terms and 16 combinations.
 __kernel void combine(${signature(spec, "combine")})
 {
     const int lane = get_local_id(0) % ${spec.items}, warp = get_local_id(0) / ${spec.items}, g = lane / 4, t = lane % 4;
@@ -127,7 +127,7 @@ entry = "matrix[(long)k * padded + j]"
 weights = f"*(__global const {lane} *)(&{entry})" if several else entry
 lost = spec.compensated
 %>\
-// A work-item computes ${spec.lanes} combinations of ${spec.tile} rows. A work-group has work-items for `across` columns of
+// A work-item computes ${spec.lanes} combinations for ${spec.tile} rows. A work-group has work-items for `across` columns of
 // combinations, which read the same values, times `deep` rows, which read the same matrix. Weight (k, j) is
 // matrix[k * padded + j].
 __kernel void combine(${signature(spec, "combine")})
@@ -161,7 +161,7 @@ __kernel void combine(${signature(spec, "combine")})
 }
 
 % endif
-// Add up the num_parts parts of each combination. A work-item adds up one combination of one row.
+// Add up each combination's num_parts parts. A work-item adds up one combination in one row.
 __kernel void add_parts(${signature(spec, "add_parts")})
 {
     const int j = get_global_id(0), r = get_global_id(1);
@@ -174,7 +174,7 @@ __kernel void add_parts(${signature(spec, "add_parts")})
     kept[(long)r * width + j] = (real)(sum${" + lost" if spec.compensated else ""});
 }
 
-// Update `kept`, the largest value of each column in the rows so far, or the smallest if `largest` is 0. A work-item
+// Update `kept`, each column's largest value in the rows so far, or the smallest if `largest` is 0. A work-item
 // per column.
 __kernel void extreme(${signature(spec, "extreme")})
 {
@@ -188,7 +188,7 @@ __kernel void extreme(${signature(spec, "extreme")})
     kept[j] = most;
 }
 
-// Update `kept`: the sum of each column over the rows so far, then the compensations of these sums. A work-item per
+// Update `kept`: each column's sum over the rows so far, then these sums' compensations. A work-item per
 // column.
 __kernel void total(${signature(spec, "total")})
 {
@@ -201,7 +201,7 @@ __kernel void total(${signature(spec, "total")})
 }
 
 // Find where columns cross the threshold upwards. For each column, `kept` has the last value, `count` the number of
-// crossings so far, and `row_of` the rows of the first `room` crossings. A work-item per column.
+// crossings so far, and `row_of` the first `room` crossings' rows. A work-item per column.
 __kernel void crossings(${signature(spec, "crossings")})
 {
     const int j = get_global_id(0);

@@ -1,21 +1,21 @@
 <%page args="spec"/>\
-// A step of a network: the kernels events, begin_step, the solver's, advance, finish_step, add_up.
-// Active nodes, numbered a, have mechanisms, ions or detectors. The place of a node is its index in the
+// A network's step: the kernels events, begin_step, the solver's, advance, finish_step, add_up.
+// Active nodes, numbered a, have mechanisms, ions or detectors. A node's place is its index in the
 // solver's order.
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
 //
 // Arguments:
 ${part("simulator/common/run_arguments")}\
-//   step_state        [0] the step of step_begin[0]; [1] its row of records; [2], [3] the present step's index in
+//   step_state        [0] the step that begins at step_begin[0]; [1] its record row; [2], [3] the present step's index in
 //                     step_begin. Kernels before the solve read [2] and set [3]; finish_step reads [3] and sets [2]
-//   num_emitters      number of sources whose events instances send
-//   active            number of the active node at each place, else -1
-//   above, below, beside   for each node the place of its parent, first child and next sibling, -1: none
-//   u                 coupling of each node with its parent, minus the axial conductance, uS
-//   constant_g, _b    conductance and current of constant mechanisms at each place
-//   d, b              diagonal and right-hand side of the system for the change of v; x: its solution
+//   num_emitters      how many sources are instances that send events
+//   active            the active node's number at each place, else -1
+//   above, below, beside   places of each node's parent, first child and next sibling, -1: none
+//   u                 each node's coupling with its parent, minus the axial conductance, uS
+//   constant_g, _b    constant mechanisms' conductance and current at each place
+//   d, b              diagonal and right-hand side for the change in v; x: the solution
 //   v, v_old, v_new   voltages, mV: as the step begins, and as it ends
-//   v_index           places of recorded voltages, which go to rows of v_rows
+//   v_index           recorded voltages' places; the voltages go to rows of v_rows
 % if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -41,8 +41,8 @@ ${kind.call(block, values, 12)}\
 % endfor
 </%def>\
 % if spec.width == 1:
-// Deliver events until the middle of the step, then compute currents there: d and b of the system for the
-// change of v. A work-item per place, then one per artificial cell.
+// Deliver events until the step's middle, then compute currents there: d and b in the system for the
+// change in v. A work-item per place, then one per artificial cell.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
@@ -165,7 +165,7 @@ __kernel void advance(${signature(spec, "advance")})
 }
 
 % endif
-// One work-item per range of places and active nodes, and of other records and senders.
+// One work-item per range of places and active nodes, and per range of other records and senders.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
@@ -185,7 +185,7 @@ __kernel void finish_step(${signature(spec, "finish_step")})
     for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
         v_rows[row * num_v + r] = ${new.format("v_index[r]")};
     if (i == 0) {
-        step_state[2] = now + 1;  // for the kernels of the next step
+        step_state[2] = now + 1;  // for the next step's kernels
 ${loose("        ")}\
     }
     finish_block(item * num_active / num_items, next * num_active / num_items,
@@ -214,7 +214,7 @@ ${loose("        ")}\
 ${all("advance", "v_now", "t_end", new)}\
 </%def>\
 % if spec.diffuses:
-// Advance the states from x, the change of v, and compute volumes and coefficients of states that diffuse
+// Advance the states from x, the change in v, and compute volumes and coefficients for states that diffuse
 // along cells. One work-item per place.
 __kernel void advance(${signature(spec, "advance")})
 {
@@ -228,15 +228,15 @@ ${all("diffuse", "v_now", "t_end", new)}\
 }
 
 % endif
-// From x, the change of v, end the step: voltages, states, spikes, a row of records. One work-item per
-// place, per source of events that instances send, per recorded voltage, and one for mechanisms at no node.
+// From x, the change in v, end the step: voltages, states, spikes, a record row. One work-item per
+// place, per source whose events instances send, per recorded voltage, and one for mechanisms at no node.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
     const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
     const instant t_end = t_mid + half_dt;
     const size_t row = step_state[1] + now;
-    if (i == 0) step_state[2] = now + 1;  // for the kernels of the next step
+    if (i == 0) step_state[2] = now + 1;  // for the next step's kernels
     if (i >= num_places) {
         int item = i - num_places;
         if (item < num_emitters) {  // show the events that instances sent in this step
@@ -287,7 +287,7 @@ ${part("simulator/common/arena_sums", 4)}\
 % endif
 % if spec.layered:
 
-// Deliver events due until the middle of the step to the targets of a layer. One work-item per target.
+// Deliver events due until the step's middle to a layer's targets. One work-item per target.
 __kernel void events(${signature(spec, "events")})
 {
     const int item = get_global_id(0);

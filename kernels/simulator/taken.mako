@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-// Append events of other ranks, sorted by source and time, to the ring buffers of their sources. A work-group has a
+// Append other ranks' events, sorted by source and time, to their sources' ring buffers. A work-group has a
 // source; its work-items mark the source's targets as `stale`, so that these look for events in the next step.
-// The buffer `time` has the events' times, ms, then their different sources, then the first event of each source.
+// The buffer `time` has the events' times, ms, then their different sources, then each source's first event.
 // `clock` and `ints` are arrays with named regions; the other arguments are the regions' offsets.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 

@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-// Repeat arrays of one copy of a network for all copies, and find nodes in the solver's order.
+// Repeat one copy's arrays for all copies of a network, and find nodes in the solver's order.
 // spec: ${spec}
 // One copy has n values or n nodes. A place is an index in the solver's order: gather[place] is the node, among all
 // copies, at each of num_places places, -1 for padding.
 ${part("solver/common/precision")}\
 
-// Repeat each row of `values` for all copies, in `whole` from `begin` on. A work-group fills one row of one copy.
+// Repeat each row of `values` for all copies, in `whole` from `begin` on. A work-group fills one copy's row.
 __kernel void tile_values(${signature(spec, "tile_values")})
 {
     const long row = get_global_id(1), once = row / copies * n;
@@ -13,7 +13,7 @@ __kernel void tile_values(${signature(spec, "tile_values")})
     for (int j = get_global_id(0); j < n; j += get_global_size(0)) to[j] = values[once + j];
 }
 
-// Set whole[place] to the value of the place's node, 0 for padding. A work-item per place.
+// Set whole[place] to its node's value, 0 for padding. A work-item per place.
 __kernel void pack_values(${signature(spec, "pack_values")})
 {
     const int i = get_global_id(0);
@@ -22,7 +22,7 @@ __kernel void pack_values(${signature(spec, "pack_values")})
     whole[i] = node < 0 ? 0 : values[node % n];
 }
 
-// Repeat each row of indices, as tile_values does; they grow by `step` from copy to copy, and -1 stays -1.
+// Repeat each index row, as tile_values does; they grow by `step` from copy to copy, and -1 stays -1.
 __kernel void tile_numbers(${signature(spec, "tile_numbers")})
 {
     const long row = get_global_id(1), own = row / copies, once = own * n;
@@ -41,7 +41,7 @@ __kernel void invert_places(${signature(spec, "invert_places")})
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
-// Set placed[place] to the place of the node other[node] of the place's node, -1 for none. A work-item per place.
+// With the place's node n, set placed[place] to the place of node other[n], -1 for none. A work-item per place.
 __kernel void place_others(${signature(spec, "place_others")})
 {
     const int i = get_global_id(0);
@@ -52,7 +52,7 @@ __kernel void place_others(${signature(spec, "place_others")})
 }
 
 // Active nodes have mechanisms, and are numbered. Set active[place] to the number of the place's node, -1 for none,
-// and the place of each active node in `ints`, from `begin` on. number[node] is the number of a node of the first copy,
+// and each active node's place in `ints`, from `begin` on. number[node] is the number of a node in the first copy,
 // or -1. A work-item per place.
 __kernel void find_places(${signature(spec, "find_places")})
 {

@@ -1,8 +1,8 @@
 <%page args="spec, sections"/>\
-## Part of arena_lists.mako: what comes before a pass over the lists of nodes: a barrier for all lanes of the cell; then
+## Part of arena_lists.mako, before a pass over the lists of nodes: a barrier for all of the cell's lanes; then
 ## states diffuse, values that instances add by pointers are summed, or events act in layers: an instance that another
-## one's event can reach in the same step is in a later layer. A pass does `sections` of a step, see `ListLoop.passes`.
-## In the first pass of a launch, `opens`, there is no step before; the last one, `closes`, only ends a step.
+## one's event can reach in the same step is in a later layer. A pass does some `sections` in a step, see
+## `ListLoop.passes`. In a launch's first pass, `opens`, there is no step before; the last one, `closes`, only ends a step.
 <% e = spec.arena %>\
 % if "states" in sections and (spec.reads_nodes or spec.leads):
         MEET_ALL();   // currents have set values that other nodes read

@@ -1,10 +1,10 @@
 <%page args="spec"/>\
 ## Part of arena_between.mako: states diffuse along the cell. This ends the step before; the first pass (`opens`) has
-## no step before. The functions of diffusing_rows.mako assemble all rows and eliminate leaves, eliminate the other rows
-## in rounds that end with the roots, and compute the states in reverse order. Each lane does some rows of a round. All
-## cells have the same number of rounds, since all lanes of a work-group wait at a barrier after each round.
+## no step before. The functions in diffusing_rows.mako assemble all rows and eliminate leaves, eliminate the other rows
+## in rounds that end with the roots, and compute the states in reverse order. Each lane does some rows in a round. All
+## cells have the same number of rounds, since a work-group's lanes all wait at a barrier after each round.
 <% n = spec.diffusing_rounds %>\
-        // phase 7: states, of the step before
+        // phase 7: states, in the step before
         MEET_ALL();   // states have advanced, and volumes are known
         if (!opens) {
             __global const int *rounds = ints + diffusing_rounds + mine.s6 * ${n};

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Part of steps.mako, blocks.mako, artificial.mako and epoch_functions.mako: functions of mechanisms, played vectors
+## Part of steps.mako, blocks.mako, artificial.mako and epoch_functions.mako: functions for mechanisms, played vectors
 ## and events, for networks whose values are in three arenas, arrays with named regions: mem (reals), clock (times) and
 ## ints.
 <%
@@ -24,7 +24,7 @@ ${part("simulator/common/played")}\
 
 % if e.wide:
 
-// Let the targets of a source look for its events in the next step, see `next_event`.
+// Let a source's targets look for its events in the next step, see `next_event`.
 ${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
 {
     for (int k = ints[first_fan + source]; k < ints[first_fan + source + 1]; k++)
@@ -34,7 +34,7 @@ ${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
 % for kind in e.summed_kinds:
 <% k = kind.number %>\
 
-// Deliver the events of a step to instance j, as the sum of their weights.
+// Deliver a step's events to instance j, as their summed weights.
 ${e.static} void take_sum_${k}(
     const int j, const int a, const instant t, const real v_now, const real dt,
     __global long *incoming, const real scale_of_events, ${e.v_space} const real *v,

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## Part of epoch_by_node.mako: go through the lists of nodes. First end the step before (phases 6 to 9: states,
 ## thresholds, records), unless this is the first one (`opens`). Then begin this step (phases 1 to 3: events, played
-## values, currents), unless only the end was left (`closes`). d and b of a node go to W and A, arrays on the chip, or
+## values, currents), unless only the end was left (`closes`). A node's d and b go to W and A, arrays on the chip, or
 ## to shared_rows in global memory if several work-groups share a cell.
 <%
     W, e = spec.warp, spec.arena
@@ -123,7 +123,7 @@ ${spec.loop.closing(kind)}\
 % endif
 % if kind.has_net and not kind.watches:
                 instant due = clock[next_due + target_${kind.number} + j];
-                if ((opens && looks) || due <= ${e.soon}) {   // at the begin of an epoch check all
+                if ((opens && looks) || due <= ${e.soon}) {   // as an epoch begins check all
 % endif
 % if kind.has_net:
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
@@ -160,10 +160,10 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
-        // lists of nodes: end the step before, then begin this step; after the last step only end it
+        // node lists: end the step before, then begin this step; after the last step only end it
         const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
 % if spec.turns:
-        // indices of GLOBAL variables, which the last instance sets for all, of this step and of the step before
+        // GLOBAL variables' indices (the last instance sets them for all) in this step and in the step before
         const int turn_now = step % ${spec.turns}, turn_before = (step + ${spec.turns - 1}) % ${spec.turns};
 % endif
 % for sections in spec.loop.passes:
@@ -184,10 +184,10 @@ ${part("simulator/common/arena_between", sections=sections)}\
 % endif
             const int bits = list[0] & ${hex(spec.mechanisms)};
 % if spec.mixed:
-            const int own = node_bits[q * ${W} + in_warp];   // mechanisms of the lane's node
+            const int own = node_bits[q * ${W} + in_warp];   // mechanisms at the lane's node
 % endif
 % if e.ions:
-            const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions may be read
+            const bool shown = num_mem || step == first_step + num_steps - 1;   // ion currents may be read
 % endif
 % if reads_a:
             const int word = node_active[q * ${W} + in_warp];
@@ -203,7 +203,7 @@ ${part("simulator/common/arena_between", sections=sections)}\
             real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
 % if "states" in sections:
-            // phase 6: continuously played values, of the step before
+            // phase 6: continuously played values, in the step before
 % if e.played:
             if (special && !opens) {
                 ${spec.loop.times("old", "mid", "end")}
@@ -218,7 +218,7 @@ ${part("simulator/common/arena_between", sections=sections)}\
 % endfor
             }
 % endif
-            // phase 7: states, of the step before
+            // phase 7: states, in the step before
 % endif
 % for block in ends:
 % if ("states" if block in of_states else "end") in sections:

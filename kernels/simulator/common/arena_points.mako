@@ -1,10 +1,10 @@
 <%page args="spec"/>\
 ## Part of epoch_by_node.mako: point processes with several instances at a node, a lane per instance. It advances states
 ## to the end of the step before (with records, num_mem, arena_points_end.mako has done this), then stores its current
-## in mem[slot_i + j], its conductance in mem[slot_g + j]; finally the lane of a node adds up the node's slots
+## in mem[slot_i + j], its conductance in mem[slot_g + j]; finally a node's lane adds up the node's slots
 ## (arena_slots.mako). An instance that is alone at its node (`sole`) writes the node's right-hand side itself. On
-## NVIDIA's GPUs instances with events first enter a list of their mechanism, which neighbouring lanes process:
-## otherwise a warp would wait for the reads of one mechanism's events after the other's.
+## NVIDIA's GPUs instances with events first enter their mechanism's list, which neighbouring lanes process:
+## otherwise a warp would wait for one mechanism's event reads after the other's.
 <%
     W, e = spec.warp, spec.arena
     old, new = spec.loop.old, spec.loop.new
@@ -34,7 +34,7 @@ ${current}\
 % endif
 </%def>\
 % if spec.parts > 1:
-        if (num_mem) {   // wait until nodes have recorded values of instances of other work-groups
+        if (num_mem) {   // wait until nodes have recorded values from other work-groups' instances
 ${part("simulator/common/epoch_meeting", 12)}\
         }
 % else:
@@ -53,7 +53,7 @@ ${part("simulator/common/epoch_meeting", 12)}\
         for (int j = begin_${k} + lane; j < end_${k}; j += LANES) {
             const int place = ints[place_in_cell_${k} + j];
             const real v = V(place);
-            // phase 7: states, of the step before
+            // phase 7: states, in the step before
 % if end:
             if (step > ${spec.loop.opens} && !num_mem) {
 ${end}\

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Part of epoch_by_node.mako: end a step for the instances of arena_points.mako. Their states usually advance as the
+## Part of epoch_by_node.mako: end a step for the instances in arena_points.mako. Their states usually advance as the
 ## next step begins. Here they advance after a launch's last step, and after each step if values are recorded. Then
-## instances that are alone at their nodes write their records; nodes write the records of all others.
+## instances that are alone at their nodes write their records; nodes write all other records.
 <%
     some = [kind for kind in spec.loop.apart if kind.has("advance")]
 %>\

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of arena_points.mako, or of epoch_by_node.mako if several work-groups share a cell: the lane of a node adds the
-## currents and conductances that its instances have left in slots to W and A. Each work-group does so for all nodes of
+## Part of arena_points.mako, or of epoch_by_node.mako if several work-groups share a cell: a node's lane adds the
+## currents and conductances that its instances have left in slots to W and A. Each work-group does so for all nodes in
 ## the cell.
 <%
     W = spec.warp

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 ## Part of epoch_by_node.mako: copy the states of the cell's instances between the lists of nodes and the array mem, by
-## the macro MOVE(state in a list, state in mem). A list has a node for each lane of a warp. Its entry in
-## node_lists: [0] bits of its mechanisms, [2] first line of its states in node_states, [3] in local memory, [4] first
-## line of its instances in node_members. A line has a number for each lane. node_places is negative without a node.
+## the macro MOVE(state in a list, state in mem). A list has a node for each lane in a warp. Its entry in
+## node_lists: [0] its mechanisms' bits, [2] its states' first line in node_states, [3] in local memory, [4] its
+## instances' first line in node_members. A line has a number for each lane. node_places is negative without a node.
 <% W = spec.warp %>\
     for (int q = home.s2 + ${spec.loop.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
         if (node_places[q * ${W} + in_warp] < 0) continue;

@@ -6,8 +6,8 @@
     right = f"passive({{0}}, above, below, beside, u, {constants}v)"
 %>\
 ## Part of steps.mako: its kernels for CPUs, which advance several instances at once, in vectors.
-// A step for a range of entries of the solver's order and a range of active nodes, which have mechanisms. ${W}
-// instances of a mechanism at consecutive nodes advance together. The last vector of a range is filled with copies
+// A step for a range of entries in the solver's order and a range of active nodes, which have mechanisms. ${W}
+// instances of a mechanism at consecutive nodes advance together. A range's last vector is filled with copies
 // of the last instance, which are not stored.
 
 // Read n < ${W} numbers
@@ -91,7 +91,7 @@ static inline void add_of(const ${V} x, __global real *a, __global const int *no
 }
 
 % for ion in spec.nernst:
-// Set the reversal potentials of ${ion} at n active nodes by Nernst's equation where a mechanism advances it
+// Set ${ion}'s reversal potentials at n active nodes by Nernst's equation where a mechanism advances it
 ${spec.static} void to_nernsts_${ion}(const int a, const int n, __global real *mem,
     __global const int *ints, __global const int *at)
 {
@@ -120,8 +120,8 @@ static real passive(
     return right;
 }
 
-// Deliver events until the middle of the step, then compute currents there: d and b of the system for the
-// change of v, for a range of active nodes; other nodes only need b.
+// Deliver events until the step's middle, then compute currents there: d and b in the system for the
+// change in v, for a range of active nodes; other nodes only need b.
 static void begin_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
@@ -274,7 +274,7 @@ ${kind.call(block, values, 8)}\
 <%def name="to_states()">\
     // phase 5: voltages
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
-    for (int a = from; a < to; a++) {  // the v of a node may belong to another work-item
+    for (int a = from; a < to; a++) {  // a node's v may belong to another work-item
         const int p = ints[place_of + a];
         mem[here_v + a] = ${new.format("p")};
     }
@@ -295,7 +295,7 @@ ${kind.call(block, values, 8)}\
 ${all("advance")}\
 </%def>\
 % if spec.diffuses:
-// From x, the change of v, compute voltages, states, and coefficients of states that diffuse.
+// From x, the change in v, compute voltages, states, and coefficients for states that diffuse.
 static void advance_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const real dt, __global const real *x, __global const real *v_old,
@@ -308,7 +308,7 @@ ${all("diffuse")}\
 }
 
 % endif
-// From x, the change of v, end the step: voltages, states, spikes, recorded states.
+// From x, the change in v, end the step: voltages, states, spikes, recorded states.
 static void finish_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
     const instant half_dt, const int done, const size_t row, const real dt, const int capacity,

@@ -1,6 +1,6 @@
 <%page args="spec, kinds"/>\
-## Part of steps.mako, blocks.mako and artificial.mako: deliver the events of `target` that are due until the middle of
-## the step, if it is an instance of one of the `kinds`. t_begin and t_mid are the times of the step.
+## Part of steps.mako, blocks.mako and artificial.mako: deliver `target`'s events that are due until the middle of
+## the step, if it is an instance of one of the `kinds`. t_begin and t_mid are the step's times.
 % for kind in kinds:
 <%
     k = kind.number

@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-## Part of blocks.mako, at the end of a step of its loop `s`, where one work-item has all cells: add the weights of this
-## step's spikes to the sums of their targets. `delivered` counts spikes whose events were delivered before.
-// deliver this step's events on the grid of steps: there is no other work-item
+## Part of blocks.mako, at the end of a step in its loop `s`, where one work-item has all cells: add the weights of this
+## step's spikes to their targets' sums. `delivered` counts spikes whose events were delivered before.
+// deliver events in whole steps: there is no other work-item
 const int sent = min(*grid_count, capacity), words = (num_targets + 31) / 32;
 for (; delivered < sent; delivered++) {
     const int source = grid_source[delivered], last = first_of[source + 1];
-    for (int c = first_of[source]; c < last;) {   // connections of one delay at a time
+    for (int c = first_of[source]; c < last;) {   // connections with one delay at a time
         const uint wait = offset[c] / num_targets, base_of = wait * num_targets;
         __global long *sums = incoming + (long)((first_step + s + 1 + wait) % slots) * num_targets;
 % if spec.in_rows:

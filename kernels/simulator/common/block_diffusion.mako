@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of blocks.mako: states diffuse along the cells of a block, cell by cell, by the functions of
-## diffusing_rows.mako: rows in the order of their rounds, then in reverse order.
+## Part of blocks.mako: states diffuse along a block's cells, cell by cell, by the functions in
+## diffusing_rows.mako: rows in round order, then in reverse order.
 for (int c = ints[diffusing_block + block]; c < ints[diffusing_block + block + 1]; c++) {
     __global const int *rounds = ints + diffusing_rounds + c * ${spec.rounds};
     for (int r = rounds[0]; r < rounds[${spec.rounds}]; r++) diffusing_row(r, dt, mem, ints, at);

@@ -1,11 +1,11 @@
 <%page args="spec, rows, after, parameters"/>\
-## Part of blocks.mako: a step of cells of one node. `rows` has for each mechanism its kind, the declarations of pointers
+## Part of blocks.mako: a step for cells with one node. `rows` has for each mechanism its kind, declarations of pointers
 ## to its groups' values, and statements that deliver events to group q ("" without events) and that add its currents to
-## row_d and row_b; `after` has the names of values after the solve, `parameters` the declarations of constants.
+## row_d and row_b; `after` names values after the solve, `parameters` declares constants.
 <%
     first, w = rows[0][0].number, rows[0][0].width
 %>\
-// Deliver a step's events, to whole groups. Each delivery in this kernel sets bit t of the step's words in ${"`marked`"}
+// Deliver a step's events, to whole groups. Each delivery in this kernel sets bit t in the step's words in ${"`marked`"}
 // for its target t. If there are also events from outside, ${"`unmarked`"} is 1: first find their targets by their sums.
 static __attribute__((noinline)) void take_marked(
     const int step, const int unmarked, const instant t_mid, const real dt, const int slots, const int num_targets,
@@ -41,8 +41,8 @@ ${events}\
     }
 }
 
-// Take a step of cells of one node. Group q of each mechanism has the same ${w} cells, which take the whole step
-// in registers. In idle lanes of the last group ${"`v`"} and ${"`base`"} have more numbers, and detectors are left out. Return
+// Advance cells with one node by a step. In each mechanism group q has the same ${w} cells, which take the whole step
+// in registers. In the last group's idle lanes ${"`v`"} and ${"`base`"} have more numbers, and detectors are left out. Return
 // whether all voltages are below 1e6 mV.
 static __attribute__((noinline)) int step_rows(
     const int block, const instant t_begin, const instant half_dt, const int step, const real dt, const int capacity,
@@ -67,7 +67,7 @@ ${kind.addresses()}\
 % endfor
     __global int *held_of = ints + detector_held;   // read before the loop, as a store may change the region's place
     ${"int" if spec.real == "float" else "long"}${w} tame = -1;
-    const int most = count_${first} - ${w};   // first lane of the last group that can be full
+    const int most = count_${first} - ${w};   // where the last group that can be full begins
     // phase 1: events; `take_marked` has delivered them. phase 2: played values; there are none
     for (int q = ints[group_${first} + block], last = ints[group_${first} + block + 1]; q < last; q++) {
         const int run = ${w} * q;
@@ -93,7 +93,7 @@ ${current}\
 ${kind.call_group("advance", after, spec.always, 8)}\
         }
 % endfor
-        // usually no cell of a group begins a spike; detector j is at place j
+        // usually no cell in a group begins a spike; detector j is at place j
         __global loose_int${w} *held_ones = (__global loose_int${w} *)(held_of + run);
         const int${w} were = *held_ones, above = ${"" if spec.real == "float" else f"convert_int{w}"}(v_now > LOOSE_${w}(limit + run));
         if (SOME((above != 0) & (were == 0)${f" | (int{w})-(run > most)" if spec.idle_lanes else ""})) {

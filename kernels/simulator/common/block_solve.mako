@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Part of blocks.mako: functions that solve for the change of v in the tiles of a block, and set v. A tile is a
-## vector per node: the nodes of several cells of one shape. d, b, u: diagonal, right-hand side and what ties a node to
-## its parent; x: change of v; base: the part of d that no step changes, or the inverse pivot of nodes whose pivots are
+## Part of blocks.mako: functions that solve for the change in v in a block's tiles, and set v. A tile is a
+## vector per node: the nodes of several cells with one shape. d, b, u: diagonal, right-hand side and what ties a node to
+## its parent; x: change in v; base: the part of d that no step changes, or the inverse pivot of nodes whose pivots are
 ## constant; constant_b - constant_g * v: their current.
 <%
     new = "v[i] + 2 * moved" if spec.secondorder else "v[i] + moved"
@@ -15,7 +15,7 @@ ${f"constant_b[{i}] - constant_g[{i}] * {v}" if spec.constant else "0"}\
         v[i] = next;
         b[i] = ${right("i", "next")};\
 </%def>\
-// Set v at the end of the step, and b and d for the next step, for a range of nodes; pivots before
+// Set v at the step's end, and b and d for the next step, for a range of nodes; pivots before
 // ${"`first_d`"} are constant.
 static void move(
     int i, const int first_d, const int end, __global const real *base,
@@ -37,7 +37,7 @@ static void move(
 % for w in spec.tile_widths:
 <% lanes = "real" if w == 1 else f"real{w}" %>\
 
-// Solve for the change of v in a tile of ${w} lane(s), and set v at the end of the step. The current
+// Solve for the change in v in a tile with ${w} lane(s), and set v at the step's end. The current
 // between a node and its parent is added when the node is eliminated. The first nodes have constant
 // pivots: ${"`base`"} has the inverse pivot and ${"`d`"} the factor. Return whether all roots are below 1e6 mV.
 static __attribute__((noinline)) int solve_${w}(

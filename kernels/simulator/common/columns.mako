@@ -14,17 +14,18 @@ to_top = {(x, q): f"c{at.top + x * K + q}" for x, q in full}
 forward, backward = range(at.g), range(at.inner, at.g)   # numbers of a row
 inside = {x: [f"b{x}{l}" for l in range(x + 1, K)] for x in X}
 %>\
-## Part of epoch_by_node.mako if nodes have layers around them: solve for the changes of all potentials, see
-## clhines/simulator/gpu/columns.py. c0, c1, ... are the row of factors of a column, whose nodes are side by side at
-## `place`. The values of the next column are read before the results of the present one are written, as the compiler does
-## not move reads ahead of writes. r, e and b are a column's sums: right-hand sides, conductances to ground, and between its potentials.
-## Sum of the conductances of potential x; each of `names` has a row of conductances to another column.
+## Part of epoch_by_node.mako if nodes have layers around them: solve for all potentials' changes, see
+## clhines/simulator/gpu/columns.py. c0, c1, ... are a column's row of factors; its nodes are side by side at
+## `place`. The next column's values are read before the present one's results are written, as the compiler does
+## not move reads ahead of writes. r, e and b are a column's sums: right-hand sides, conductances to ground, and
+## conductances between its potentials.
+## Sum of potential x's conductances; each of `names` has a row of conductances to another column.
 <%def name="all_of(x, names)">(${" + ".join([f"e{x}", *inside[x]])})\
 % for name in names:
  + (${" + ".join(f"{name}{x}{q}" for q in X)})\
 % endfor
 </%def>\
-## Eliminate potential x of a column from its sums, and from its conductances to potentials of the columns in `names`.
+## Eliminate a column's potential x from its sums, and from its conductances to potentials in the columns `names`.
 <%def name="within(x, names)">\
 % for l in range(x + 1, K):
 const real s${l} = b${x}${l} * inverse;
@@ -40,7 +41,7 @@ ${name}${l}${q} += s${l} * ${name}${x}${q};
 % endfor
 % endfor
 </%def>\
-## Add the contribution of potential x to the sums of the column `name`.
+## Add potential x's contribution to the sums of column `name`.
 <%def name="onto(name, x, factor)">\
 % for q in X:
 const real ${factor}${q} = ${name}${x}${q} * inverse;
@@ -51,14 +52,14 @@ ${name}_b${q}${k} += ${factor}${q} * ${name}${x}${k};
 % endfor
 % endfor
 </%def>\
-## Read the potentials of the column at `place`; inside a cell it is the sum of v and the potential of the first layer.
+## Read the potentials in the column at `place`; inside a cell: v plus the first layer's potential.
 <%def name="potentials(name, place)">\
 % for x in reversed(X):
 ${name}${x} = V(${place} + ${x})${f" + {name}1" if not x else ""};
 % endfor
 </%def>\
-## Set `own`, the right-hand sides of column j at `place`, whose potentials are p, and `flow`, the currents to the next
-## column. Then p has the potentials of that column.
+## Set `own`, the right-hand sides for column j at `place`, whose potentials are p, and `flow`, the currents to the next
+## column. Then p has that column's potentials.
 <%def name="currents(j, place)">\
 {
     __global const real *restrict o = FACTORS(${j});
@@ -81,7 +82,7 @@ ${indent(capture(potentials, "n", "after"), "    ")}\
     }
 }
 </%def>\
-## Add x, the changes of potentials, to v.
+## Add x, the potentials' changes, to v.
 <%def name="put(place)">\
 V(${place}) += x0 - x1;
 % for x in range(1, K):
@@ -95,7 +96,7 @@ V(${place} + ${x}) += x${x};
 #define TIE(x, q, lane) tree[(${2 * len(sums)} + (x) * ${K} + (q)) * LANES + (lane)]
 #define LOST(k, box) tree[(${2 * len(sums) + K * K} + (k)) * LANES + (box)]
 
-        // phase 4: solve; right-hand sides of segments, towards their last columns
+        // phase 4: solve; the segments' right-hand sides, towards their last columns
         const int num_eliminated = is_leaf ? length : length - 1, last_place = used ? PLACE(is_leaf ? 0 : length - 1) : 0;
         const int top_place = parent == NONE ? last_place : ${K} * (parent + top_row);
         __global const real *restrict row_of_last = used ? FACTORS(is_leaf ? 0 : length - 1) : rows_of_factors;
@@ -147,7 +148,7 @@ ${indent(capture(currents, "j + 1", "next"), " " * 20)}\
         }
         MEET();
 
-        // the tree of last columns: the lanes of a round update their present parent and child
+        // the tree of last columns: a round's lanes update their present parent and child
         if (is_inner) {
             for (int k = ${spec.family.read("first_mailbox", "family")}; k < (${spec.family.read("first_mailbox", "family")}) + (${spec.family.read("number", "family")}); ++k) {
 % for x in X:

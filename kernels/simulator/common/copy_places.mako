@@ -2,14 +2,14 @@
 ## Part of gradients.mako: read and write a node's values in arrays in the solver's order, for row q of the copies of a
 ## network. A row has one copy per lane of a vector.
 % if spec.stride:
-// Index of a node in the solver's order; from copy to copy it grows by ${spec.stride}.
+// A node's index in the solver's order; from copy to copy it grows by ${spec.stride}.
 #define PLACE(node, lane) (place[node] + q * ${spec.stride})
 % else:
 #define PLACE(node, lane) place[((node) * num_rows + q) * ${spec.width} + (lane)]
 % endif
 #define OF(node) place, node, q, num_rows   // arguments for this row of copies
 
-// Read the values of a node in row q of the copies.
+// Read a node's values in row q of the copies.
 static lanes gather(__global const real *source, __global const int *place, const int node, const int q,
                     const int num_rows)
 {
@@ -22,7 +22,7 @@ static lanes gather(__global const real *source, __global const int *place, cons
 % endif
 }
 
-// Write the values of a node in row q of the copies.
+// Write a node's values in row q of the copies.
 static void scatter(__global real *target, __global const int *place, const int node, const int q,
                     const int num_rows, const lanes values)
 {

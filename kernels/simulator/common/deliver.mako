@@ -1,7 +1,7 @@
 <%page args="spec, kind"/>\
-## Part of arena_functions.mako: functions that deliver the events of one instance of `kind`, the earliest first; they
-## call due_events.mako or event_bins.mako, and receive.mako. With `bins` (`CVode.queue_mode(1, 0)` of NEURON) events of
-## connections wait in the bin of their step; deliver_k then delivers self events only.
+## Part of arena_functions.mako: functions that deliver the events for one instance of `kind`, the earliest first; they
+## call due_events.mako or event_bins.mako, and receive.mako. With `bins` (NEURON's `CVode.queue_mode(1, 0)`) events from
+## connections wait in their step's bin; deliver_k then delivers self events only.
 <% e, k = spec.arena, kind.number %>\
 % if not e.bins or kind.queue:
 
@@ -59,7 +59,7 @@ ${e.static} void deliver_${k}(
 % endif
 % if e.bins:
 
-// Deliver the events in the bin of a step to instance j.
+// Deliver the events in a step's bin to instance j.
 ${e.static} void bin_${k}(
     const int j, const int a, const instant t_begin, const int all, const real dt,
     const int capacity, ${e.v_type}v, __global int *spike_count,
@@ -91,7 +91,7 @@ ${e.static} void bin_${k}(
 % endif
 % if e.looks_ahead and not kind.watches:
 
-// Compute when the next pending event of instance j is due.
+// Compute when instance j's next pending event is due.
 ${e.static} void look_ahead_${k}(
     const int j, __global instant *clock, __global const int *ints, ${e.at})
 {

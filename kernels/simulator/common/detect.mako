@@ -1,9 +1,9 @@
 <%page args="spec, v='', number='', crosses='is_above && !held', source='', sent='event_count', end='', step='step'"/>\
 ## Part of steps.mako, blocks.mako, arena_vectors.mako, arena_lists.mako, segment_root.mako and epoch_records.mako.
-## Phase 8 of a step, for a soma or a detector: send an event if a voltage is above its threshold and was not before.
+## A step's phase 8, for a soma or a detector: send an event if a voltage is above its threshold and was not before.
 ## For a soma, `crosses` is this condition. A detector has a `number`; its `held` is not 0 while it is above, or has to
-## wait some more steps. With `end`, the time of the step's end, events go to the ring of their source; without, they
-## go with their `step` to the list of the grid.
+## wait some more steps. With `end`, the time of the step's end, events go to their source's ring buffer; without, they
+## go with their `step` to the list of spikes in whole steps.
 <%
     def of(name): return f"ints[detector_{name} + {number}]"
     threshold = f"mem[detector_threshold + {number}]"

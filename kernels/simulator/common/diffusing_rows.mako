@@ -1,9 +1,9 @@
 <%page args="spec"/>\
-## Part of blocks.mako and epoch_by_node.mako: functions for a row of the systems of states that diffuse along cells,
+## Part of blocks.mako and epoch_by_node.mako: functions for a row in the systems for states that diffuse along cells,
 ## see `DiffusingRows`. They compute its entries, eliminate it in its round, and compute its state. A row is
 ##     pivot * x + lower * (the parent's x) + sum over children of (the child's upper) * (the child's x) = right
 ## An elimination subtracts its contribution to the parent at once, and stores its contribution to the child in
-## `above_pivot` and `above_right` of the child: a row may get one of each in a round. After its elimination
+## the child's `above_pivot` and `above_right`: a row may get one of each in a round. After its elimination
 ##     x = right - lower * (the parent's x) - pivot * (the child's x)
 <% rest = f"__global real *mem, __global const int *ints, {spec.arena.at})" %>\
 
@@ -65,7 +65,7 @@ static void diffusing_out(const int r, ${rest}
     mem[diffusing_pivot + r] = next;
 }
 
-// Compute the state of row r after the step, from the states of its links.
+// Compute row r's state after the step, from its links' states.
 static void diffusing_back(const int r, ${rest}
 {
     const int above = ints[diffusing_links + 2 * r], child = ints[diffusing_links + 2 * r + 1];

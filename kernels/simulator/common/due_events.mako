@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Part of arena_functions.mako: functions that find the earliest due event of a target, and the time of the next one.
+## Part of arena_functions.mako: functions that find a target's earliest due event, and when the next one is due.
 <% e = spec.arena %>\
 % if not e.bins:
-// Return the connection of a target with the earliest due event; -1 for none. Instances of the same
+// Return a target's connection with the earliest due event; -1 for none. Instances in the same
 // launch may send events meanwhile: `event_count` counts the events before the launch, `event_live` all
 // events. Connections shorter than a step read `event_live`; their sources belong to earlier launches.
 ${e.static} int earliest_event(const int first, const int end, const instant limit,
@@ -30,7 +30,7 @@ ${e.static} int earliest_event(const int first, const int end, const instant lim
 % endif
 % if e.looks_ahead:
 
-// Return when the next pending event of a target is due; infinite if there is none. The target is checked at
+// Return when a target's next pending event is due; infinite if there is none. The target is checked at
 // this time, or ${"as soon as a source has sent another event" if e.wide else "in the next launch if a source has sent another event"}.
 ${e.static} instant next_event(const int first, const int end, __global const instant *clock,
                          __global const int *ints, ${e.at})

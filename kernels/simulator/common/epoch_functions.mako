@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Part of the epoch_*.mako templates: types, random numbers, rate functions, and functions of mechanisms. They come
+## Part of the epoch_*.mako templates: types, random numbers, rate functions, and mechanisms' functions. They come
 ## before the macros, and are independent of lanes and cells.
 ${part("solver/common/precision")}\
 % if not spec.fused:

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of the epoch_*.mako templates: the lane and the cell of a work-item, and where the cell's values begin (`mine`,
-## its row of the table `units`). Lanes after the last cell are not `present`, but reach every barrier. With `by_place`
+## Part of the epoch_*.mako templates: a work-item's lane and cell, and where the cell's values begin (`mine`,
+## its row in the table `units`). Lanes after the last cell are not `present`, but reach every barrier. With `by_place`
 ## the lane's segment is unpacked here; epoch_by_node.mako does so in each step, since its mechanisms need registers.
 % if spec.chip.alone:   # constants, which need no register
     const int lid = get_local_id(0), unit = 0, lane = lid;

@@ -4,10 +4,10 @@
     held, tree = len(spec.chip.held), 4 if spec.chip.eliminates else 2
 %>\
 ## Part of the epoch_*.mako templates: declare and read the values that stay on the chip during a launch: arrays by node
-## of each cell (`held`; in global memory if a cell is too large), where the j-th nodes of all segments begin in them
-## (row_start), and arrays by lane for the tree of segments. With `dense`, the lanes of the tree's last rounds get ranks
-## and the inverse of their matrix. Ends with a barrier.
-    // values of the cells that stay on the chip during the launch
+## for each cell (`held`; in global memory if a cell is too large), where all segments' j-th nodes begin in them
+## (row_start), and arrays by lane for the segments' tree. With `dense`, the lanes in the tree's last rounds get ranks
+## and their inverse matrix. Ends with a barrier.
+    // cells' values that stay on the chip during the launch
 % if not spec.far:
     __local real all_held[UNITS * ${held} * CAPACITY];
 % endif
@@ -35,7 +35,7 @@
     __local real *lost_b = all_lost + at * LANES;
 % endif
 % if I:
-    // the late nodes of the tree, ranked by lane: nodes of rounds from ${spec.before} on, and the root
+    // the tree's late nodes, ranked by lane: nodes in rounds from ${spec.before} on, and the root
     const bool is_late = is_inner && my_round >= ${spec.before};
     __local int all_late[UNITS * LANES], root_rank[UNITS];
     if (unit < UNITS) all_late[lid] = is_late;

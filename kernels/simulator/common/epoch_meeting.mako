@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Part of epoch_by_node.mako, arena_points.mako and arena_points_end.mako: a barrier for n work-groups: those of a cell
-## with several `parts`, or else all. Each runs on a multiprocessor of its own. Each adds 1 to a counter, which is never
-## reset, and waits until the counter reaches the next multiple of n.
+## Part of epoch_by_node.mako, arena_points.mako and arena_points_end.mako: a barrier for n work-groups: a cell's
+## if it has several `parts`, or else all. Each runs on a multiprocessor of its own, adds 1 to a counter, which is
+## never reset, and waits until the counter reaches the next multiple of n.
 <% n = spec.parts if spec.parts > 1 else spec.joins %>\
 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 if (lid == 0) {

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: each lane writes the recorded voltages of
-## its segment into the row of the step, if a record keeps this step. Records of all voltages are written in
+## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: each lane writes the recorded voltages in
+## its segment into the step's row, if a record keeps this step. Records with all voltages are written in
 ## epoch_whole_rows.mako.
 <% detects = spec.detects %>\
         const bool keeps = record_every == 1 || (uint)(step + 1) % (uint)record_every == 0;

@@ -1,6 +1,6 @@
 <%page args="spec, meet"/>\
-## Part of epoch_by_instance.mako and epoch_by_node.mako: write all voltages into the row of the step, if a record keeps
-## this step; `keeps` is from epoch_records.mako. Row 0 is the first kept step of the chunk.
+## Part of epoch_by_instance.mako and epoch_by_node.mako: write all voltages into the step's row, if a record keeps
+## this step; `keeps` is from epoch_records.mako. Row 0 is the chunk's first recorded step.
 % if spec.whole:
         // phase 9: records
         if (keeps) {

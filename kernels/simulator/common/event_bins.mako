@@ -1,21 +1,21 @@
 <%page args="spec"/>\
-## Part of arena_functions.mako: functions for the events of a bin, as NEURON calls the events within one step, in
+## Part of arena_functions.mako: functions for the events in a bin, as NEURON calls the events within one step, in
 ## NEURON's order.
 <% e = spec.arena %>\
-// An event in the bin of a step: its connection, its number among the source's events, the number of
-// events left including this one, and the `key` of the order, the time when it was sent (threshold crossings
+// An event in a step's bin: its connection, its number among the source's events, the number of
+// events left including this one, and the order's `key`, the time when it was sent (threshold crossings
 // are sent ${repr(1e-10)} ms late). `due` is when the first event after the bin is due, infinite if there is
 // none; `shorts`: some event came by a connection shorter than half a step.
 typedef struct { int connection, number, left, shorts; instant key, due; } binned_;
 
-// Return the number of events of a connection's source that the target may read.
+// Return how many of its source's events a connection's target may read.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 {
     const int counts = ${e.counts("ints[connection_short + c]")};
     return ints[counts + ints[connection_source + c]];
 }
 
-// Return whether event n of a connection's source is in the bin of the step that begins at t_begin. NEURON
+// Return whether a connection's source's event n is in the bin of the step that begins at t_begin. NEURON
 // counts bins from the step in which the event was sent; its clock has been rounded in each step since then.
 ${e.static} int in_bin(const int c, const int n, const instant t_begin, const int all,
     __global const instant *clock, __global const int *ints, ${e.at}, instant *key, instant *due)
@@ -33,8 +33,8 @@ ${e.static} int in_bin(const int c, const int n, const instant t_begin, const in
     return *due < end;
 }
 
-// Return whether one event of a bin is delivered before another: the event that was sent last comes first. At
-// equal times it is a source's last event, or the event of the connection with the higher rank.
+// Return whether one event in a bin is delivered before another: the event that was sent last comes first. At
+// equal times it is a source's last event, or the event on the connection with the higher rank.
 ${e.static} int is_before(const binned_ one, const binned_ other, __global const int *ints, ${e.at})
 {
     if (one.key != other.key) return one.key > other.key;
@@ -44,7 +44,7 @@ ${e.static} int is_before(const binned_ one, const binned_ other, __global const
     return ints[connection_rank + one.connection] > ints[connection_rank + other.connection];
 }
 
-// Return the next event of a bin after ${"`last`"}, or the first one if ${"`last`"} has connection -1. The
+// Return a bin's next event after ${"`last`"}, or the first one if ${"`last`"} has connection -1. The
 // result has connection -1 if there is none.
 ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
     const instant t_begin, const int all, __global const instant *clock, __global int *ints,
@@ -74,7 +74,7 @@ ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int e
     return found;
 }
 
-// Mark all events of a bin as delivered.
+// Mark all events in a bin as delivered.
 ${e.static} void end_bin(const int first, const int end, const instant t_begin, const int all,
     __global const instant *clock, __global int *ints, ${e.at})
 {

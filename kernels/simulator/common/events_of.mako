@@ -1,9 +1,9 @@
 <%page args="spec, kind"/>\
-## Part of arena_functions.mako: a function that delivers all events of an instance of `kind` in a step: first the
+## Part of arena_functions.mako: a function that delivers the events for an instance of `kind` in a step: first the
 ## events due at its begin, then WATCH conditions, then the events due until its middle.
 <% e, k = spec.arena, kind.number %>\
 
-// Deliver events to instance j that are due until the middle of the step.
+// Deliver events to instance j that are due until the step's middle.
 ${e.static} void events_of_${k}(
     const int j, const int a, const instant t_begin, const instant t_mid, const real dt,
     const int capacity, ${e.v_type}v, __global int *spike_count,

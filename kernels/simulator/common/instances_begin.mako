@@ -1,9 +1,9 @@
 <%page args="spec"/>\
 ## Part of epoch_by_instance.mako and epoch_constant.mako: local memory for mechanisms' instances during a launch:
-## slots, which take the conductance and current of an instance, side by side for each node; each instance's node, cell
-## and slot, packed (`site`); the events of the first step; states. Lanes with `active` >= 0 have instances: every
-## step_of_active-th of a mechanism.
-    // instances of the work-group
+## slots, which hold an instance's conductance and current, side by side for each node; each instance's node, cell
+## and slot, packed (`site`); the first step's events; states. Lanes with `active` >= 0 have instances: every
+## step_of_active-th in a mechanism.
+    // the work-group's instances
     const int active = lid${f" - {spec.lanes * spec.units}" if spec.chip.apart else ""}, step_of_active = ${spec.chip.step_of_active};
     // slots: an instance's conductance, and current into its node${" at v = 0" if spec.constant else ""}; the last slot is 0
     __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];

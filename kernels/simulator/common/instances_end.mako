@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako and epoch_constant.mako, after the last step of a launch: states advance over this
+## Part of epoch_by_instance.mako and epoch_constant.mako, after a launch's last step: states advance over this
 ## step and are stored in mem again.
 % for kind in spec.sites:
 % if kind.states or spec.samples:

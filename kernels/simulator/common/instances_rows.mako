@@ -1,5 +1,5 @@
 <%page args="spec, kind"/>\
-## Part of instances_step.mako and instances_end.mako: record instance j of `kind` (phase 9 of the step before).
+## Part of instances_step.mako and instances_end.mako: record instance j of `kind` (phase 9 in the step before).
 {
     const int owner = ints[owner_${kind.number}] + j, first_row = mem_first[owner], end_row = mem_first[owner + 1];
     if (first_row < end_row) {

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako and epoch_constant.mako: a step of mechanisms, instance by instance. States advance
+## Part of epoch_by_instance.mako and epoch_constant.mako: a step for mechanisms, instance by instance. States advance
 ## over the step before, events act, and the instance sets its slot: its conductance in slot_g, its part of the
 ## right-hand side in slot_h. Only v at a step's begin is read from a node. A lane takes the entries active, active +
-## step_of_active, ... of a mechanism's instances: X__list has their numbers, X__site packs the slot, cell and node.
+## step_of_active, ... in a mechanism's instances: X__list has their numbers, X__site packs the slot, cell and node.
 % for kind in spec.sites:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {
                 const uint site = ${kind.name}__site[q];
@@ -22,7 +22,7 @@
                 real s_${name} = ${kind.during(name)};
 % endfor
 % if kind.has("advance"):
-                // phase 7: states, of the step before
+                // phase 7: states, in the step before
                 if (step > first_step) {
 ${kind.advance(20)}\
                 }

@@ -1,11 +1,11 @@
 <%page args="spec"/>\
-## Part of arena_between.mako: phase 1 of a step in which instances send each other events, layer by layer.
+## Part of arena_between.mako: phase 1 in a step in which instances send each other events, layer by layer.
 <%
     e = spec.arena
     nets = [k for k in spec.loop.in_lists if k.takes_events]
 %>\
         // phase 1: events
-        // A lane per target of a layer. Within the step, these send events only to targets of later layers, which look
+        // A lane per target in a layer. Within the step, these send events only to targets in later layers, which look
         // for events in each step, after all lanes have met.
         for (int layer = 0; layer < ${spec.layers}; layer++) {
             ${spec.loop.times("t", "mid")}

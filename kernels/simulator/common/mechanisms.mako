@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of arena_functions.mako and epoch_functions.mako: functions of mechanisms; then macros for the offsets of
-## regions in the arenas mem, clock and ints. The macros are last, as mechanisms may have variables of the same names.
+## Part of arena_functions.mako and epoch_functions.mako: mechanisms' functions; then macros for offsets of
+## regions in the arenas mem, clock and ints. The macros are last, as mechanisms may have variables with the same names.
 <% e = spec.arena %>\
 typedef ${e.instant} instant;   // ms
 % if e.calls:
@@ -17,7 +17,7 @@ ${e.noise}
 
 ${e.functions(kind)}
 % endfor
-// offsets of regions in the arenas, and counts
+// regions' offsets in the arenas, and counts
 % if e.by_cell:
 typedef struct { int ${", ".join(e.regions)}; } regions_;
 % endif

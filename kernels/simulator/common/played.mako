@@ -3,7 +3,7 @@
 ## step, or, for mechanisms with events, before each event.
 <% e = spec.arena %>\
 % if e.played:
-// Return the value of played vector p at time t: of entry `low`, or, if p is continuous, on the line from this
+// Return played vector p's value at time t: entry `low`, or, if p is continuous, on the line from this
 // entry to the next.
 ${e.static} instant played_value(const int p, const int low, const instant t,
     __global const instant *clock, __global const int *ints, ${e.at})
@@ -18,7 +18,7 @@ ${e.static} instant played_value(const int p, const int low, const instant t,
     return (1 - share) * clock[value + k] + share * clock[value + k + 1];
 }
 
-// Set a parameter to the value of played vector p at time t, the middle or the end of a step. The last entry at
+// Set a parameter to played vector p's value at time t, the middle or the end of a step. The last entry at
 // or before the middle is used, and the next one if p is continuous.
 ${e.static} void play(const int p, const instant middle, const instant t, __global real *mem,
     __global const instant *clock, __global ${"" if e.plays_into_events else "const "}int *ints, ${e.at})
@@ -44,7 +44,7 @@ ${e.static} void play(const int p, const instant middle, const instant t, __glob
 <% k = kind.number %>\
 
 // Play all entries until `limit` that come before an event to instance j, which was sent at `sent` and is due
-// at `due`. NEURON queues an entry at the time of the previous entry; at equal times, what was queued earlier
+// at `due`. NEURON queues an entry at the previous entry's time; at equal times, what was queued earlier
 // comes first.
 ${e.static} void play_before_${k}(const int j, const instant limit, const instant due,
     const instant sent, __global real *mem, __global const instant *clock, __global int *ints, ${e.at})

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: coefficients of the rate functions'
-## series, from arguments of the kernel, and the kinds' constants, which are computed once per launch.
+## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: coefficients for the rate functions'
+## series, from kernel arguments, and the kinds' constants, which are computed once per launch.
 % if spec.takes_series:
 % if spec.once:
     __local real once__[${spec.num_once}];   // values that are equal in all steps and at all nodes

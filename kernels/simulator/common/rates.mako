@@ -9,7 +9,7 @@
     most = 708 if double else 87
     over = (lambda a, b: f"{a} * node_inverse_({b})") if quick else (lambda a, b: f"{a} / ({b})")
 %>\
-// coefficients of the series below
+// coefficients for the series below
 typedef struct { real ${", ".join(numbers.arguments)}; } node_series_;
 
 % if quick and double:
@@ -18,7 +18,7 @@ static real node_inverse_(const real x)
 {
     real y;   // accurate to 20 bits; one step of third order makes it accurate
     __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-    // y is 0 for x of 2^1023 and more: use a finite x, as 0 * infinity is NaN. As integers, the first minimum
+    // y is 0 for x from 2^1023 on: use a finite x, as 0 * infinity is NaN. As integers, the first minimum
     // limits positive numbers, the second negative ones.
     const int2 word = as_int2(x);
     const int high = as_int(min(as_uint(min(word.y, 0x7fe00000)), 0xffe00000u));
@@ -48,7 +48,7 @@ static real node_within_(const real x)
 % endif
 }
 
-// exp(r) - 1 of x = k*log(2) + r, and 2^k
+// exp(r) - 1 for x = k*log(2) + r, and 2^k
 static real node_reduced_(const node_series_ series__, const real x, real *scale)
 {
     const real shifted = fma(x, ${c["log_inverse"]}, ${magic}), k = shifted - ${magic};
@@ -100,7 +100,7 @@ static real node_grown_(const node_series_ series__, const real x)
 }
 
 % for number in spec.terms:
-// exp(x) - 1 for x so little below 0 that ${number} terms of its series suffice
+// exp(x) - 1 for x so little below 0 that ${number} series terms suffice
 static real node_grown_${number}_(const node_series_ series__, const real x)
 {
     real sum = ${c[f"exp_{number - 1}"]};

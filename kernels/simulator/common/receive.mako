@@ -1,5 +1,5 @@
 <%page args="spec, kind, values"/>\
-## Part of arena_functions.mako: functions that deliver one event to an instance of `kind`: its queue of self events, its
+## Part of arena_functions.mako: functions that deliver one event to an instance of `kind`: its self event queue, its
 ## WATCH conditions, its NET_RECEIVE block.
 <%
     e, k = spec.arena, kind.number
@@ -8,7 +8,7 @@
 %>\
 % if kind.queue:
 
-// Remove self event `slot` from the queue of instance j.
+// Remove self event `slot` from instance j's queue.
 ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __global instant *clock,
                         __global int *ints, ${e.at})
 {
@@ -26,7 +26,7 @@ ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __
 % endif
 % if kind.watches:
 
-// Return the WATCH conditions of instance j as bits. A bit is set if the condition's value is above 0, or, with
+// Return instance j's WATCH conditions as bits. A bit is set if the condition's value is above 0, or, with
 // `arms`, above a small negative margin.
 ${e.static} uint above_${k}(const int j, const int a, const int arms, const instant t, const real dt,
                        const real v_now, ${e.v_type}v, __global real *mem,
@@ -91,11 +91,11 @@ ${kind.call("receive", values, 4)}\
                 atomic_max(&ints[error], 1);
 % endif
 % if e.wide:
-            mark_targets(source, ints, at);  // of connections shorter than a step
+            mark_targets(source, ints, at);  // on connections shorter than a step
 % endif
             const int last = ring + ints[ring_first + source] + (n - 1) % ints[ring_size + source];
             if (n > 0 && send_${number}_time < nextafter((real)clock[last], -(real)INFINITY))
-                atomic_max(&ints[error], ${5 + 4 * k});  // a source must send in the order of time
+                atomic_max(&ints[error], ${5 + 4 * k});  // a source must send in time order
 % if e.bins:  # before the crossings of thresholds at that time
             const instant sent = late ? send_${number}_time : nextafter((instant)send_${number}_time, -(instant)INFINITY);
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;

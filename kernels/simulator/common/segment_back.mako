@@ -1,9 +1,9 @@
 <%page args="spec"/>\
 ## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: back substitution. First the last nodes
-## of all lanes' segments, in the order opposite to their elimination: such a node was eliminated between the last nodes
-## of its parent's and of a child's segment (above, below), so it needs both x. tree_b has a lane's right-hand side, then
-## its x. Then each segment from its last node to its first: x_j = a_j - w_j * top - e_j * x_(j+1), top: x of the parent.
-## x is the change of v, which is added to V; with constant factors it is v itself, and stays in the registers a.
+## of all lanes' segments, in reverse elimination order: such a node was eliminated between the last nodes
+## in its parent's and in a child's segment (above, below), so it needs both x. tree_b has a lane's right-hand side, then
+## its x. Then each segment from its last node to its first: x_j = a_j - w_j * top - e_j * x_(j+1), top: the parent's x.
+## x is the change in v, which is added to V; with constant factors it is v itself, and stays in the registers a.
 % if spec.chip.tree_rounds:
         do {
             --r;

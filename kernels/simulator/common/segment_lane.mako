@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Part of epoch_lane.mako and epoch_by_node.mako: unpack the numbers of a lane's segment from `counts` and `me`: its
-## length, the lane of its parent, the mailbox for its contribution to the parent, its round, and the lanes above and
-## below it at its elimination. Inner segments have the first lanes of a cell and form its tree; leaf segments have the
+## Part of epoch_lane.mako and epoch_by_node.mako: unpack a lane's segment from `counts` and `me`: its
+## length, its parent's lane, the mailbox for its contribution to the parent, its round, and the lanes above and
+## below it at its elimination. Inner segments have a cell's first lanes and form its tree; leaf segments have the
 ## other lanes.
 const int inner = ${spec.lane_counts.read("inner_lanes", "counts")};
 const bool is_inner = lane < inner, is_leaf = used && !is_inner;

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 ## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: solve the root (the soma), set its v, and
 ## send a spike if v crosses the threshold upwards. With constant factors the slots of the soma's mechanisms are added
-## to its row here. With `dense`, the late nodes (of the tree's last rounds) get x from the root's x. It ends
-## with a barrier for all lanes of the cell; then tree_b has x of the root and of the late nodes.
+## to its row here. With `dense`, the late nodes (in the tree's last rounds) get x from the root's x. It ends
+## with a barrier for all lanes in the cell; then tree_b has x for the root and the late nodes.
 <% I, slots = spec.dense, spec.constant and spec.has_slots %>\
 % if slots:
         GATHER();   // all slots are written

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
-## Part of the epoch_*.mako templates: contract the tree of the segments' last nodes. Each lane leaves its segment's
-## contribution to the parent in a mailbox; the parent adds up its mailboxes. Then rounds: the lanes of a round
-## eliminate their nodes and update the present parent and child. Lanes of a round are not neighbours, so no value is
+## Part of the epoch_*.mako templates: contract the tree of the segments' last nodes (drawn in epoch_title.mako). Each lane leaves its segment's
+## contribution to the parent in a mailbox; the parent adds up its mailboxes. Then rounds: a round's lanes
+## eliminate their nodes and update the present parent and child. A round's lanes are not neighbours, so no value is
 ## written by two lanes. At the end the root has its row, and every other lane has
 ##     x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x).
 ## Values by lane: tree_d - above_d and tree_b - above_b are the current pivot and right-hand side, tree_up is the
@@ -85,7 +85,7 @@
         } while (++r < ${spec.chip.last_round});
 % endif
 % if I and solves:
-        // solve for the late nodes (of the last rounds) by the inverse of their matrix; subtract from the root's b
+        // solve for the late nodes (in the last rounds) by their inverse matrix; subtract from the root's b
         const real my_rest = is_late ? tree_b[lane] - above_b[lane] : (real)0;
         if (is_late) late_b[rank] = is_root ? (real)0 : my_rest;
         MEET();

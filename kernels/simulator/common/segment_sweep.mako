@@ -1,10 +1,11 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako and epoch_by_node.mako: eliminate the segments towards their last nodes, in registers:
-## all nodes of a leaf segment, all but the last of an inner one. a, w and e get the coefficients of
+## Part of epoch_by_instance.mako and epoch_by_node.mako: eliminate the segments (drawn in
+## epoch_title.mako) towards their last nodes, in registers:
+## all nodes in a leaf segment, all but an inner one's last. a, w and e get the coefficients of
 ##     x[j] = a[j] - w[j] * (the parent's x) - e[j] * (the next node's x),
-## my_d, my_b and my_up the row of the last node, sum_d and sum_b the contribution to the parent. After the end of
-## a segment a = w = 0 and e = -1: x is passed on. Reads d, b, v and ties of all nodes of the cell. x is the change
-## of v, so currents between neighbours follow from differences of v.
+## my_d, my_b and my_up the last node's row, sum_d and sum_b the contribution to the parent. After the end of
+## a segment a = w = 0 and e = -1: x is passed on. Reads d, b, v and ties at all nodes in the cell. x is the change
+## in v, so currents between neighbours follow from differences of v.
 <% M = spec.segment %>\
 
         // phase 4: solve; segments, towards their last nodes
@@ -17,7 +18,7 @@
         real less_d = 0;
         real less_b = 0;
         real old_root = 0;
-        // d and b of the nodes before the elimination
+        // the nodes' d and b before the elimination
 % for j in range(M):
 % if spec.by_node:
         w${j} = W(place${j});

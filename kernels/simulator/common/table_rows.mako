@@ -1,10 +1,10 @@
 <%page args="spec"/>\
-## Part of epoch_functions.mako: interpolation in tables of rate functions: a row number with a fraction, and loads of
+## Part of epoch_functions.mako: interpolation in rate function tables: a row number with a fraction, and loads of
 ## two or four numbers of a row at once. A row's numbers are side by side, at a multiple of their size.
 typedef ${spec.real}2 real2;
 typedef ${spec.real}4 real4;
 
-// where a table is looked up: the row before, and the fraction of the way to the next row; NaN stays NaN
+// where a table is looked up: the row before, and the fraction from it to the next row; NaN stays NaN
 typedef struct { int row; real share; } node_row_;
 
 // find where a table is looked up at xi, in units of rows; n is the last row
@@ -22,7 +22,7 @@ static real node_between_(const real share, const real low, const real high)
     return low + share * (high - low);
 }
 
-// load numbers of a row of a table; no kernel writes tables
+// load numbers from a table row; no kernel writes tables
 static real node_load1_(__global const real *row) { return *row; }
 
 % if spec.ptx:
