@@ -20,6 +20,7 @@ from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import Array, Given, events_of, unmark
 from clhines.solver.device.guard import ClosedProxy, Holder, check_process, exclusive, lock_of
 from clhines.solver.engines.engine import SolveEngine, on_host
+from clhines.solver.engines.loaded import Resident
 from clhines.solver.engines.memory import Memory, memory_errors, no_memory
 from clhines.solver.engines.pivots import BadPivots, first_nodes
 from clhines.solver.engines.repeated import Calls
@@ -156,6 +157,7 @@ class Solver(Holder):
         return self.engine.source
 
     @exclusive
+    @memory_errors
     def export(self, folder: PathLike, symmetric: bool = True) -> None:
         """Write the files of `Plan.export`, and the kernels compiled for this device.
 
@@ -174,11 +176,15 @@ class Solver(Holder):
         InputError
             As `Plan.export`.
         """
-        plan = self.engine.device_order().plan
-        context = self.queue.context
+        plan, queue = self.engine.device_order().plan, cl.CommandQueue(cl.Context([self.device]))
+        # PoCL compiles at the first launch; without clhines it may do so for another processor
+        ones = cla.to_device(queue, np.ones(plan.packed_size, self.dtype))
+        operands = [ones] * (3 if as_switch("symmetric", symmetric) else 4)
+        Resident(plan, queue, self.dtype).solve(operands, cla.empty_like(ones), [])
+        queue.finish()
 
         def binary(spec: TemplateSpec) -> bytes:
-            built = program.build(context, spec)
+            built = program.build(queue.context, spec)
             return bytes(built.get_info(cl.program_info.BINARIES)[0])
 
         write_plan(plan, folder, symmetric, (self.device.name, self.device.driver_version), binary)
