@@ -463,7 +463,7 @@ class TridiagonalFactors:
                 self._correct(x)
             return x
 
-        if not as_check(check):
+        if not as_check(check) or not rows.size:
             return solve(rows, out)
         b = rows if out is None else rows.copy()  # `out` may overlap `rows`
         x = solve(rows, out)

@@ -1,6 +1,7 @@
 """Arguments at the edges: empty batches, numbers, overflow, wrong keywords."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,14 +16,19 @@ def test_empty_batches_give_empty_arrays(queue):
     d, u = np.full(2, 3, np.float32), np.ones(2, np.float32)
     none = np.ones((0, 2), np.float32)
     assert solver.solve(d, u, none).shape == solver.factor(d, u).solve(none).shape == (0, 2)
+    for solve in (partial(solver.solve, d, u), solver.factor(d, u).solve):
+        assert solve(none, out=none) is none
     off, main = np.ones(3, np.float32), np.full(4, 3, np.float32)
     for b, columns in (
         (np.ones((0, 4)), False),
         (np.ones((4, 0)), True),
         (np.ones((0, 1, 4)), False),
     ):
-        x = solve_tridiagonal(off, main, off, b, columns=columns, dtype=np.float32, queue=queue)
-        assert x.size == 0 and x.dtype == np.float32
+        options = {"columns": columns, "dtype": np.float32, "queue": queue}
+        for periodic in (False, True):
+            rows = np.ones(4) if periodic else off
+            x = solve_tridiagonal(rows, main, rows, b, periodic=periodic, **options)
+            assert x.size == 0 and x.dtype == np.float32
     x = solve_tridiagonal(np.ones((0, 3)), np.ones((0, 4)), np.ones((0, 3)), np.ones((5, 0, 4)))
     assert x.shape == (5, 0, 4)
     assert solve_tridiagonal([], [], [], []).shape == (0,)

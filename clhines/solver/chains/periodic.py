@@ -80,13 +80,15 @@ class Corners:
         """Add ``solve(b - A x)`` to x until its backward error is small; report a large one."""
         eps = float(np.finfo(x.dtype).eps)
         for k in range(_REFINEMENTS + 1):
-            gap, scale = self._residual(b, x)
-            errors = np.divide(np.abs(gap), scale, out=np.zeros_like(gap), where=gap != 0) / eps
+            with np.errstate(all="ignore"):  # values that are not finite show in the errors
+                gap, scale = self._residual(b, x)
+                errors = np.divide(np.abs(gap), scale, out=np.zeros_like(gap), where=gap != 0) / eps
+                rest = gap.astype(x.dtype)
             lost = np.flatnonzero(~(np.atleast_2d(errors).max(axis=0) <= MOST_LOST))
             if not len(lost):
                 return
             if k < _REFINEMENTS:
-                x += solve(gap.astype(x.dtype))
+                x += solve(rest)
         systems = np.unique(stretch_of(offsets(self.sizes), lost))
         text = (
             f"system {systems[0]}: the solution has lost digits: its componentwise backward error "
@@ -112,6 +114,7 @@ class Corners:
         return gap, np.abs(b) + np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
 
 
+@np.errstate(all="ignore")  # pivots that are not finite are reported
 def cut_corners(
     sizes: np.ndarray, low: np.ndarray, main: np.ndarray, up: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Corners]:

@@ -185,7 +185,7 @@ def writable(a: object) -> TypeGuard[Array]:
     if not isinstance(a, np.ndarray) or not a.flags.writeable:
         return False
     pairs = zip(a.shape, a.strides, strict=True)
-    return all(step or size < 2 for size, step in pairs)
+    return not a.size or all(step or size < 2 for size, step in pairs)
 
 
 def target_of(

@@ -115,6 +115,18 @@ def test_hard_systems_have_small_backward_errors(fast_queue, name, dtype):
     assert np.array_equal(factors.solve(np.stack((b, -b)), check="raise"), np.stack((x, -x)))
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_overflow_are_reported_by_errors_alone(fast_queue):
+    largest = float(np.finfo(np.float64).max)
+    ones, b = np.ones(8), np.full(8, largest / 3)
+    x = solve_tridiagonal(-ones, 4 * ones, -ones, b, periodic=True, queue=fast_queue)
+    np.testing.assert_allclose(x, b / 2, rtol=1e-15)
+    for dtype in (np.float64, np.float32):
+        diagonals = -ones * largest / 4, ones * largest, -ones * largest / 4
+        with pytest.raises(PivotError, match="pivot is zero, negative, NaN or infinite"):
+            solve_tridiagonal(*diagonals, ones, periodic=True, dtype=dtype, queue=fast_queue)
+
+
 def test_a_bad_pivot_spoils_its_system_alone(fast_queue):
     ones, d = np.ones((2, 4)), np.array([[4.0] * 4, [0.0] * 4])
     systems = Tridiagonal([4, 4], queue=fast_queue)
