@@ -36,7 +36,7 @@ def host_array(name: str, a: Any) -> Any:
         place = int(a.__dlpack_device__()[0])
         if place in _HOST_MEMORY:
             return np.from_dlpack(a)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:  # raised by another library, as for a tracer of jax.jit
         raise InputError(f"{name} is {kind}, whose memory cannot be shared: {error}") from error
     where = _DLPACK.get(place, f"DLPack device {place}")
     raise InputError(

@@ -374,6 +374,9 @@ def test_arrays_of_other_libraries_are_read_where_they_are(fast_queue, monkeypat
             solver.solve(d, Shared(u, place), b)
     with pytest.raises(InputError, match="memory cannot be shared: it needs a gradient"):
         solver.solve(d, u, Shared(b, 0))
+    traced = type("Tracer", (), {"__dlpack__": None})  # inside jax.jit
+    with pytest.raises(InputError, match="d is Tracer, whose memory cannot be shared"):
+        solver.solve(traced(), u, b)
     frozen = np.zeros_like(x)
     frozen.flags.writeable = False
     with pytest.raises(InputError, match="out is read-only"):
