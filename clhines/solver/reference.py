@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.core.arrays import by_level, stretch_of
+from clhines.core.arrays import by_level, ranges, stretch_of
 from clhines.core.errors import PivotError
 from clhines.core.quantities import check_no_units
 from clhines.solver.forest import Forest
@@ -85,11 +85,14 @@ def solve_with_pivots(
 
 def elimination_steps(forest: Forest) -> list[np.ndarray]:
     """Return the nodes of each depth, roots first; nodes of one depth are independent."""
-    trees = forest.trees
-    start = trees.offsets[forest.shape_of_cell]
-    within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
-    depth = trees.depth[np.repeat(start, forest.sizes) + within]
-    return by_level(depth)
+    return by_level(depths(forest))
+
+
+def depths(forest: Forest) -> np.ndarray:
+    """Return the number of nodes between each node and its root, which has 0, (n,) integer."""
+    begin = forest.trees.offsets[forest.shape_of_cell]
+    depth: np.ndarray = forest.trees.depth[ranges(begin, forest.sizes)]
+    return depth
 
 
 def _check_pivots(forest: Forest, diag: np.ndarray, nodes: np.ndarray) -> None:

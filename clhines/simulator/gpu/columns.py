@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from clhines.core.arrays import ranges, starts, stretch_of
-from clhines.simulator.gpu.lists import CellTable, PlannedCells
+from clhines.simulator.gpu.lists import CellTable, PlannedCells, stretch
 from clhines.simulator.gpu.words import RECORDED, ColumnRow
 from clhines.simulator.kinds.layouts import active_nodes
 from clhines.simulator.model.model import Model
@@ -145,11 +145,12 @@ class ColumnTable(CellTable):
     def _of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Each planned node's column (index among planned columns) and layer."""
         result = np.zeros((2, self.cells.model.forest.num_nodes), np.int32)
-        columns = ranges(self._first, self._forest.sizes)
-        for row, nodes in enumerate(self.layers.node[:, columns]):
-            has = nodes >= 0
-            result[:, nodes[has]] = np.flatnonzero(has), np.full(has.sum(), row)
-        column, layer = result[:, self.cells.nodes]
+        columns = stretch(self._first, self._forest.sizes)
+        for row, nodes in enumerate(self.layers.node):
+            here = nodes[columns]
+            has = np.flatnonzero(here >= 0)
+            result[0, here[has]], result[1, here[has]] = has, row
+        column, layer = result[:, stretch(self.cells.first, self.cells.forest.sizes)]
         return column, layer
 
     def places_of_all(self) -> np.ndarray:

@@ -70,11 +70,10 @@ def node_words(model: Model) -> np.ndarray:
     first = np.searchsorted(active, bounds)
     words = np.full(model.forest.num_nodes, -1)
     words[active] = np.arange(len(active)) - np.repeat(first[:-1], np.diff(first))
-    special = np.zeros(len(words), bool)
-    special[model.sources.detector_node] = True
+    words[model.sources.detector_node] |= SPECIAL  # -1 stays -1
     for played in model.played:
-        special[model.kinds[played.kind].node[played.instance]] = True
-    return np.where(special, words | SPECIAL, words)
+        words[model.kinds[played.kind].node[played.instance]] |= SPECIAL
+    return words
 
 
 def is_quick(kind: KindBlocks) -> bool:

@@ -26,17 +26,17 @@ class NodePlaces:
     """
 
     def __init__(self, model: Model, plans: Sequence[EpochPlan]) -> None:
-        size = np.array([len(plan.table.gather) for plan in plans], np.int64)
-        self.first, self.count = starts(size), int(size.sum())
+        each = [plan.table.gather for plan in plans]
+        self.first = starts(np.array([len(gather) for gather in each], np.int64))
+        self.node = np.concatenate([np.zeros(0, np.int64), *each])
+        self.count = len(self.node)
         self.of_node, self.within = np.zeros((2, model.forest.num_nodes), np.int64)
-        for plan, base in zip(plans, self.first.tolist(), strict=True):
-            gather, units = plan.table.gather, plan.table.units
+        for plan, gather, base in zip(plans, each, self.first.tolist(), strict=True):
+            units = plan.table.units
             real = np.flatnonzero(gather >= 0)
             begin = np.repeat(units[:, 0], units[:, 1])
             self.of_node[gather[real]] = base + real
             self.within[gather[real]] = real - begin[real]
-        self.node = np.full(self.count, -1)
-        self.node[self.of_node] = np.arange(model.forest.num_nodes)
 
     def packed(self, values: np.ndarray, padding: float = 0.0) -> np.ndarray:
         by_place = np.full(max(self.count, 1), padding, np.float64)

@@ -82,20 +82,27 @@ class KindInstances:
         count, first = int(self.count[as_cell]), int(self.first[as_cell])
         alike = self.count[cells] == count
         candidates = cells[alike]
-        at = _of_stretches(self.first[candidates], count)
-        node = self.kind.node[at].reshape(len(candidates), count) - self._base[candidates][:, None]
+        here = self.first[candidates]
+        node = _stretches(self.kind.node, here, count) - self._base[candidates][:, None]
         good = (node == self.kind.node[first : first + count] - self._base[as_cell]).all(axis=1)
         for value in (self.kind.factor, *self.varying.values()):
-            repeats = value[at].reshape(len(candidates), count) == value[first : first + count]
-            good &= repeats.all(axis=1)
+            good &= (_stretches(value, here, count) == value[first : first + count]).all(axis=1)
         alike[alike] = good
         return alike
 
 
-def _of_stretches(first: np.ndarray, count: int) -> slice | np.ndarray:
+def stretch(first: np.ndarray, counts: np.ndarray) -> slice | np.ndarray:
+    """Return ``ranges(first, counts)``; as a slice if each range begins where the last one ends."""
+    if (np.diff(first) == counts[:-1]).all():
+        return slice(int(first[0]), int(first[-1] + counts[-1]))
+    return ranges(first, counts)
+
+
+def _stretches(values: np.ndarray, first: np.ndarray, count: int) -> np.ndarray:
+    """Return `count` values from each index in `first` on, (k, count)."""
     if (np.diff(first) == count).all():
-        return slice(int(first[0]), int(first[0]) + count * len(first))
-    return (first[:, None] + np.arange(count)).reshape(-1)
+        return values[first[0] : first[0] + count * len(first)].reshape(len(first), count)
+    return np.lib.stride_tricks.sliding_window_view(values, count)[first]
 
 
 class PlannedCells:
@@ -125,9 +132,8 @@ class PlannedCells:
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
         columns = model.capacitance, model.constant_d, model.constant_b, model.u
-        follow = (np.diff(self.first) == forest.sizes[:-1]).all()
-        at = slice(int(self.first[0]), int(self.first[-1] + forest.sizes[-1]))
-        arrays = [a[at if follow else self.nodes] for a in (*columns, *alike)]
+        at = stretch(self.first, forest.sizes)
+        arrays = [a[at] for a in (*columns, *alike)]
         result = np.arange(forest.num_cells)
         for cells in self._alike(arrays):
             for _ in range(_SORTS):
@@ -145,9 +151,9 @@ class PlannedCells:
         for shape in np.unique(forest.shape_of_cell).tolist():
             cells = np.flatnonzero(forest.shape_of_cell == shape)
             n, key = int(forest.sizes[cells[0]]), np.zeros(len(cells))
-            at = _of_stretches(forest.cell_offsets[cells], n)
+            first = forest.cell_offsets[cells]
             for a in arrays:
-                key += (a[at].reshape(-1, n) * rng.random(n)).sum(axis=1)
+                key += (_stretches(a, first, n) * rng.random(n)).sum(axis=1)
             order = np.argsort(key, kind="stable")
             yield from np.split(cells[order], np.flatnonzero(np.diff(key[order])) + 1)
 
@@ -156,10 +162,9 @@ class PlannedCells:
     ) -> np.ndarray:
         forest = self.forest
         begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
-        at = _of_stretches(forest.cell_offsets[cells], n)
-        same = np.ones(len(cells), bool)
+        here, same = forest.cell_offsets[cells], np.ones(len(cells), bool)
         for a in arrays:
-            same &= (a[at].reshape(-1, n) == a[begin : begin + n]).all(axis=1)
+            same &= (_stretches(a, here, n) == a[begin : begin + n]).all(axis=1)
         for kind in kinds:
             same &= kind.same(cells, first)
         return same

@@ -56,6 +56,7 @@ class Structure:
     in_soma: Sequence[np.ndarray]
     given_axis: Axis | None = None  # for cells without cables, if known
     around: Enclosing | None = None
+    copied_from: tuple[Structure, int] | None = None  # and the number of copies
 
     @cached_property
     def axis(self) -> Axis | None:
