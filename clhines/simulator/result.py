@@ -288,7 +288,6 @@ def joined_result(
 
 
 def _ends(steps: tuple[int, int], dt: float) -> np.ndarray:
-    """Return the times at the ends of a run's steps, ms, with 0 first if the run began at 0."""
     begin, last = steps
     return np.arange(begin + 1 if begin else 0, last + 1) * dt
 

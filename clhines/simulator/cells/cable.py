@@ -586,7 +586,6 @@ def _has_root_junction(sections: Sections) -> bool:
 def _node_above(
     sections: Sections, nseg: np.ndarray, first: np.ndarray, junction: np.ndarray
 ) -> np.ndarray:
-    """Return the parent node of each section's first segment, (num_sections,) int64."""
     up, x = _joints(sections)
     above = np.where(x == 1.0, junction[up], np.where(x == 0.5, first[up] + nseg[up] // 2, 0))
     above[0] = 0 if _has_root_junction(sections) else -1

@@ -249,7 +249,6 @@ class GroupedKind(KindBlocks):
 
     @property
     def has_exponentials(self) -> bool:
-        """Whether vector functions compute exponentials: states then have a loop of their own."""
         return f"{shared_prefix(self.width)}_exp_(" in self.wide
 
     def call_constants(self) -> str:
@@ -480,7 +479,6 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def shared_helpers(self) -> str:
-        """Helper functions that mechanisms share, printed once for each vector width."""
         texts = {w: "".join(k.wide for k in self.grouped if k.width == w) for w in self.widths}
         return "".join(all_helpers(t, shared_prefix(w), self.real, w) for w, t in texts.items())
 
@@ -716,7 +714,6 @@ class CellBlocks(ArenaKernels):
 
     @property
     def _turns(self) -> int:
-        """For how many steps GLOBAL variables are stored; 0 if no kernel reads one."""
         return self.blocks.epoch + 2 if "last_instances" in self.model.needs else 0
 
     def suit(self, variables: Variables) -> bool:

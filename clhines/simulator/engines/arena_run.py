@@ -283,7 +283,6 @@ class ArenaRun:
         return [*arenas, *self.kernels.voltage_arrays(), *grid]
 
     def _begin(self, model: Model, host: Reference) -> None:
-        """Go to t = 0 of `model`, for which `host` has run the INITIAL blocks."""
         self.model = model
         self.events.early = early = chunk_of_all(host.end(), model)
         self.start.begin(host, early)

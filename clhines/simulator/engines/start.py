@@ -54,7 +54,6 @@ class Start:
         self._changed[k, name] = parameters[name]
 
     def want(self, records: Sequence[Record]) -> None:
-        """Compute the start again, with all outputs that are recorded now."""
         self.host.want(records)
         for (k, name), values in self._changed.items():
             self.host.variables.parameters[k][name] = values

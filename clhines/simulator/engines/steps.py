@@ -323,7 +323,6 @@ class Steps(ArenaKernels):
 
     @property
     def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        """The function that copies all nodes' values to the device, in the solver's order."""
         return self.solver.to_device_order if self._tiler is None else self._tiler.pack
 
     def renew(self, before: Model) -> bool:
@@ -338,7 +337,6 @@ class Steps(ArenaKernels):
         return True
 
     def suit(self, variables: Variables) -> bool:
-        """Return True, as kernels fit variables of the same shapes; False if there are copies."""
         return self._tiler is None
 
     def _packed(

@@ -68,7 +68,6 @@ class _ExternalEvents:
         return True
 
     def steps_until(self, first: int, end: int) -> int:
-        """Return how many steps lie between `first` and the next step with an event, or `end`."""
         at = int(np.searchsorted(self.steps, first))
         return min(int(self.steps[at]) if at < len(self.steps) else end, end) - first
 

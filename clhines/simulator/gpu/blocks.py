@@ -170,7 +170,6 @@ class SiteBlocks(KindBlocks):
 
     @property
     def own_factor(self) -> str:
-        """Expression for instance j's factor from density to current, if instances differ in it."""
         return f"mem[factor_{self.number} + j]"
 
     @property

@@ -77,7 +77,6 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def is_quick(kind: KindBlocks) -> bool:
-    """Whether a mechanism, a density without events, needs only the fast functions for lists."""
     return kind.kind == "density" and not kind.takes_events and bool(kind.functions)
 
 
@@ -360,7 +359,6 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
 
 
 def reads_nodes(model: Model) -> bool:
-    """Whether some instance has a POINTER to a state at another node."""
     kinds = model.kinds
     nodes = ((kinds[k].node, kinds[to.kind].node[to.instance]) for (k, _), to in model.read.items())
     return any((reader != target).any() for reader, target in nodes)

@@ -301,7 +301,6 @@ class CellTable:
         return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
-        """Return every node's index in its cell's device order, cell after cell."""
         forest = self._forest
         return self._place_of[ranges(forest.trees.offsets[forest.shape_of_cell], forest.sizes)]
 
@@ -432,7 +431,6 @@ class LaneNodes:
         return [warps for _, warps in sorted(choices)]
 
     def lines_of(self, kind: int) -> int:
-        """Return the most lines (of `WARP` numbers) that a mechanism's states need in one cell."""
         lines = self.counts[kind] * self.kinds[kind].num_states
         return int(np.bincount(self.cell, lines, self.num_cells).max())
 

@@ -47,7 +47,6 @@ class OnChip:
 
     @property
     def eliminates(self) -> bool:
-        """Whether the kernel eliminates the matrix; otherwise it reads constant factors."""
         return self.spec.makes_factors or not self.spec.constant
 
     @property
@@ -99,7 +98,6 @@ class OnChip:
 
     @property
     def num_columns(self) -> int:
-        """The column count in the largest cell; 0 without layers."""
         return self.spec.capacity // self.spec.potentials if self.spec.potentials else 0
 
     @property
@@ -304,7 +302,6 @@ class EpochSpec(TemplateSpec):
 
     @property
     def by_place(self) -> bool:
-        """Whether lanes read node constants by device index; otherwise they are in lists."""
         return not self.by_node
 
     @property

@@ -63,7 +63,6 @@ def put_tables(
 def column_tables(
     table: ColumnTable, queue: cl.CommandQueue, dtype: DTypeLike
 ) -> dict[str, cla.Array]:
-    """Copy the columns' factors to the device; return the arrays by argument names."""
     index, rows = table.factors()
     names = "row_of_column", "rows_of_factors"
     return dict(zip(names, (to_device(queue, index, np.int32), to_device(queue, rows, dtype))))

@@ -239,7 +239,6 @@ class Adjoint:
         self.event_weight[now] += self.sums[slot, self.model.events.target[now]]
 
     def take_sums(self, slot: int) -> None:
-        """Apply the reverse of setting a step's sums of events to 0."""
         self._slot = slot
         self.sums[slot] = 0.0
 

@@ -138,7 +138,6 @@ class DeviceSteps:
         return of_forest[key]
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
-        """(Mechanism, parameter, index of the first seed) for each number with a tangent."""
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
         begins = np.cumsum([0, *count])
         directions = zip(self.directions, begins[:-1], strict=True)
@@ -323,7 +322,6 @@ class DeviceSteps:
     # -- record rows -----------------------------------------------------------------------------
 
     def new_rows(self, numbers: int = 1) -> cla.Array:
-        """Allocate zeros for all steps' recorded values, `numbers` for each value."""
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)
 
     def recorded_rows(self, on_device: cla.Array, last: cla.Array) -> list[np.ndarray]:

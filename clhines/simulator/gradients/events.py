@@ -89,7 +89,6 @@ class EventConnections:
 
     @property
     def are_even(self) -> bool:
-        """Whether each spike acts after a fixed number of steps, which is at least one."""
         return bool((self.delay[self.source < self.model.sources.count] > 0).all())
 
     @cached_property

@@ -214,7 +214,6 @@ class GradientKind:
                 and (role != "ion" or a.name in self.ions)]  # fmt: skip
 
     def read_ions(self, block: str) -> list[str]:
-        """Return the changing ions' variables that a block, or the block's derivative, reads."""
         arguments = self._arguments(block)[1] if self.has(block) else ()
         return [a.name for a in arguments if a.role == "ion" and a.direction != "out"
                 and a.name in self.ions]  # fmt: skip
@@ -342,7 +341,6 @@ class GradientSpec(TemplateSpec):
 
     @property
     def ion_places(self) -> list[tuple[str, str]]:
-        """(Changing ion's variable, OpenCL expression for the begin of its values) pairs."""
         return [pair for ion in self.ions for pair in ion.pairs()]
 
     @property
@@ -358,7 +356,6 @@ class GradientSpec(TemplateSpec):
         return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:
-        """Return a mechanism's `directions` as (index, parameter, index of the first seed)."""
         return [(r, *d[1:]) for r, d in enumerate(self.directions) if d[0] == kind]
 
     @property

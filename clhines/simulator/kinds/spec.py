@@ -18,7 +18,6 @@ from clhines.solver.plan.kernel_spec import TemplateSpec, Word
 
 
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
-    """Raise InputError if a parameter of a mechanism is too large for the precision `dtype`."""
     for name, value in kind.parameters.items():
         check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
 
@@ -148,7 +147,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def v_type(self) -> str:
-        """OpenCL type of the voltages that event functions get."""
         return f"{self.v_space} {'' if self.sets_v else 'const '}real *"
 
     @property
@@ -170,7 +168,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether kernels store when each target's next event is due."""
         return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
@@ -202,7 +199,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def summed_kinds(self) -> tuple[KindBlocks, ...]:
-        """Mechanisms that receive the summed weights of a step's events, not each event."""
         return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
 
     @property

@@ -460,7 +460,6 @@ class Mechanism:
 
 
 def _numbers(name: str, values: ArrayLike, unit: str | None = None) -> Any:
-    """Return a user's number, or array of numbers, in a unit; messages call it `name`."""
     array = real_numbers(name, as_numbers(name, values, unit))
     return array if array.ndim else array.item()
 

@@ -79,7 +79,6 @@ def number_connections(
 
 
 def all_weights(wiring: Wiring) -> np.ndarray:
-    """Return all connections' weights in the order of the calls, float64."""
     rows = (columns[3] for columns in wiring.calls)
     return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 

@@ -31,7 +31,6 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
-    """Refuse a mechanism whose parameter `celsius` differs from the network's temperature."""
     for kind in kinds:
         temperature = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:

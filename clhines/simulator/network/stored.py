@@ -334,7 +334,6 @@ def put_group(
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the group number that all entries in a saved column have, else InputError."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

@@ -176,7 +176,6 @@ def _of_nodes(
 
 
 def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
-    """Return parents, and axial conductances to them, µS, with the soma as the root."""
     parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
     rerooted(parent, g_axial, int(cable.soma))
     return parent, g_axial

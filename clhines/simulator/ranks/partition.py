@@ -43,7 +43,6 @@ class RankRecords:
         self._rows: list[tuple[Record, Record, np.ndarray]] = []
 
     def localise(self, records: Sequence[Record]) -> list[Record]:
-        """Return this rank's parts of records; an equal record gives the same object again."""
         rows = {id(row[0]): row for row in self._rows}
         self._rows = [rows.get(id(r)) or (r, *self._local(r)) for r in records]
         return [record for _, record, _ in self._rows]

@@ -96,7 +96,6 @@ class RankPart:
         self._number[self.sources[local]] = local
 
     def _place(self, field: Field) -> tuple[str, slice | np.ndarray]:
-        """Return an array's name in the whole network's state, and this rank's indices in it."""
         if field.kind is None:
             return field.key, self._places[field.per]
         there, places = self._kinds[field.kind]

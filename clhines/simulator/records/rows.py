@@ -23,7 +23,6 @@ _PATIENCE = 16  # chunks in a row with fewer rows, after which fewer are allocat
 
 
 def _layout(record: Record) -> tuple[object, ...]:
-    """Return what a record's row memory depends on; a new run of a reduction keeps it."""
     return record.name, record.kind, id(record.index), record.every, bool(record.reduce)
 
 

@@ -63,7 +63,6 @@ def has_inflow(model: Model) -> bool:
 
 
 def ring_slots(model: Model) -> int:
-    """Return the length, in steps, of the ring buffer for incoming events."""
     return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
 
 

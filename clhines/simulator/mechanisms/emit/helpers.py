@@ -58,7 +58,6 @@ def weight_slope_coefficients(real: str) -> list[Fraction]:
 
 
 def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
-    """Return statements that compute a polynomial in `x` into the local variable ``sum``."""
     numbers = [p.number(c) for c in reversed(coefficients)]
     first = f"sum = {numbers[0]}" if p.python else f"{p.type} sum = {numbers[0]}"
     return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]

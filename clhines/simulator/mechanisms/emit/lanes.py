@@ -126,5 +126,4 @@ def _loaded(name: str, end: str, table: str, load: int) -> str:
 
 
 def _width(columns: int) -> int:
-    """Return how many columns of a table with `columns` one vector load reads: 4, 2 or 1."""
     return next(width for width in (4, 2, 1) if columns % width == 0)

@@ -191,7 +191,6 @@ class Printer:
         return self.quotient(text, below) if below else text
 
     def quotient(self, above: str, below: Sequence[Node]) -> str:
-        """Return the quotient of `above` and the product of `below`; an empty `above` is 1."""
         under = " * ".join(self.show(a, 2) for a in below)
         return f"{above or self.number(1)} / {self._brackets(under, len(below) > 1)}"
 

@@ -84,7 +84,6 @@ class Node:
 
     @property
     def definition(self) -> Node:
-        """The expression without its name."""
         node = self
         while node.op == "local":
             node = node.args[0]
@@ -392,7 +391,6 @@ class Graph:
 
 
 def _series(graph: Graph, coefficients: Sequence[Fraction], x: Node) -> Node:
-    """Return a polynomial in x whose `coefficients` have the constant first."""
     total = graph.zero
     for c in reversed(coefficients):
         total = total * x + graph.number(c)

@@ -251,7 +251,6 @@ def _draw_or_fail(run: Evaluation, name: str, arguments: Sequence[Expression], l
 
 
 def _pointing(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Call nrn_pointing: return whether a POINTER is set."""
     is_set = f"{arguments[0][1]}_{GIVEN}"
     declared = run.names.variable(is_set) is not None
     return run.read(is_set, None, line) if declared else run.graph.one

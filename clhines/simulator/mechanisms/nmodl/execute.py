@@ -306,7 +306,6 @@ class Execution(Evaluation):
         return self.file.variables[name].sort == "parameter" and not is_set
 
     def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Call a PROCEDURE or FUNCTION; look up its results if it has a TABLE."""
         table = next((s for s in block.body if s.kind == "table"), None)
         if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
             return self._looked_up(block, table, values)

@@ -333,7 +333,6 @@ class BlockValues:
         self.scopes.pop()
 
     def new_local(self, name: str, length: int = 0) -> str:
-        """Declare a local in the innermost scope; return its key, or its first element's key."""
         self._serial += 1
         keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
         self.scopes[-1][name] = keys if length else keys[0]

@@ -216,7 +216,6 @@ class _StepEquations:
 @dataclass(frozen=True)
 class Text:
     def cleaned(self, text: str) -> str:
-        """Return the text that a `Mechanism` keeps: without common indentation."""
         text = re.sub(r"\A\s*\n", "\n", text)  # cleandoc is slow with many blank lines
         return cleandoc(text).strip() + "\n"
 

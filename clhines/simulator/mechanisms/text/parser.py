@@ -62,7 +62,6 @@ class ExpressionParser:
         self.tokens.append(("end", "the end", len(source)))
 
     def _take(self, *texts: str) -> str:
-        """If the next token is one of `texts`, skip it and return it; else return ""."""
         _, text, _ = self.tokens[self.place]
         self.place += text in texts
         return text if text in texts else ""
@@ -163,7 +162,6 @@ class ExpressionParser:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """Return a text in one line of at most `most` printable characters."""
     text = " ".join(text[: 4 * most].split()) if len(text) > 4 * most else " ".join(text.split())
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= most else text[: most - 3] + "..."

@@ -30,7 +30,6 @@ _ONE, _DRIVE = "_one", "_drive"  # columns for constants, and for other mechanis
 
 
 def check_exact(eq: Equations, line: Line) -> None:
-    """Refuse equations that are not linear with constant coefficients, and texts without spikes."""
     if eq.spike is None:
         raise eq.fail(line, "'method exact' is for point neurons; expected a line 'spike: v > ...'")
     _matrix(eq)

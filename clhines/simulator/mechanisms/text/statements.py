@@ -74,7 +74,6 @@ class TextStatements:
     graph: Graph = field(default_factory=Graph)
 
     def of_sort(self, sort: str) -> dict[str, Line]:
-        """Return the lines of one sort, such as ``parameter``, by the names that they define."""
         return {name: line for name, line in self.defined.items() if line.sort == sort}
 
     @property

@@ -107,10 +107,8 @@ class Constants:
 
 
 def _marked(name: str) -> str:
-    """Return a symbol for the constant `name` that differs from all symbols of the text."""
     return name if name.startswith("_") else f"_{name}_constant"
 
 
 def constant_symbols(constants: Constants) -> dict[str, str]:
-    """Return the constants' names in source, by their symbols."""
     return {_marked(name): name for name in constants.names.values()}

@@ -44,7 +44,6 @@ def assumed(graph: Graph, guard: Node) -> dict[Node, Node]:
 
 
 def where_true(graph: Graph, guard: Node, nodes: Sequence[Node]) -> list[Node]:
-    """Simplify expressions, assuming that the condition `guard` holds."""
     return graph.replaced(nodes, assumed(graph, guard))
 
 

@@ -350,7 +350,6 @@ def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
 
 
 def _terms(e: Node) -> int:
-    """Return the number of terms in a sum, or in the longest sum among a product's factors."""
     e = e.definition
     if e.op == "mul":
         return max(_terms(a) for a in e.args)

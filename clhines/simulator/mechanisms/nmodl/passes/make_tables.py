@@ -11,7 +11,6 @@ from clhines.simulator.mechanisms.nmodl.values import TableUse
 
 
 def make_tables(blocks: FileBlocks) -> FileBlocks:
-    """Add a `Table` for each table in a file; Refused if a table's values may change in a run."""
     uses = blocks.shared.tables.items()
     tables = (_made(blocks, n, use) if use.made else _filled(blocks, n, use) for n, use in uses)
     return replace(blocks, tables=tuple(tables))

@@ -249,7 +249,6 @@ class _Reader:
         return self._tokens[self._at][1]
 
     def _take(self, *texts: str) -> bool:
-        """If the texts of the next tokens are `texts`, skip the tokens; return whether they are."""
         next_texts = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
         same = next_texts == [*texts] and self._tokens[self._at][0] != "text"
         self._at += len(texts) if same else 0

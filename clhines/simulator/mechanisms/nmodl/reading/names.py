@@ -53,7 +53,6 @@ class Names:
         return key
 
     def all_elements(self, name: str) -> list[str]:
-        """Return the names in generated source for an array's elements, or for a variable."""
         length = self.file.variables[name].length
         return [self.element(name, k if length else None) for k in range(length or 1)]
 

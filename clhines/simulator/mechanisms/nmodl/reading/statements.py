@@ -21,7 +21,6 @@ _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*
 
 
 def check_index(name: str, length: int, has_index: bool, line: int) -> None:
-    """Refuse an index of a variable that is not an array, and an array without an index."""
     if has_index and not length:
         raise not_neuron(f"'{name}' is not an array", line)
     if length and not has_index:

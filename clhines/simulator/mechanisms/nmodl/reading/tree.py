@@ -200,5 +200,4 @@ class File:
 
     @property
     def ion_variables(self) -> set[str]:
-        """The ions' variables that USEION statements read or write."""
         return {name for ion in self.ions for name in (*ion.reads, *ion.writes)}

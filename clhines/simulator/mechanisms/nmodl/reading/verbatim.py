@@ -67,7 +67,6 @@ def is_empty(text: str) -> bool:
 
 
 def is_return(s: Statement) -> bool:
-    """Return whether a statement is a VERBATIM block that only contains ``return``."""
     if s.kind != "verbatim" or not is_empty(str(s.names[0])):
         return False
     return re.search(r"\breturn\b", _LINES.sub("", _inner(str(s.names[0])))) is not None
