@@ -162,10 +162,7 @@ def check_split(needs: frozenset[str]) -> None:
 
 
 def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[Engine]:
-    """Return the engines to try for a model, in order.
-
-    There are none if the user has passed a function that makes the run.
-    """
+    """Return the engines to try for a model, in order; none if the user passed a function."""
     needs, device = model.needs, "host"
     if not isinstance(request.method, str) or request.method != "auto" or request.options:
         needs |= {"solver"}
@@ -182,7 +179,6 @@ def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[En
 
 
 def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
-    """Make a run with the first engine that supports the job; return also the engine's name."""
     refusals = list[str]()
     for engine in engines:
         phase(f"planning for engine {engine.name}")

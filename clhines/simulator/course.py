@@ -80,7 +80,6 @@ class RunCourse:
         return result
 
     def _to_end(self, chunk: int, interrupt: InterruptDelay, shown: tqdm | None) -> bool:
-        """Advance by chunks of `chunk` steps; return whether Ctrl-C on any rank ended it early."""
         progress, ranks, interrupted = self._progress, self._runner.ranks, False
         while progress.step < self._end and not self._failure and not interrupted:
             count = min(chunk, self._end - progress.step)

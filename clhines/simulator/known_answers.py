@@ -79,7 +79,6 @@ def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: n
 
 
 def _cells(mechanism: Mechanism) -> Network:
-    """Make a ring of cells, each with a channel, a synapse and an event."""
     from clhines.simulator.cells.cable import discretise
     from clhines.simulator.cells.synthetic import ring_cell
     from clhines.simulator.network.network import Network

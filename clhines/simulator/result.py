@@ -207,12 +207,10 @@ class Result:
         ]
 
     def _short(self, k: int) -> str:
-        """Return a record's name for messages, with its number if the name is not unique."""
         name = f"{k} {self.names[k]}" if self.names.count(self.names[k]) > 1 else self.names[k]
         return f"{name} (features)" if k in self.features else name
 
     def _named(self, k: int, short: bool = False) -> list[str]:
-        """Return a record's column names, each after the record's name unless `short`."""
         name, columns = self.names[k], self._records[k].columns.names()
         if self.names.count(name) > 1:
             name = f"{k} {name}"
@@ -293,7 +291,6 @@ def _ends(steps: tuple[int, int], dt: float) -> np.ndarray:
 
 
 def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return times, ms, and sources of spikes in the steps before `end`, sorted by time."""
     chunks = [chunk for chunk in chunks if len(chunk.spike_step)]
     if not chunks:
         return NO_TIMES, NO_SPIKES

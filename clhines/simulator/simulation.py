@@ -540,7 +540,6 @@ class Simulation(Holder):
 
 
 def _checked(request: Request, device: object, ranks: Ranks) -> Request:
-    """Check the arguments that choose an engine; return them with a queue for this rank."""
     network, engine, queue = request.what, request.engine, request.queue
     if not isinstance(network, Network):
         raise InputError(f"network is {type(network).__name__}; expected a Network")

@@ -209,7 +209,6 @@ class Updates:
         return True
 
     def _check_spikes_known(self) -> None:
-        """Raise InputError if new weights could not act on all pending events."""
         model, progress, spikes = self._model.compiled, self._progress, self._progress.under_way
         if progress.at_start or progress.broken or not model.has_sums or spikes.since < 0:
             return
@@ -220,7 +219,6 @@ class Updates:
     def _with_weights(
         self, saved: dict[str, np.ndarray], weight: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return a saved state whose pending events have new weights."""
         if "incoming" not in saved:  # on other ranks, and in networks with exact times
             return saved
         model, unit, progress = self._model.compiled, self._runner.unit, self._progress
@@ -287,7 +285,6 @@ class Updates:
 
 
 def _digest(group: int, values: Mapping[str, object]) -> str:
-    """Return a digest with which ranks compare new values."""
     names = sorted(values)
     digest = hashlib.sha256(repr((group, names)).encode())
     for value in map(values.__getitem__, names):
@@ -302,9 +299,9 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
 
 
 def _group_here(network: Network, group: object) -> Group:
-    """Return the group of `network` that stands for a user's group.
+    """Return the group in `network` that stands for a user's group.
 
-    The user's group belongs to the network itself, or to one from which it was branched.
+    The user's group belongs to `network`, or to one from which it was branched.
     """
     if not isinstance(group, Group):
         raise InputError(

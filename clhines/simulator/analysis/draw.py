@@ -323,7 +323,6 @@ def _frusta(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _outlines(ends: np.ndarray, diameters: np.ndarray) -> np.ndarray:
-    """Return the corners of each frustum in the plane, (m, 4, 2), in order."""
     along = ends[:, 1] - ends[:, 0]
     length = np.linalg.norm(along, axis=1, keepdims=True)
     across = np.stack((-along[:, 1], along[:, 0]), axis=1) / np.where(length > 0, length, 1.0)
@@ -349,7 +348,6 @@ def _drawn(
 
 
 def _scale_bar(axes: Axes, extent: float) -> None:
-    """Draw a scale bar with a round length, about a fifth of the cell."""
     power = 10.0 ** np.floor(np.log10(extent / 3))
     length = power * max(k for k in (1, 2, 5) if k * power <= extent / 3)
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()

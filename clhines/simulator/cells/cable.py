@@ -520,7 +520,6 @@ def _checked_nseg(sections: Sections, nseg: int | np.ndarray) -> np.ndarray:
 def _assemble(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray, cm: float | np.ndarray
 ) -> Cable:
-    """Make a node for each of `nseg` segments of a section, and for junctions; connect them."""
     first, junction = _first_nodes(sections, nseg)
     num_nodes = int(first[-1] + nseg[-1] + (junction[-1] >= 0))
     segment_section = np.repeat(np.arange(sections.num_sections), nseg)

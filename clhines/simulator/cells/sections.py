@@ -234,7 +234,6 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
 
 
 def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
-    """Return the sphere, (3, 4) float32, of a soma that is one sample, or samples in an outline."""
     if not outline:
         return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
     xyz = cell.xyz[body]
@@ -269,7 +268,6 @@ class _SectionChains:
 
 
 def _chains(tree: SampleTree, body: np.ndarray) -> _SectionChains:
-    """Cut the tree into chains of samples; of a spherical soma `body` only the root remains."""
     n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
     parent = tree.parent
     if len(body) > 1:

@@ -164,7 +164,6 @@ def _directions(
 
 
 def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.ndarray:
-    """Tilt unit vectors, (m, 3), by the angles `tilt` towards `azimuth`, (m,) each, radians."""
     axis = np.eye(3)[np.argmin(np.abs(direction), axis=1)]  # never close to parallel
     side = np.cross(direction, axis)
     side /= np.linalg.norm(side, axis=1, keepdims=True)

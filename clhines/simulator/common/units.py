@@ -277,7 +277,6 @@ def _product(powers: list[tuple[Dimension, int]]) -> Dimension:
 
 
 def _neuron_unit(dimension: Dimension, unit_text: str) -> tuple[Fraction, str]:
-    """Return NEURON's unit for a dimension: its size in SI units, and its name."""
     if dimension in NEURON_UNITS:
         return NEURON_UNITS[dimension]
     length, mass, time, current, substance, temperature = dimension

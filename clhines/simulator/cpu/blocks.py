@@ -130,9 +130,9 @@ def make_tiles(
 
 
 def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield tiles of `cells`: the lane count, and the cells, (rows, lanes).
+    """Yield tiles of `cells`: the lane count, at most `widest`, and the cells, (rows, lanes).
 
-    All cells in a tile's row have one shape. No tile has more than `widest` lanes.
+    All cells in a row have one shape.
     """
     rows = dict[int, list[np.ndarray]]()
     shape = forest.shape_of_cell[cells]

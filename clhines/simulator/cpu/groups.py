@@ -258,7 +258,6 @@ def level_ions(variables: Variables, network: Model) -> dict[str, float]:
 
 
 def _changing_ions(network: Model) -> set[str]:
-    """Return the ion variables that a mechanism writes, or that differ between nodes."""
     written = {
         a.name
         for kind in network.kinds

@@ -88,10 +88,9 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Return cell orders to compare, each with the relative time of a step.
+    """Return cell orders to compare: one-shape cells side by side, then the model's own order.
 
-    The first order puts cells with one shape side by side. The second one is the model's order, if
-    it differs from the first.
+    With each order comes the relative time of a step.
     """
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")

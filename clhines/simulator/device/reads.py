@@ -63,7 +63,6 @@ def read_parts(
 
 
 def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
-    """Copy (buffer, offset in bytes, host array) to the host; wait once for all enqueued work."""
     events = []  # a dropped event would wait for its copy
     for k, (data, place, host) in enumerate(others, 1):  # blocking only the last one
         last = k == len(others)

@@ -354,7 +354,6 @@ class ArenaRun:
             self.ready()
 
     def _room_for(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Allocate `rows` rows for all records; return the `View` of each."""
         self.want(sources)
         self.kernels.is_bound, state = False, self.state
         owners = [owner_of(s, state.variables, state.layout) for s in sources if s.kind != VOLTAGE]
@@ -522,7 +521,6 @@ class ArenaRun:
         self._use(self._with_state(saved))
 
     def _with_state(self, saved: dict[str, np.ndarray]) -> Variables:
-        """Return variables with the values in a saved state of one copy or all copies."""
         variables, copies = self.start.host.variables, self.job.model
         if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
             saved = of_all(copies, saved)

@@ -86,7 +86,6 @@ def _solver_of(
     method: str = "auto",
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> Solver:
-    """Return a solver for ``trees(model)``: cells, or the paths along which states diffuse."""
     forest = trees(run.model)
     if run.job.decisions is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
@@ -342,7 +341,6 @@ class Steps(ArenaKernels):
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
     ) -> cla.Array:
-        """Copy voltages to the device: `v`, put in order by `pack`, then other ranks' voltages."""
         packed = pack(v)
         if not len(remote):
             return packed

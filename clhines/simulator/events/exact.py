@@ -145,7 +145,7 @@ class HostEvents:
                 return
 
     def _bin(self, layer: int, begin: float, every: bool) -> None:
-        """Deliver the events in a step's bin, see `Model.bins`, the last sent first.
+        """Deliver the events in a step's bin (see `Model.bins`), the last sent first.
 
         With `every`, also deliver events that were sent within the step.
         """
@@ -261,7 +261,6 @@ class HostEvents:
     def _steer(
         self, k: int, name: str, instances: np.ndarray, t: np.ndarray, call: BlockCall
     ) -> None:
-        """Set the weights to which POINTER `name` of mechanism k refers, and when they changed."""
         model, weight = self.variables.model, self.variables.exact.weight
         to, new = model.steered[k, name], call.results["steer", name]
         place = to.places(model)[instances]
@@ -337,7 +336,6 @@ class HostEvents:
     # -- WATCH ---------------------------------------------------------------------------------
 
     def _arm(self, k: int, instances: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
-        """Arm the WATCH conditions that a block requests, and disarm the instance's other ones."""
         watches = self.net(k).watches
         results = [
             call.results.get(("arm", str(w)), np.zeros(len(instances))) != 0 for w in range(watches)
@@ -362,7 +360,7 @@ class HostEvents:
     def _fired(self, layer: int, now: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
         """Return the WATCH conditions in a layer that have become true since the last call.
 
-        Each item: a mechanism's number, r instances, which armed conditions fire, (watches, r).
+        Each item: mechanism, r instances, which armed conditions are true, (watches, r).
         """
         fired = []
         for k in self.variables.wires.kinds:

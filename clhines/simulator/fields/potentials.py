@@ -291,7 +291,6 @@ def _matrix(
 
 
 def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the distance from each electrode to each segment's axis, (k, n) float64."""
     way, to = end - begin, electrode - begin
     square = (way**2).sum(-1)
     share = np.divide((way * to).sum(-1), square, out=np.zeros(to.shape[:2]), where=square > 0)

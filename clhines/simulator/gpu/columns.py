@@ -225,10 +225,6 @@ class Factors:
         self._put_last(up)
 
     def _put_conductances(self, table: ColumnTable, column: np.ndarray) -> None:
-        """Set the conductances within each column, and fill `rows` with the numbers for each step.
-
-        `column` has the model's column at each position.
-        """
         model, k, row = table.cells.model, table.potentials, self._row
         nodes = np.where(column < 0, -1, table.layers.node[:, column]).T
         has, varies = nodes[:, 1] >= 0, table.varying[column]
@@ -252,7 +248,7 @@ class Factors:
     def _eliminate(self, j: int) -> None:
         """Eliminate the j-th column of each segment, star to mesh.
 
-        Last columns of inner segments remain: the kernel eliminates them in each step.
+        Last columns in inner segments remain: the kernel eliminates them in each step.
         """
         k = np.flatnonzero(j < self._length - ~self._leaf)
         place, row, rows = self._places[k, j], self._row, self.rows

@@ -83,8 +83,7 @@ def make(job: Job, **options: Any) -> ArenaRun:
 def _leading(model: Model) -> np.ndarray | None:
     """Return the cells that set GLOBAL variables for all, or None; they run first in an epoch.
 
-    They have mechanisms' last instances. InputError if one of these cells reads a GLOBAL variable
-    that another one sets.
+    InputError if one of these cells reads a GLOBAL variable that another one sets.
     """
     leading = model.leading_cells
     for k, kind in enumerate(model.kinds):

@@ -197,8 +197,8 @@ def _parameters(
 ) -> list[tuple[str, str, str]]:
     """Return (role, name, expression) for parameters of mechanism `k` that are not in arenas.
 
-    `where` has the expressions of parameters that differ between instances. The values of the
-    others, which become arguments of the kernel, are appended to `numbers`.
+    `where` has the expressions of parameters that differ between instances. The other parameters
+    become kernel arguments; their values are appended to `numbers`.
     """
     kind, expressions = variables.model.kinds[k], list[tuple[str, str, str]]()
     played = {p.parameter for p in variables.model.played if p.kind == k}
@@ -241,8 +241,7 @@ def _with_functions(
 def _few_terms(variables: Variables, kind: int, real: str) -> tuple[tuple[str, int, int], ...]:
     """Return (table, column, term count) for columns that need only a short series for exp.
 
-    A column in a rate table of mechanism `kind` has time constants. If all are long compared to dt,
-    a series of few terms replaces exp.
+    Such a column has time constants that are all long compared to dt.
     """
     columns = (
         (table, column, terms(variables.model.dt, values[:, column], real))
@@ -257,7 +256,7 @@ def _for_lanes(
 ) -> ListBlocks:
     """Return `block` with a mechanism's functions for node lists.
 
-    Values that do not change in a launch are computed once and passed to the functions, unless they
+    Values that are constant in a launch are computed once and passed to the functions, unless they
     are more than `room` numbers.
     """
     compiled = variables.model.kinds[block.number].mechanism.compiled
@@ -365,10 +364,9 @@ def reads_nodes(model: Model) -> bool:
 
 
 def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
-    """Whether a mechanism's current reads nothing of `changed`, and sets no ion variable.
+    """Whether a mechanism's current reads nothing in `changed`, and sets no ion variable.
 
-    `changed` and `currents` are names of ion variables: those that mechanisms change, and all ionic
-    currents, to which a mechanism may add.
+    Ion variables: `changed` by mechanisms; `currents`, to which a mechanism may add.
     """
     if not kind.has("current") or {*kind.asks("current", "pointer")} & {*kind.reads}:
         return False

@@ -221,10 +221,10 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for all templates, the nodes whose `u` (coupling to the parent) is used by lanes.
+        """Return the node whose `u` (coupling to the parent) each place and each lane uses.
 
-        The first array has, by position, the coupling to the next node of the segment. The second
-        has, by lane, the coupling to the parent segment.
+        The first array has, by place, the coupling to the segment's next node, the second, by lane,
+        the coupling to the parent segment; both for all templates.
         """
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
@@ -402,7 +402,7 @@ class LaneNodes:
     def _count(self, points: list[np.ndarray]) -> None:
         """Set `counts`: for each list, the most instances of each mechanism at one node.
 
-        `points` has the number of instances at each node for each point mechanism.
+        `points` has each point mechanism's instance count at each node.
         """
         self.counts, densities, left = list[np.ndarray](), 0, iter(points)
         for kind in self.kinds:

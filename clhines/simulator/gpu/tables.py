@@ -71,10 +71,6 @@ def column_tables(
 def _of_lists(
     plan: EpochPlan, lists: NodeLists, base: int, model: Model
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the integer tables and the real tables for a plan with lists of nodes.
-
-    `base` is the device index of the plan's first node.
-    """
     words = node_words(model)
     homes, rows, nodes = lists.homes.copy(), lists.rows.copy(), lists.lanes.nodes
     active = np.where(nodes < 0, -1, words[nodes])

@@ -119,8 +119,7 @@ class Adjoint:
     def _seed(self, call: TracedCall, a: Argument) -> np.ndarray:
         """Return the derivatives with respect to a call's result `a`, and set them to 0.
 
-        A call replaces the variable that holds its result, so the variable's previous value has no
-        influence.
+        They become 0 because the call replaces the variable's previous value.
         """
         k, instances, name = call.kind, call.instances, a.name
         kind = self.model.kinds[k]

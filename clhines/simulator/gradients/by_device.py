@@ -130,7 +130,6 @@ class DeviceSteps:
         self._kernels: dict[str, launches.BoundKernel] = {}
 
     def _once(self, what: Any, make: Callable[[], Any]) -> Any:
-        """Make an object that all gradients of a forest with the same queue and dtype share."""
         of_forest = _SHARED.setdefault(self.model.forest, {})
         key = self.queue, self.dtype, what
         if key not in of_forest:
@@ -158,8 +157,8 @@ class DeviceSteps:
     def _places(self) -> np.ndarray:
         """Return each lane's nodes as indices in the solver's arrays, (nodes, lanes).
 
-        A lane is a copy of the network. Lanes that fill up the last row repeat the last copy, and
-        their nodes come after all other nodes.
+        A lane is a copy of the network; lanes that fill up the last row repeat the last copy, and
+        their nodes come last.
         """
         layout, gather = self.layout, self.solver.plan.gather
         filled = self.lanes - layout.count
@@ -179,8 +178,7 @@ class DeviceSteps:
     def _tile(self, places: np.ndarray) -> int:
         """Return how many nodes of one copy neighbouring work-items advance.
 
-        It is 1 if the same node of all copies is contiguous in the solver's order; `places` is from
-        `_places`.
+        It is 1 if the solver has all copies of a node side by side; `places` is from `_places`.
         """
         if devices.is_cpu(self.queue.device):
             return 1
@@ -335,7 +333,6 @@ class DeviceSteps:
         return [self._of_record(record, rows) for record in self.records]
 
     def _columns(self, record: Record) -> np.ndarray | slice:
-        """Return a record's columns among all recorded values, as a slice if possible."""
         entry, copy = self.plan.entry(record)
         at = np.searchsorted(self.recorded, entry) * self.lanes + copy
         is_slice = len(at) > 0 and (np.diff(at) == 1).all()
@@ -473,7 +470,6 @@ class DeviceGradient:
         return self._adjoint(found, by_rows[0])
 
     def _go_back(self, number: int) -> None:
-        """Go back over a stretch, whose states are in the store."""
         of, (begin, end) = self._steps, self._bounds[number:][:2]
         count = end - begin
         for k in reversed(range(count + 1)):
@@ -485,8 +481,8 @@ class DeviceGradient:
     def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
         """Read the derivatives by the state at t = 0, and go back over INITIAL.
 
-        `found` has the derivatives on the device by name, `by_first_row` the derivatives by the
-        values recorded at t = 0.
+        `found` has the device's derivatives by name; `by_first_row` the derivatives by the values
+        recorded at t = 0.
         """
         of, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
         layout, plan, model = of.layout, of.plan, of.model

@@ -66,7 +66,7 @@ class EventConnections:
     def _exact(self) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, int]]]:
         """Return each exact connection's source and delay, and the trains' events.
 
-        The delay is in steps; it is -1 if it differs between a source's spikes.
+        The delay is in steps, or -1 if it differs between a source's spikes.
         """
         model, (_, begin, middle, _) = self.model, step_times(self.model.dt, self.steps).T
         times = dict(zip(model.sources.train_source, model.sources.train_time, strict=True))

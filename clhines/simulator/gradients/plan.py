@@ -264,8 +264,8 @@ class GradientPlan:
     def _placed(self, each: Sequence[int], begin: int) -> tuple[list[np.ndarray], int]:
         """Return each instance's first entry, by mechanism, and the end of all entries.
 
-        An instance of mechanism k has ``each[k]`` entries. The first of all entries is `begin`. A
-        node's entries are contiguous, as a kernel accesses them one after another.
+        An instance of mechanism k has ``each[k]`` entries; the first of all is `begin`. A node's
+        entries are contiguous, as a kernel accesses them one after another.
         """
         copies, kinds = self.layout.count, self.layout.model.kinds
         counts = [kind.count // copies for kind in kinds]
@@ -370,7 +370,6 @@ class GradientPlan:
         return planned, text
 
     def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
-        """Return where kernels find the values for a mechanism's parameters and ions."""
         columns: dict[str, CopyColumn] = {}
         for a in arguments:
             if a.name in columns or a.direction != "in":

@@ -74,7 +74,6 @@ class Quantities:
             check_parameter(group.mechanism, name)
 
     def _axial_resistivity(self) -> np.ndarray:
-        """Return each cell's Ra, (num_cells,) float64, Ω·cm."""
         cables: Sequence[Cable] = inside(self.network).structure.cables
         values = [cable.Ra for cable in cables]
         if not values or any(isinstance(value, np.ndarray) for value in values):
@@ -165,7 +164,6 @@ class Quantities:
         return slope if np.ndim(value) else np.asarray(slope.sum())
 
     def _of_group(self, adjoint: Adjoint, group: Group, name: str) -> np.ndarray:
-        """Return the derivatives with respect to a group's variable, (count,) float64."""
         k, instances = self.model.instances[group.number]
         mechanism = group.mechanism
         if k < 0:

@@ -91,8 +91,6 @@ def is_of_start(mechanism: Mechanism, name: str) -> bool:
 
 
 def _is_drawn(body: Body, name: str) -> bool:
-    """Whether a random number in a block's body depends on the symbol `name`."""
-
     def draws(node: Node) -> bool:
         return node.op.startswith(("random_", "scop_")) and node.uses(name)
 

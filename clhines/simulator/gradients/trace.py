@@ -129,7 +129,6 @@ class TracedVariables(Variables):
 
 
 def _sets_states(kind: Kind) -> bool:
-    """Whether a mechanism's currents at t = 0 set states or draw random numbers."""
     blocks = kind.mechanism.program.blocks
     current = blocks.get("current", ())
     return "before_breakpoint" in blocks or any(

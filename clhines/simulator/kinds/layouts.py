@@ -107,7 +107,6 @@ def active_nodes(model: Model) -> np.ndarray:
 
 
 def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return one copy's active nodes, and how many of them precede each node, (n + 1,)."""
     sources = model.sources
     if sources not in _ACTIVE:  # models that differ in parameters share their sources
         nodes = [model.soma, model.sources.detector_node]

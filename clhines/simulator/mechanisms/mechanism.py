@@ -380,7 +380,7 @@ class Mechanism:
     ) -> dict[str, np.ndarray]:
         """Return states and concentrations after a block; for the arguments see `_called`.
 
-        They are broadcast to a common shape, to which the voltage or the weight belongs, too.
+        All have one shape, broadcast with the voltage or the weight.
         """
         results = self._called(block, block_values, params, states)
         after = {name: x for (role, name), x in results.items() if role in ("state", "ion")}

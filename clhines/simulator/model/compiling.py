@@ -209,7 +209,6 @@ def with_values(
 
 
 def _diffusions(kinds: Sequence[Kind], structure: Structure) -> Iterator[Diffusion]:
-    """Yield a `Diffusion` for each mechanism with diffusing states."""
     diffusing = set[str]()
     for k, kind in enumerate(kinds):
         program = kind.mechanism.program
@@ -472,7 +471,6 @@ def _ions(added: Additions, kinds: Sequence[Kind], of_nodes: NodeValues) -> Iter
 
 
 def _valence(name: str, declared: Sequence[float | None]) -> float:
-    """Return an ion's valence; InputError unless all declarations agree."""
     valences = {valence for valence in declared if valence is not None}
     if name in KNOWN_IONS:
         valences.add(KNOWN_IONS[name][0])
@@ -485,8 +483,8 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 def _promotion(use: IonUse) -> tuple[int, int]:
     """Return how a mechanism uses an ion, as two arguments for NEURON's nrn_promote.
 
-    The first is for concentrations, the second for the reversal potential: 3 if the mechanism
-    writes, 1 if it reads, else 0.
+    First for concentrations, then for the reversal potential: 3 if the mechanism writes, 1 if it
+    reads, else 0.
     """
 
     def level(*names: str) -> int:

@@ -140,7 +140,6 @@ def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[
 
 
 def _check_moved(mechanism: Mechanism, node: int) -> None:
-    """Refuse to move an electrode to another node if its current depends on the node."""
     roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
     if mechanism.program.electrode and roles & {"v", "ion", "pointer"}:
         raise InputError(
@@ -233,7 +232,6 @@ def replace_values(
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Sort all groups' instances by node; return nodes, order, and each group's new indices."""
     if len(groups) == 1 and ascending(groups[0].nodes):
         order = np.arange(len(groups[0]))
         return groups[0].nodes, order, [order]
@@ -295,7 +293,6 @@ def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
 
 
 def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
-    """Add a constant group's conductances to d, and subtract its currents from b."""
     n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
     i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
@@ -320,7 +317,7 @@ def _merged(
 ) -> float | np.ndarray:
     """Merge a parameter's values in several groups to one number if all are equal.
 
-    Otherwise, or with `each`, return an array with a value for each instance, in the new `order`.
+    Otherwise, or with `each`, return a value for each instance, in the new `order`.
     """
     values = [g.parameters[name] for g in groups]
     if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):

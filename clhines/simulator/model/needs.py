@@ -204,10 +204,10 @@ def within_cells(model: Model) -> np.ndarray:
 
 
 def _blocks_at(model: Model, pointer: tuple[int, str], to: Written) -> tuple[set[str], set[str]]:
-    """Return the blocks that read a variable by a POINTER, and the blocks that set the variable.
+    """Return the blocks that read a variable by a POINTER, and the blocks that set it.
 
-    The reading blocks belong to the POINTER's mechanism, the others to the variable's mechanism. If
-    the POINTER assigns the variable: blocks that use the POINTER, and blocks that use the variable.
+    The reading blocks belong to the POINTER's mechanism, the others to the variable's. If the
+    POINTER assigns the variable: blocks that use the POINTER, and blocks that use the variable.
     """
     (k, name), other = pointer, model.kinds[to.kind].mechanism
     mechanism = model.kinds[k].mechanism

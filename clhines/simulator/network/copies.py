@@ -118,8 +118,7 @@ class _Copier:
     def copy(self, wiring: Wiring, streams: Sequence[Stream], turns: np.ndarray) -> None:
         """Copy everything but cells, for the copies numbered `turns`, (rows, copies in a row).
 
-        The new connections come row by row; in a row, call by call of `connect`; for a call, copy
-        by copy.
+        New connections come row by row; in a row, call by call of `connect`, copy by copy.
         """
         threshold, parts = self.once.threshold, inside(self.network)
         if isinstance(threshold, np.ndarray):
@@ -143,8 +142,8 @@ class _Copier:
     ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
         """Yield the copied groups that have any of the instances `instance` of group `number`.
 
-        `groups` are all copied groups. With each of them come its instances' positions in
-        `instance`, and the instances' numbers in all copies.
+        With each of the copied `groups` come its instances' positions in `instance`, and their
+        numbers in all copies.
         """
         for k, (once, copied) in enumerate(zip(self.groups, groups, strict=True)):
             if once.number == number:

@@ -78,7 +78,6 @@ class Parameters(dict[str, "float | np.ndarray"]):
 
 
 def _set_in_a_simulation(group: object, name: str, value: object) -> str:
-    """Return an error text for setting an attribute: how to set parameters, or their names."""
     assert isinstance(group, Group)
     called, parameters_of_group = name_in_caller(group, "group"), group.parameters
     if name in parameters_of_group:

@@ -149,7 +149,6 @@ def _described_additions(added: Any, put: Put) -> dict[str, object]:
 
 
 def _described_wiring(wiring: Any, put: Put) -> dict[str, object]:
-    """Describe connections, events and the rule for JSON; see `_described`."""
     rule = None if wiring.rule is None else dict(wiring.rule.parameters)
     if rule is not None and not isinstance(wiring.rule, STDP):
         rule = {"text": wiring.rule.text, "parameters": rule}

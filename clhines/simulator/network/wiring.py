@@ -147,7 +147,6 @@ class Wiring:
         delay: ArrayLike | Drawn,
         rule: Rule | None,
     ) -> Connections:
-        """Add connections by a `Pairs` rule, with constant or drawn weights and delays."""
         rows = rows_of_weights(0.0 if isinstance(weight, Drawn) else weight, target)
         delays = as_array("delay", 0.0 if isinstance(delay, Drawn) else delay, unit="ms")
         for name, size in (("weight", len(rows)), ("delay", delays.size)):
@@ -180,7 +179,7 @@ class Wiring:
     ) -> Connections:
         """Check delays and store connections; a column with equal values is stored once.
 
-        Each connection goes from a source to an instance of `target`; `rows` are rows of weights.
+        Each connection goes from a source to an instance of `target`; `rows` has rows of weights.
         """
         count = len(source)
         delays = each(partial(as_real, "delay"), delay)
@@ -228,7 +227,6 @@ class Wiring:
         return wiring
 
     def _reweighed(self, weight: np.ndarray) -> CallColumns:
-        """Return all `connect` calls' columns, with the weights replaced by `weight`."""
         sizes = [rows.size for _, _, _, rows, *_ in self.calls]
         if weight.shape != (sum(sizes),):
             raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")

@@ -93,7 +93,6 @@ class Batch:
         self.simulation = sim
 
     def _set(self, values: np.ndarray) -> None:
-        """Set the parameters of all cells; `values`, (size, parameters), has a row for each set."""
         sim, recipe, several = self.simulation, self.recipe, len(self.columns)
         for k, groups in enumerate(self._groups):
             each = np.repeat(values[:, k], several)

@@ -67,9 +67,9 @@ def _settings_by_group(
 
 
 def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
-    """Divide a group so that the same parameters set all instances of a part.
+    """Yield the parts of a group in which the same parameters set all instances.
 
-    Yield each part's instances, and the settings of these parameters.
+    With each part's instances come the settings of these parameters.
     """
     if not settings:
         yield np.arange(len(group)), []
@@ -81,7 +81,6 @@ def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray
 
 
 def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
-    """Return a group with only the instances `members`, with `set_variables` for each of them."""
     values = {
         name: np.broadcast_to(value, len(group))[members].copy()
         if np.ndim(value) or name in set_variables
@@ -92,7 +91,6 @@ def _part(group: Group, members: np.ndarray, set_variables: set[str]) -> Group:
 
 
 def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups that the parameter `name` sets, each with a mask of its instances."""
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "

@@ -250,7 +250,6 @@ class Population:
         return np.concatenate(losses), np.concatenate(slopes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the arguments; `evaluate` makes the simulations again after unpickling."""
         parameters, protocols, options = self._given
         if options.get("queue") is not None or self._ranks.size > 1:
             raise TypeError("a Population with queue or comm cannot be pickled; expected device")
@@ -298,7 +297,7 @@ class Population:
     def _make(self, number: int) -> None:
         """Make the simulations for batches of up to `number` parameter sets.
 
-        Each device has one simulation for all protocols that stop at the same time.
+        Each device has one simulation for all protocols with the same stop.
         """
         options = [dict(where) for where in self._where]
         if self._ranks.size > 1:
@@ -334,7 +333,6 @@ class Population:
     def _parts(
         self, values: np.ndarray, begin: int, end: int, progress: bool
     ) -> Iterator[list[BatchResults]]:
-        """Yield the results for sets `begin` to `end` by batch, with a bar if `progress`."""
         shown = bar(end - begin, "sets", progress)
         with shown or nullcontext():
             for part in self._batches_of(values, begin, end):
@@ -381,7 +379,6 @@ def _check_arguments(model: object, parameters: object, protocols: object) -> No
 
 
 def _check_columns(sets: Mapping[str, object], names: Sequence[str]) -> None:
-    """Raise InputError if the mapping `sets` has an unknown name or lacks one of `names`."""
     for name in sets:
         if name not in names:
             raise InputError(

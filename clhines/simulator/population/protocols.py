@@ -100,8 +100,8 @@ def _own_clamp(
 ) -> dict[str, float]:
     """Return the amplitude, delay and duration of the model's only current clamp, by name.
 
-    InputError if there is no clamp or several, or if `paths` (parameters to fit) change it.
-    Messages name the `protocol` and its `features`.
+    InputError, naming `protocol` and its `features`, if there is no clamp or several, or if `paths`
+    (parameters to fit) change it.
     """
     clamps = list[dict[str, float]]()
     for group in (g for g in model.groups if g.mechanism.name in CLAMPS):

@@ -139,7 +139,6 @@ class _Builder:
             numbers[: network.num_cells] = cell + np.arange(network.num_cells)
 
     def _mechanisms(self) -> list[Mechanism]:
-        """Return all mechanisms; each network's mechanisms keep their order."""
         order = list[Mechanism]()
         for network in self.networks:
             at = 0

@@ -113,7 +113,7 @@ class SharedRun(RankedRun):
     def _ended(self, chunk: Chunk | None) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return a chunk's first failures on all ranks, by cell, and its recorded values.
 
-        `chunk` has those of this rank; None if this rank has no chunk.
+        `chunk` is this rank's; None if it has no chunk.
         """
         here, numbers = np.zeros(0, int) if chunk is None else chunk.failed, []
         for first in (max(here[here < 0], default=0), min(here[here > 0], default=0)):

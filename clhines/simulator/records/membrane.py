@@ -62,7 +62,6 @@ class Membrane:
         self._find_clamps(nodes if model.layers is None else model.layers.injected(nodes))
 
     def _find_clamps(self, nodes: np.ndarray) -> None:
-        """Find the electrodes at `nodes`; list them again for a node that occurs again."""
         clamp_nodes, columns, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
         for k, kind in enumerate(self._model.kinds):
             if not is_electrode(kind.mechanism):
@@ -118,9 +117,9 @@ class Membrane:
         return [of_voltages, of_clamps]
 
     def _output(self, k: int) -> str:
-        """Return the name of the variable with an electrode's current, or "".
+        """Return the variable with an electrode's current by name, or "" to compute the current.
 
-        Without such a variable `_current` computes the current. InputError if neither is possible.
+        InputError if neither is possible.
         """
         mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program

@@ -125,7 +125,6 @@ class HostGrid:
         check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in kept)])
 
     def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
-        """Return the ``pre`` or ``post`` traces of cells `at` as a step begins, by their names."""
         names = self._course.rule.kept[side]
         elapsed = step - self._last[side][at] if names else at
         return {

@@ -100,9 +100,9 @@ def _settings(model: Model) -> str:
 
 
 def _difference(saved_settings: str, model: Model) -> str:
-    """Return, as words for an error, how a saved state's settings or network differ from a model's.
+    """Say for an error how a saved state differs from a model: in settings or in the network.
 
-    `saved_settings` is empty for files from earlier versions, which have no settings.
+    `saved_settings` is "" for files from earlier versions.
     """
     settings = _settings(model)
     if not saved_settings:
@@ -191,7 +191,6 @@ def _plastic_bounds(model: Model, field: Field, step: int) -> Bounds:
 
 
 def _bounds(model: Model, field: Field, step: int) -> Bounds:
-    """Return a field's smallest and largest valid value at a step; None: no bound."""
     if field.key == "failed":  # a failed run cannot be saved
         return 0, 0
     if field.key == "held":
@@ -213,7 +212,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
 def _incoming(model: Model) -> Bounds:
     """Return the least and largest sum of pending weights that each target can have.
 
-    These are minus and plus the sum of all its connections' and external events' weights.
+    These are minus and plus the summed weights of its connections and external events.
     """
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)

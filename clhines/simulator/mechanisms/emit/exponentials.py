@@ -124,10 +124,9 @@ def _reduction(real: str, width: int, x: str) -> str:
 
 
 def _reduced(real: str, width: int, name: str) -> str:
-    """Return OpenCL source of the vector function `name`, which computes ``exp(r) - 1``.
+    """Return OpenCL source for the vector function `name`, which computes ``exp(r) - 1``.
 
-    For ``x = k*log(2) + r`` it also returns ``2**k`` as two factors. ``expm1`` and the slower part
-    of ``exp`` call it.
+    For ``x = k*log(2) + r`` it also returns ``2**k`` as two factors.
     """
     f = _FORMATS[real]
     vector, whole = f"real{width}", f"{f.integer}{width}"

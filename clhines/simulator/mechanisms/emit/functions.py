@@ -297,7 +297,6 @@ class Functions:
         results: Sequence[tuple[Argument, Node]],
         body: Body,
     ) -> str:
-        """Return source, in OpenCL or NumPy, for a function that sets `results`."""
         p = self._printer({NEVER: "np.inf" if self.real == "numpy" else "INFINITY"})
         for bound, pair in BOUNDS.items():
             p.symbols[bound] = p.number(pair[self.real == "float"])
@@ -468,7 +467,6 @@ class _StatementWriter:
         p.steps(self.steps[self.phases[loop.ends[0]]])
 
     def _turn(self, loop: Loop) -> list[str]:
-        """Print a loop's body; return the locals that hold the new values of its variables."""
         self.p.steps(self.steps[self.phases[loop.names[0]]])
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, loop.values, strict=True):

@@ -64,9 +64,9 @@ def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return each helper function's arguments, statements and result.
+    """Return each helper's arguments, statements and result by its name.
 
-    The keys are the helpers' names. NumPy computes both branches of a helper for whole arrays.
+    NumPy computes both branches of a helper for whole arrays.
     """
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)
@@ -107,7 +107,6 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
 def _branching_bodies(
     p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], series: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return `_helper_bodies` for scalars in OpenCL: a work-item computes one branch only."""
     one, half = p.number(1), p.number(0.5)
     few = _expm1_coefficients(p.real, _SMALL)
     many = [f"sum = sum * z + {p.number(k)};" for k in reversed(series[len(few) : -1])]

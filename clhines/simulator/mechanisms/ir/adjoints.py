@@ -103,7 +103,7 @@ def _through(
     wanted: Iterable[str],
     growing: Container[str],
 ) -> dict[str, Node]:
-    """Return the derivatives of the sum ``weight * node + ...`` with respect to `wanted` symbols.
+    """Return the derivatives of ``sum(weight * node)`` with respect to `wanted` symbols.
 
     `weighted` has pairs (node, weight); functions in `growing` may overflow. The body's loops are
     differentiated by the equations that they solve.

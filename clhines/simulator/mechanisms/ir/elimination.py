@@ -78,7 +78,6 @@ def _pivot(rows: Entries, b: dict[str, Node], left: list[str]) -> str:
 def _substituted(
     rows: Entries, b: dict[str, Node], order: list[str], named: Callable[[str, Node], Node]
 ) -> dict[str, Node]:
-    """Solve a triangular system by substitution; `order` is the elimination order."""
     x: dict[str, Node] = {}
     for name in reversed(order):
         others = [rows[name][c] * x[c] for c in x if c in rows[name]]

@@ -181,7 +181,6 @@ def without_quotients(e: Node) -> Node:
 
 
 def _ratio(a: Node, b: Node) -> Fraction | None:
-    """Return the number ``a/b``; None unless both are multiples of the same expression."""
     if a is b:
         return Fraction(1)
     sums = [dict((x, f) for f, x in map(split, e.definition.args)) for e in (a, b)]

@@ -111,7 +111,6 @@ def _vanishing(
 def _bisect(
     function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Return the points between `low` and `high` at which a function's sign changes."""
     below = (function(low) < 0) | (function(high) > 0)
     for _ in range(60):
         middle = (low + high) / 2
@@ -132,7 +131,6 @@ def _at(
     defaults: Mapping[str, float | np.ndarray],
     cache: dict[Node, np.ndarray | None],
 ) -> np.ndarray | None:
-    """Evaluate an expression at voltages v; None if it depends on symbols not in `defaults`."""
     numbers: dict[str, float | np.ndarray] = {**defaults, "v": v}
     for node in postorder([e], stop=cache):
         if node not in cache:

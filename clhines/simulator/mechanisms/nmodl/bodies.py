@@ -221,7 +221,7 @@ class _Work:
     def _outward(self, values: Sequence[Node]) -> Node:
         """Add up a file's currents as one outward current.
 
-        NEURON treats all currents of a file with ELECTRODE_CURRENT as inward.
+        NEURON counts all currents as inward in a file with ELECTRODE_CURRENT.
         """
         return self.graph.add(-x if self.file.electrode else x for x in values)
 
@@ -379,7 +379,6 @@ class _Work:
         return changes
 
     def _netcons(self, run: Execution, block: Block) -> None:
-        """Add a block for each FOR_NETCONS in NET_RECEIVE, `block`."""
         body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if "flag" in (*names, *block.arguments):

@@ -211,7 +211,6 @@ def _net(blocks: FileBlocks) -> Net | None:
 
 
 def _is_summed(blocks: FileBlocks) -> bool:
-    """Return whether events do nothing but add multiples of their weights to states."""
     body, weights = blocks.bodies.get("receive"), blocks.executed.weights
     if body is None or weights is None or len(weights) != 1:
         return False

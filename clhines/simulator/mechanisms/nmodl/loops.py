@@ -140,10 +140,10 @@ def _open_while(run: Evaluation, s: Statement, condition: Node) -> None:
 
 
 def _changed_in_turns(run: Evaluation, s: Statement, before: dict[str, Node]) -> list[str]:
-    """Return the keys of variables that an iteration of a WHILE, or its condition, may change.
+    """Return the variables that an iteration of a WHILE, or its condition, may change.
 
-    The next iteration does not know these variables' values, and may take other branches. So
-    execute iterations until no further variable changes.
+    The next iteration does not know their values, and may use other branches. So execute iterations
+    until no further variable changes.
     """
     changed = list[str]()
     while True:

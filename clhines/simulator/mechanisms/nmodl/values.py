@@ -139,7 +139,6 @@ class BlockValues:
         self.is_repeated = False  # whether a SOLVE method may execute the block several times
 
     def _find(self, name: str) -> str | list[str] | None:
-        """Return the key of a local, or the keys of its elements; None for other names."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -176,8 +175,7 @@ class BlockValues:
     def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
         """Return the keys of an array's elements, for an `index` that is not constant.
 
-        Return also the condition that the index is inside the array, and NaN, the value of an
-        element outside.
+        Return also the condition that the index is inside the array, and NaN, the value outside.
         """
         keys = self._elements(name)
         if not isinstance(keys, list):
@@ -209,7 +207,7 @@ class BlockValues:
     def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
         """Set an array's element at an index that is not constant.
 
-        If the index is outside the array, all elements become NaN.
+        An index outside the array makes all elements NaN.
         """
         graph = self.graph
         keys, inside, outside = self._among(name, index, line)
@@ -290,7 +288,6 @@ class BlockValues:
         return names.get(self.where, self.where.upper().replace("_", " "))
 
     def _check_v(self, line: int) -> None:
-        """Refuse to set v in a loop, or where an event would not set the node's voltage."""
         if self.inside_loop:
             raise refuse("mod.v-set-in-loop", line)
         if self.where in ("net_initial", "for_netcons"):

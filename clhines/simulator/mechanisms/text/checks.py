@@ -154,7 +154,6 @@ def _check_units(eq: Equations) -> None:
 
 
 def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
-    """Find the method, and the states that it advances, and note them in `eq`."""
     nonlinear = [name for name, rate in rates.items() if linear_parts(rate, name) is None]
     circles = coupled(rates)
     line = eq.settings.get("method")

@@ -126,7 +126,7 @@ class _StepEquations:
     def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
         """Return the rates of the method's states if these states have the values `at`, at time t.
 
-        Names that do not depend on these states have the values that they have in this line.
+        Other names have their values in this line.
         """
         eq, moving = self.eq, {*at, "t"}
         fixed = Scope(eq, {name: self.graph.symbol(f"_{name}") for name in eq.currents})
@@ -301,9 +301,9 @@ def _body_of_initial(eq: Equations) -> Body:
 
 
 def _with_ions(eq: Equations, values: dict[str, Node], loops: list[Loop], comment: str) -> Body:
-    """Return the body of a block that sets states, and has ions' concentrations as results.
+    """Return the body of a block that sets states and, as results, ion concentrations.
 
-    `values` has both by name. Loops in `loops` compute them; `comment` describes the block.
+    `values` has both by name, `loops` compute them, `comment` describes the block.
     """
     results = [("ion", name, e) for name, e in values.items() if name in eq.outside]
     writes = {name: e for name, e in values.items() if name not in eq.outside}

@@ -85,7 +85,6 @@ class ExpressionParser:
         return result
 
     def _operands(self, level: int = 0) -> Node:
-        """Parse operands joined by operators of one precedence, the entry `level` of `_LEVELS`."""
         count = 0
         while level == _COMPARISONS and self._take("not"):
             count += 1

@@ -36,7 +36,7 @@ def check_exact(eq: Equations, line: Line) -> None:
 
 
 def _matrix(eq: Equations) -> Entries:
-    """Return the rows of the matrix M, for v and for states with a rate, by name.
+    """Return the rows of M by name, for v and for states with a rate.
 
     The equations are ``dy/dt = M*y`` for y = (v, states, 1).
     """
@@ -123,10 +123,7 @@ def _propagator(rows: Entries, h: Node) -> tuple[Entries, Node]:
 
 
 def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
-    """Return a variable's change in a step.
-
-    `row` is the variable's row of the propagator, with a factor for v, for each state and for 1.
-    """
+    """Return a variable's change in a step from its `row` of the propagator."""
     values = {"v": v, _ONE: eq.graph.one} | {name: eq.graph.symbol(name) for name in eq.states}
     return eq.graph.add(e * values[column] for column, e in row.items() if column != _DRIVE)
 

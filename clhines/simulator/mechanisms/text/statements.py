@@ -94,7 +94,7 @@ class TextStatements:
     def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
         """Read each statement by the function of the first pattern that matches it.
 
-        `statements` has pairs (pattern, function). Refuse a statement that matches none.
+        `statements` has pairs (pattern, function). Refuse a statement without a match.
         """
         for line in _lines(self.text):
             if not self.kind:
@@ -203,7 +203,6 @@ class TextStatements:
     # -------------------------------------------------------------------------- expressions
 
     def _resolve(self, name: str) -> Node:
-        """Return a name's symbol, or the number pi."""
         if name in self.predefined or name in self.defined or name in self.outside:
             return self.graph.symbol(name)
         if name == "pi":

@@ -52,10 +52,6 @@ def _share(
     replaced: dict[Node, Node],
     count: int,
 ) -> int:
-    """Replace a cluster of exponentials by powers of one exponential, in `replaced`.
-
-    Return the number of local variables after this; `count` is the number before.
-    """
     if sum(lead < 0 for _, lead, _ in cluster) * 2 > len(cluster):
         unit = -unit
     _, lead, form = cluster[0]

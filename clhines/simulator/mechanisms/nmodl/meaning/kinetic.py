@@ -126,7 +126,6 @@ class _Reactions:
             self.run.values[self.run.key(name, None, 0)] = value
 
     def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
-        """Return the flux from one side of a reaction, and its derivative in each state there."""
         graph = self.graph
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:

@@ -303,7 +303,6 @@ def newton(
 
 
 def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, Node]:
-    """Solve ``matrix @ x = right``; reorder the equations if a diagonal entry is always 0."""
     names = list(matrix)
     if any(matrix[name].get(name, graph.zero) is graph.zero for name in names):
         row_of = _matching(matrix, graph)

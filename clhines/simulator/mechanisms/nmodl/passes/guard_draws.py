@@ -41,7 +41,6 @@ def guard_draws(blocks: FileBlocks) -> FileBlocks:
 
 
 def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
-    """Return whether some parameter values make all conditions false."""
     random, graph = Random(3), blocks.graph
     names = sorted({name for e in conditions for name in e.free})
     for turn in range(200):
@@ -57,7 +56,7 @@ def _can_be_without(blocks: FileBlocks, conditions: Sequence[Node]) -> bool:
 def _settled_by_initial(blocks: FileBlocks, raw: bool) -> set[str]:
     """Return the states that only INITIAL sets, from parameters and the state's earlier value.
 
-    Unless `raw`, leave out states that a second execution of INITIAL changes.
+    Unless `raw`, leave out states that a second INITIAL changes.
     """
     writes = blocks.bodies.get("initial", Body()).writes
     others = {k for name, b in blocks.bodies.items() if name != "initial" for k in b.writes}
@@ -94,10 +93,7 @@ def _all(guard: Node) -> list[Node]:
 
 
 def _joined(graph: Graph, results: Sequence[tuple[str, Node]]) -> Body:
-    """Return a block whose results say which refusals apply.
-
-    It has a result ``unless`` for each name in `results`: 1 if any condition with this name holds.
-    """
+    """Return a block with a result ``unless`` for each name: 1 if any of its conditions holds."""
     joined = dict[str, Node]()
     for name, node in results:
         joined[name] = graph.where(joined.get(name, graph.zero), graph.one, node)

@@ -70,7 +70,6 @@ def _compared(condition: Node, lost: set[Node]) -> list[Node]:
 
 
 def _lost(blocks: Mapping[str, Body], outside: Node) -> set[Node]:
-    """Return the expressions that may be NaN because of `outside`, in any block."""
     kept = set[str]()
     while True:
         lost = {outside}

@@ -22,9 +22,9 @@ def sort_variables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _live(blocks: FileBlocks) -> set[str]:
-    """Return the variables that must be available before a block or last until the next one.
+    """Return the variables that must exist before a block or last until the next one.
 
-    Examples are variables that a block reads before it sets them, and variables in refusals.
+    Examples: a block reads them before it sets them, or a refusal depends on them.
     """
     bodies, needed = blocks.bodies, blocks.needed
     live = {k for _, guard, _ in blocks.shared.unless for k in guard.free - blocks.written}

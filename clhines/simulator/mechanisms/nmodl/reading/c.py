@@ -113,8 +113,8 @@ def _names_of_file(
 ) -> Surroundings:
     """Return the names that every VERBATIM block in a file sees.
 
-    `parts` are the file's tokens. For each, `words` has the name or sign, else "", and `depths` the
-    number of braces around it. `statics` has the values of static variables.
+    For each of the file's tokens, `parts`, `words` has the name or sign, else "", and `depths` the
+    braces around it. `statics` has the values of static variables.
     """
     verbatim = [k for k, part in enumerate(parts) if part.lastgroup == "verbatim"]
     at_top = [without_comments(parts[k].group()) for k in verbatim if not depths[k]]
@@ -284,9 +284,9 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
-        """Translate a statement; if that fails, translate the text up to ``}`` as not supported.
+        """Translate a statement; if that fails, call `UNREAD` instead of the text up to ``}``.
 
-        This translation is one call of `UNREAD`, which raises a refusal if it is executed.
+        `UNREAD` raises a refusal if it is executed.
         """
         before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
@@ -641,7 +641,6 @@ class _Reader:
         return self._variable()
 
     def _variable(self) -> tuple[str, str]:
-        """Read a variable; return its name in NMODL, with its index, and its type."""
         name, around = self._name(), self._around
         if name.startswith("_l"):  # a LOCAL, an argument, or the function's value
             name = name[2:]

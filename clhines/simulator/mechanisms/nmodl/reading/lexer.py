@@ -82,8 +82,8 @@ def _tokens(
 ) -> list[Token]:
     """Return a text's tokens.
 
-    `depth` counts the files that include the text; `of_c` says that the text is translated C. If
-    `fixed` is not 0, it is the line number of all tokens.
+    `depth` counts the files that include the text; `of_c`: the text is translated C. `fixed`,
+    unless 0, is the line number of all tokens.
     """
     result, row, closed, include = list[Token](), 1, 0, False
     parts = list(_TOKEN.finditer(text))
