@@ -11,7 +11,10 @@ _CHUNK = 1 << 18  # entries that `ascending` compares at once: they stay in the 
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Return the bounds of m consecutive ranges with ``counts[k]`` entries, (m + 1,) int64."""
+    """Return where consecutive ranges start, and where the last one ends, (m + 1,) int64.
+
+    Range k has ``counts[k]`` entries: the result is 0 and the cumulative sums.
+    """
     return np.concatenate(([0], np.cumsum(counts)))
 
 
@@ -21,7 +24,7 @@ def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.n
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return the first index of each consecutive range with ``counts[k]`` entries, (m,) int64."""
+    """Return where consecutive ranges start, (m,) int64; range k has ``counts[k]`` entries."""
     return np.cumsum(counts) - counts
 
 
@@ -33,7 +36,10 @@ def inverse(order: np.ndarray, size: int | None = None) -> np.ndarray:
 
 
 def children_of(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all children sorted by parent, (c,) int64, and `offsets` of each node's children."""
+    """Return all nodes with a parent, sorted by parent, (c,) int64, and where each parent's begin.
+
+    The second array has the `offsets`: node k has ``child[offsets[k]:offsets[k + 1]]``.
+    """
     inner = np.flatnonzero(parent >= 0)
     child = inner[np.argsort(parent[inner], kind="stable")]
     return child, offsets(np.bincount(parent[inner], minlength=len(parent)))
@@ -60,7 +66,10 @@ def place_of(keys: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = No
 
 
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Add ``by[k]`` to the parents in the k-th range of ``counts[k]`` nodes; roots (-1) stay -1."""
+    """Shift the parents in consecutive cells: add ``by[k]`` in cell k; roots stay -1.
+
+    Cell k has ``counts[k]`` nodes.
+    """
     return np.where(parent < 0, -1, parent + np.repeat(by, counts))
 
 
@@ -78,17 +87,14 @@ def by_level(level: np.ndarray) -> list[np.ndarray]:
 
 
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Concatenate the arrays (n_c, ...) of `num_cells` cells; cell c has ``per_cell[c % m]``.
-
-    `per_cell` has m arrays.
-    """
+    """Concatenate one array per cell, (n_c, ...); the cells use those in `per_cell` in turn."""
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)
     return repeat_moved(once, count)
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Tile an array to a length of `count`; repetition k is larger by ``k * step``."""
+    """Tile an array to `count` entries; ``k * step`` is added to repetition k."""
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short arrays: several repetitions at once
@@ -109,7 +115,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
 
 
 def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
-    """Tile the parents `once` of a few cells to `count` nodes; each repetition is renumbered."""
+    """Tile the parents `once` of a few cells to `count` nodes, and renumber each repetition."""
     parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
     rounds, rest = divmod(count, len(once))
     some = rounds * len(roots) + int(np.searchsorted(roots, rest))
@@ -118,7 +124,10 @@ def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
 
 
 def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Concatenate the parents of cells ``first[k]:first[k] + sizes[k]``, renumbered from 0."""
+    """Return the parents in some cells, whose nodes are numbered from 0 on.
+
+    Cell k has the nodes ``first[k]`` to ``first[k] + sizes[k] - 1`` in `parent`.
+    """
     if (first[1:] == first[:-1] + sizes[:-1]).all():  # consecutive cells: a slice keeps the dtype
         some = parent[first[0] : first[-1] + sizes[-1]]
         return np.where(some < 0, -1, some - int(first[0]))

@@ -65,7 +65,7 @@ def _array(
 def as_array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Convert values to an array in `unit`, of one dimension at most."""
+    """Convert values to a number or 1-D array in `unit`; refuse more dimensions."""
     array = _array(name, values, dtype, unit)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")

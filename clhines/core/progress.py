@@ -55,7 +55,7 @@ def long_bars(wait: float) -> Iterator[None]:
 
 
 def phase(what: str) -> None:
-    """Print the work that begins now, `what`, above any progress bar; only in `showing` blocks."""
+    """Print `what`, the work that begins now, if this is in a `showing` block."""
     if time.monotonic() < _since.get() or what == _last.get():
         return
     _last.set(what)
