@@ -182,7 +182,7 @@ class Arguments:
         return f"system {cell}, row {row} (row {node} of all)"
 
     def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
-        """Whether the solve itself finds values of b that are not finite: no check is needed."""
+        """Whether the solve finds values in b that are not finite: no check is needed before."""
         if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)

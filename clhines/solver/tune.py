@@ -55,7 +55,8 @@ def measure(
     """Time the candidates; return their seconds and the fastest one.
 
     The cost model's choice comes first. Plans that do not fit into memory or do not build are left
-    out. ``prepare(plan)`` returns the run to time; without `keep`, again in each round.
+    out. ``prepare(plan)`` returns the run to time: once per plan with `keep`, otherwise again in
+    each round.
     """
     ready: list[Callable[[], TimedRun]] = []
     able: list[Candidate] = []

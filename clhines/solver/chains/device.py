@@ -65,7 +65,7 @@ class DeviceChains:
 
     @cached_property
     def ones(self) -> cla.Array:
-        """Row signs (n,) of a matrix in which no row was multiplied by -1: all 1."""
+        """Row signs of a matrix without negated rows, (n,): all 1."""
         return cla.to_device(self._queue, np.ones(self._chains.n, self._chains.dtype))
 
     def rows(

@@ -101,7 +101,10 @@ class Chains:
         return False
 
     def shapes(self, b_shape: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shapes of x for the user and for the solver; `columns`: b has k last."""
+        """Return the shape of x for the user, and for the solver, (n,) or (k, n).
+
+        With `columns` the last axis of `b_shape` counts right-hand sides.
+        """
         first = (*b_shape[-1:], *b_shape[:-1]) if columns else b_shape
         grid, shape = self.grid or (0, 0), self._solution_shape(first)
         alone = shape in ((self.n,), grid)
@@ -115,7 +118,7 @@ class Chains:
         return ((*shape[1:], *shape[:1]) if columns else shape), rows
 
     def _solution_shape(self, b_shape: Shape) -> Shape:
-        """Return the shape of x for this shape of b, both with k first; () if it is not valid."""
+        """Return x's shape for a b with this shape, right-hand sides first; () if it is wrong."""
         if b_shape[-1:] == (self.n,) and len(b_shape) < 3:
             return b_shape
         if self.grid is None:
@@ -189,7 +192,10 @@ class Chains:
         return np.broadcast_to(values, self.grid).reshape(-1)
 
     def right_hand_sides(self, b: object, columns: bool) -> tuple[np.ndarray, Shape]:
-        """Return `b` as (n,) or (k, n) for the solver, and the shape of x; `columns`: k is last."""
+        """Convert `b` to (n,) or (k, n) for the solver; return it and the user's shape of x.
+
+        With `columns` the last axis of `b` counts right-hand sides.
+        """
         a = self.values("b", b)
         shape, rows = self.shapes(a.shape, columns)
         if columns:

@@ -292,7 +292,7 @@ def given_queue(
 
 
 def context_of(device: cl.Device) -> cl.Context:
-    """Return clhines' only context of a device, because each context takes several MiB."""
+    """Return the one context that clhines makes per device: each takes several MiB."""
     check_process()
     if whole_device(device) != device and device not in _PARTS.values():
         return cl.Context([device])

@@ -127,7 +127,7 @@ def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | No
 
 
 def _level_bytes() -> int:
-    """Return the vector width of the processor that `name_processor` sets, at most 32 bytes."""
+    """Return the vector width, bytes, of the processor that `name_processor` sets; 32 at most."""
     try:
         name = _LEVELS[_level()][0].decode()
     except OSError:

@@ -75,7 +75,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int
 
 
 def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> TimedRun:
-    """Return a launch of a kernel that only reads three arrays of n reals and writes one."""
+    """Return a function that launches a kernel: it reads three arrays of n reals, writes one."""
     rng = np.random.default_rng(n)
     values = [rng.random(min(n, _DRAWN)).astype(dtype) for _ in range(2)]
     nbytes = n * values[0].itemsize

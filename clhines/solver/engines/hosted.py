@@ -98,7 +98,10 @@ def prefers_shared(resident: Resident, rows: int) -> bool:
 
 
 def solves_by_values(resident: Resident) -> bool:
-    """Whether to store factors as NumPy arrays, which each solve eliminates without copies."""
+    """Whether to keep a factored matrix in NumPy arrays, to eliminate it in each solve.
+
+    This needs no copies if the device uses these arrays in place.
+    """
     if any(launch.part.keeps_factors for launch in resident.launches):
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
@@ -152,7 +155,7 @@ class Carrier:
             self.status = self._pins.get("status", self.status)
 
     def bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
-        """Copy each array to its buffer, through pinned memory if there is some for the name."""
+        """Copy each array to its buffer, through the pinned array of its name if there is one."""
         size = sum(a.nbytes for _, a, _ in values)
         if self._transfer.staged(size):
             parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]

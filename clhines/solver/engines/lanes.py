@@ -97,7 +97,7 @@ class ChainKernels:
         return kept
 
     def give_back(self, buffer: cl.Buffer, a: np.ndarray) -> None:
-        """Wait until the host array `a` has the values of `buffer`, which may be its own memory."""
+        """Wait until host array `a` has the values in `buffer`, which may share its memory."""
         if copies.lends(self.queue.device, a):
             copies.returned(self.queue, buffer, a)
         else:

@@ -59,9 +59,9 @@ class _Bound:
 
 
 class Slot:
-    """An argument of a prepared launch that stands for an array of this `shape`.
+    """Placeholder for an array with this `shape` in a prepared launch.
 
-    It has the array's `memory`, or a `name`, by which each call passes a buffer.
+    It has the array's `memory`, or only a `name`: each call then passes a buffer by this name.
     """
 
     def __init__(self, shape: tuple[int, ...], memory: object = None, name: str = "") -> None:
@@ -369,11 +369,11 @@ def _names(symmetric: bool) -> list[str]:
 def _reduced(
     names: Sequence[str], rest: Sequence[cla.Array | Slot], x: cla.Array | Slot
 ) -> dict[str, cla.Array | Slot]:
-    """Name the operands `rest` and the solution `x` of a reduced system as kernels do."""
+    """Return a reduced system's arrays by kernel argument: operands `rest`, solution `x`."""
     system = {f"rest_{name}": a for name, a in zip(names, rest)}
     return {**system, **dict(zip(_FAR, [*rest[:3], x])), "rest_x": x}
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Make `event` the only event of an array; `Array.add_event` would wait for earlier ones."""
+    """Replace an array's events by `event`; `Array.add_event` would wait for the old ones."""
     a.events[:] = [event]

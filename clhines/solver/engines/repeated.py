@@ -84,7 +84,7 @@ class Calls:
         return len(self._calls)
 
     def find(self, arrays: Sequence[LowerArray], more: bool = False) -> Call | None:
-        """Return the earlier call with these arrays and this `more` (as `overwrite`), or None."""
+        """Return the stored call with these arrays and this flag `more` (`overwrite`), or None."""
         call = self._calls.get((more is True, *map(id, arrays)))
         return call if call is not None and call.matches(arrays) else None
 

@@ -85,7 +85,7 @@ class HostSolves:
     # -- solves ----------------------------------------------------------------------------------
 
     def solve(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> tuple[BadPivots, bool]:
-        """Solve into `target`; return the bad pivots, and whether all values are surely finite."""
+        """Solve into `target`; return the bad pivots, and whether kernels found all finite."""
         names = tuple(arrays)
         pivots: BadPivots = NO_PIVOTS
         finite = True
@@ -102,7 +102,7 @@ class HostSolves:
         return pivots, finite
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> bool:
-        """Solve with factors into `target`; return whether all values are surely finite."""
+        """Solve with factors into `target`; return whether kernels found all values finite."""
         natural, finite = bool(factors.values), True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:

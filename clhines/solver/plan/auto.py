@@ -159,7 +159,7 @@ def predict(candidate: Candidate, stats: Statistics, limits: Limits, dtype: DTyp
 
 
 def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
-    """Return the candidates and their seconds, predicted or infinite; the fastest one is first."""
+    """Return the candidates with predicted seconds (infinite if unknown), fastest first."""
     stats = statistics(forest)
     rows = [(c, predict(c, stats, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
     return sorted(rows, key=lambda row: row[1])

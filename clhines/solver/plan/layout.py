@@ -23,7 +23,7 @@ ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transact
 
 
 def aligned(values: Any) -> Any:
-    """Round value counts up to whole memory transactions."""
+    """Round value counts up to multiples of `ALIGNMENT`: whole memory transactions."""
     return -(-values // ALIGNMENT) * ALIGNMENT
 
 

@@ -164,10 +164,11 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the part for a larger plan, which combines several plans.
+        """Return this part with its tables shifted for a larger plan that combines several.
 
-        There its values start at `first_place`, its cell k is cell ``cells[k]``, and its set k of
-        scratch arrays is set ``scratch + k``. `KernelSpec` says how tables change.
+        In the larger plan this part's values start at `first_place`, its cell k is cell
+        ``cells[k]``, and its scratch set k is set ``scratch + k``. `KernelSpec` says how each table
+        is shifted.
         """
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():
@@ -327,7 +328,7 @@ def coarse(needed: int, room: int, least: int = 1) -> int:
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Return a local array's size for `needed` values, at most `room`, rounded up if cheap."""
+    """Return a local array's size for `needed` values, rounded up if cheap, at most `room`."""
     needed = int(layout.aligned(needed))
     size = coarse(needed, room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else needed

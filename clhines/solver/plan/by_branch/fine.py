@@ -91,7 +91,7 @@ def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: 
 
 
 def _values_alone(trees: Trees) -> np.ndarray:
-    """Return the value count, with padding, of a block of each tree alone, (num_trees,) int64."""
+    """Return the values, padding included, in a block with one tree, (num_trees,) int64."""
     first_branch, first_level = trees.by_level()
     width = np.diff(np.append(first_branch, len(trees.branch_level)))
     values = width * np.maximum.reduceat(trees.branch_length, first_branch)
@@ -101,7 +101,7 @@ def _values_alone(trees: Trees) -> np.ndarray:
 def _plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
 ) -> Plan:
-    """Plan a work-item per branch, with `room` values of a block in local memory, or 0 for none."""
+    """Plan one work-item per branch; a block has `room` values in local memory (0: none)."""
     enough_blocks = 4 * limits.compute_units
     most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
     work_group = work_group_size(options, limits, _usual_group(forest, limits, most))
@@ -140,7 +140,7 @@ def _plan_levels(
 
 
 def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
-    """Return the work-group size: large if a block of `max_cells` cells fills a large one twice."""
+    """Return the work-group size: the large one if blocks with `max_cells` fill it twice."""
     if limits.is_cpu:
         return 16
     widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
@@ -150,7 +150,7 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
 ) -> tuple[Level, ...]:
-    """Return the properties of each level that all blocks have in common: kernel constants.
+    """Return, per level, numbers that are equal in all blocks: the kernel's constants.
 
     The tuple is empty if a block has more than `MOST_LEVELS` levels.
     """
@@ -255,7 +255,7 @@ def _shape_statistics(
 def rank_in_tree(
     forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
 ) -> np.ndarray:
-    """Return each branch's first node, as its number in the elimination order of its tree.
+    """Return the position of each branch's first node in its tree's elimination order.
 
     The result is (num_branches,) int64, in the order of `levels`.
     """

@@ -209,7 +209,7 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the exchange memory, in values: one per lane of a block, and a vector of zeros."""
+    """Return the values in the exchange memory: one per lane of a block, a vector of zeros."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
@@ -264,7 +264,7 @@ def _vector_tables(
 
 
 def _whole_vectors(slots: np.ndarray) -> np.ndarray:
-    """Return, for each row of lane numbers, the vector with exactly these lanes, or -1."""
+    """Return, for each row of lane numbers, the vector with just these lanes, else -1."""
     width = slots.shape[1]
     whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
     return np.where(whole, slots[:, 0] // width, -1)

@@ -110,7 +110,7 @@ class CellSpec(KernelSpec):
 
     @property
     def reads_next(self) -> bool:
-        """Whether the next nodes are read while earlier ones are eliminated."""
+        """Whether a work-item reads its next nodes while it eliminates those read before."""
         return self.nodes_ahead > 1 and bool(self.rows or self.chains)
 
     @property
@@ -133,7 +133,10 @@ class CellSpec(KernelSpec):
         return f"KEPT({node})" if self.rhs_local else f"load(x, {place} + shift)"
 
     def keep_rhs(self, node: str, place: str, value: str) -> str:
-        """Return the OpenCL statement that stores the right-hand side of a node."""
+        """Return the OpenCL statement that stores `value` as a node's right-hand side.
+
+        All arguments are OpenCL expressions, as in `rhs_of`.
+        """
         if self.rhs_local:
             return f"KEPT({node}) = {value};"
         return f"store(x, {place} + shift, {value});"

@@ -110,7 +110,7 @@ class ChainBlocks:
 
 
 def blocks_of(forest: Forest) -> ChainBlocks | None:
-    """Return the blocks of a forest of chains; None if there are branches or too much padding."""
+    """Group a forest's chains into blocks; None if it has branches or needs much padding."""
     if not forest.trees.is_chains:
         return None
     sizes = forest.sizes

@@ -82,7 +82,7 @@ def size_classes(sizes: np.ndarray) -> np.ndarray:
 
 
 def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarray:
-    """Return each lane's cell: cells sorted by shape, each shape padded to whole `width` by -1."""
+    """Return each lane's cell: the cells of each shape, padded with -1 to whole `width`."""
     edges = np.r_[0, np.flatnonzero(np.diff(shape)) + 1, len(shape)]
     counts = np.diff(edges)
     padded = -(-counts // width) * width

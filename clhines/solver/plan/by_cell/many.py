@@ -95,7 +95,7 @@ def steps_of(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_faster(plan: Plan, limits: Limits, dtype: np.dtype, rows: int) -> bool:
-    """Whether a lane per right-hand side is probably faster than `plan` for `rows` of these."""
+    """Whether `rows` right-hand sides, a lane each, are probably solved faster than by `plan`."""
     forest, most = plan.forest, max(part.max_rhs for part in plan.parts)
     n, cells, largest = forest.num_nodes, forest.num_cells, int(forest.sizes.max())
     blocks, launches, units = -(-rows // _LANES), -(-rows // most), limits.compute_units

@@ -114,12 +114,12 @@ def _refuse_branches(forest: Forest, method: str) -> None:
 
 
 def _skewed(size: int) -> int:
-    """Return the array length for `size` unknowns, padded as the template's ``AT`` does."""
+    """Return the length of an array for `size` unknowns, with the padding of ``AT``."""
     return size + (size >> BANK_SHIFT)
 
 
 def _unskewed(places: int) -> int:
-    """Return how many unknowns, padded as by `_skewed`, fit into `places` local values."""
+    """Return how many unknowns, padded as in `_skewed`, fit into an array of `places`."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
@@ -146,7 +146,7 @@ def _switch(method: str, largest: int, room: int, limits: Limits, options: Optio
 
 
 def _most_nodes(room: int, switch: int) -> int:
-    """Return how many unknowns fit into `room` values, beside PCR's array of `switch` unknowns."""
+    """Return how many unknowns fit into `room` values, beside PCR's array for `switch`."""
     if switch == 1:
         return _unskewed(room)
     both = _unskewed(room // 2)

@@ -39,8 +39,8 @@ def segment_lanes(
 ) -> SegmentLanes:
     """Assign each segment of each template to a lane, and link the lanes.
 
-    `cut` has the segments of all trees, `plan` their rounds. `slot_template` and `slot_tree`, from
-    `Blocks`, have the template of each slot (a cell of a block) and its tree.
+    `cut` has the segments of all trees, `plan` the rounds in which they are eliminated. A slot is a
+    cell of a block: `slot_template` has each slot's template, `slot_tree` its tree.
     """
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)

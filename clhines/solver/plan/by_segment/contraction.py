@@ -398,7 +398,7 @@ class _ContractionPlanner:
         return Plan(forest, self.method, places.gather(forest), (part,))
 
     def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
-        """Plan cells above local memory: reduce each part, solve the rest, compute other values."""
+        """Plan cells that exceed local memory: eliminate each part, solve the rest, expand all."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(room.local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
