@@ -71,11 +71,12 @@ def connect(
 
 
 def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Group]) -> list[int]:
-    """Connect a new source to the target of each pending event; return each connection's NetCon.
+    """Connect a new source to each pending event's target; return each connection's NetCon.
 
-    The number -1 - k stands for one event of NetCon k. If events to a mechanism change weights,
-    a NetCon k without a source gets one source of all its events, number k. An event of any other
-    NetCon then counts as sent by the NetCon's source (`importer.waiting`).
+    A NetCon is returned as -1 - k, for a connection with one pending event of NetCon k. If events
+    to the mechanism change weights, a NetCon k without a source gets one source for all its events,
+    and is returned as k. An event of any other NetCon then counts as sent by the NetCon's source
+    (`importer.waiting`).
     """
     netcons = list[int]()
     pending = model.pending.netcons if model.bins is None else model.pending.binned

@@ -290,7 +290,7 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
 
 
 def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
-    """Whether NEURON must take the next step; InputError if so on several MPI ranks."""
+    """Whether no simulation can start before NEURON's next step; InputError on several ranks."""
     waits = ranks.any(kept.waits())
     if waits and ranks.size > 1:
         raise rejection("", "neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)

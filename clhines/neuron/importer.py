@@ -86,7 +86,7 @@ class NeuronNetwork:
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
-        """By PreSyn address, the network's source numbers of a threshold detector, one per copy."""
+        """Source numbers of each threshold detector, one per model copy, by PreSyn address."""
         detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:
@@ -349,7 +349,7 @@ def _drive(
 def _copy(
     model: NeuronModel, network: Network, name: str, coupling: Coupling, players: Sequence[Player]
 ) -> None:
-    """Put the driver of mechanism `name` as an electrode at each node that its potential drives."""
+    """Add mechanism `name`, which sets potentials, as an electrode at each node they drive."""
     driver = model.outside.drivers[name]
     instance = inverse(driver.of, len(model.outside.potentials()))[coupling.of]
     chosen = np.flatnonzero(instance >= 0)

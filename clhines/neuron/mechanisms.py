@@ -129,7 +129,7 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return NEURON's values of a block's inputs; LookupError if hoc shows no such variable."""
+    """Return the values of a block's inputs in NEURON; LookupError if hoc does not show one."""
     program, instances = model.mechanisms[name].program, model.every[name]
     entry, values = instances.entry, dict[str, np.ndarray]()
     wanted = {a.name for a in program.blocks[block] if a.direction == "in"}

@@ -94,7 +94,7 @@ class NeuronModel:
         return [*self.plays.players, *self.draws.players]
 
     def waits_for_transfer(self) -> bool:
-        """Whether a transfer would change variables of `target_var`; all MPI ranks call this."""
+        """Whether a voltage transfer would now change `target_var` variables; all ranks call it."""
         names = {(gap.owner, gap.name) for gap in self.gaps}
         before = {(o, n): self.every[o].values(n).copy() for o, n in names}
         self.memory.transfer()
@@ -296,7 +296,7 @@ class NeuronModel:
 
     @cached_property
     def every(self) -> dict[str, Instances]:
-        """All mechanisms with simulated instances, in NEURON's order."""
+        """All mechanisms with simulated instances, in the order in which NEURON runs them."""
         instances = {**self.contents.density, **self.contents.points}
         order = {number: k for k, number in enumerate(self.memory.order())}
         names = sorted(instances, key=lambda n: order.get(instances[n].entry.number, len(order)))

@@ -322,7 +322,7 @@ class Records:
     def _sent(
         self, result: Result, begin: float, after: float, wanted: Sequence[Origin]
     ) -> Iterator[tuple[Origin, np.ndarray]]:
-        """Yield `wanted` sources, with event times, ms, that NEURON had not recorded by `after`."""
+        """Yield each of the `wanted` sources, with its events (ms) not yet recorded by `after`."""
         imported = self._imported
         trains, order = imported.model.trains.times, np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]

@@ -152,7 +152,7 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
 
 
 def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
-    """Return a mechanism's entry in which POINTERs to extracellular are plain variables."""
+    """Return a mechanism's entry with plain variables in place of POINTERs to extracellular."""
     ranged = (pointing.sets,) if pointing.sets else ()
     return replace(entry, changes=replace(entry.changes, unpointed=pointing.every, ranged=ranged))
 

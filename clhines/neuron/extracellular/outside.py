@@ -55,7 +55,7 @@ class Coupling:
 
 
 def coupling_of(tree: Tree, nodes: np.ndarray) -> Coupling:
-    """Return the axial currents driven by extracellular potentials at `nodes`, one per instance."""
+    """Return the axial currents that potentials outside `nodes` drive, a node per instance."""
     row, of, weight = _potentials(tree, nodes)
     first = offsets(np.bincount(row, minlength=tree.num_nodes))
     below = np.flatnonzero(tree.parent >= 0)

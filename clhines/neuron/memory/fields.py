@@ -272,6 +272,6 @@ class DataColumns:
 
 
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
-    """Return the column that the pointer at `address` points to, up to index max(`number`)."""
+    """Return the column behind the pointer at `address`, up to the index max(`number`)."""
     kind = ctypes.c_double * (int(number.max()) + 1)
     return np.frombuffer(memoryview(kind.from_address(raw.WORD.from_address(address).value)))

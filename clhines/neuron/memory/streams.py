@@ -135,7 +135,7 @@ class PointerStreams:
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
 
     def distribution(self) -> np.ndarray:
-        """Return low, width, mean as `RandomVariable`, and 1 or 0: has a stream or not, (k, 4)."""
+        """Return `RandomVariable.distribution`, and whether there is a stream, 1 or 0, (k, 4)."""
         return np.column_stack([self._of_all(self._distribution), self._has_stream])
 
     def _counters(self) -> np.ndarray:
@@ -167,7 +167,7 @@ class PointerStreams:
         return gather(generator + 8)[:, 0].astype(np.int64)
 
     def _distribution_words(self, random: int, *values: float) -> list[int]:
-        """Return the first word of a Random's distribution, and the offset of each value in it."""
+        """Return a Random's distribution: its first word, and where each of `values` is in it."""
         words = words_at(words_at(random, 2)[1], _DISTRIBUTION_WORDS)
         bits = np.array(values).view(np.uint64).tolist()
         if not all(bit in words for bit in bits):
@@ -221,7 +221,7 @@ def _ids(counter: np.ndarray) -> np.ndarray:
 
 
 def _drawn(words: np.ndarray) -> np.ndarray:
-    """Return how many numbers streams with these words have drawn."""
+    """Return how many numbers each stream has drawn, from the stream's words."""
     return _halves(words[:, :1])[:, 0].astype(np.int64) * 4 + _next(words)
 
 

@@ -94,10 +94,10 @@ class Player:
     after_events: bool = False  # set after a step's events, as Random.play does
 
     def to_come(self, due: float) -> Player | None:
-        """Return the player with the values that NEURON will play; None if none is left.
+        """Return the player with the values still to be played; None if there are none.
 
-        NEURON reads each time when it reaches the previous one. `due` (ms) is the time that NEURON
-        has read last, or infinite after the last time. Continuous values are read in each step.
+        NEURON reads a value's time when it plays the value before. `due` (ms) is the time that
+        NEURON has read last, infinite after the last time. Continuous values are read in each step.
         """
         first = ctypes.c_int.from_address(self.how_far).value
         if self.continuous:

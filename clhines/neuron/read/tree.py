@@ -140,7 +140,7 @@ class Tree:
 
 
 def _in_order(memory: NeuronMemory, fields: Fields) -> tuple[list[Section], list[int], np.ndarray]:
-    """Return sections, parents before children, their indices in `all_sections`, and root flags."""
+    """Return sections, parents first, their indices in `all_sections`, whether each is a root."""
     every = all_sections()
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)
@@ -235,7 +235,7 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
 
 
 def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return all segments with a variable, and its values; `at` is its address in one segment."""
+    """Return all segments with a variable, and the values; `at` is its address in one segment."""
     of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
     rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
     return of_mechanism.node, column_at(at.column, rows)[rows]

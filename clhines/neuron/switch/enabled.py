@@ -175,7 +175,7 @@ def disable() -> None:
 
 
 def enable_as(value: str) -> None:
-    """Turn the switch on as the `value` of the environment variable ``CLHINES_NEURON`` requires."""
+    """Turn the switch on as the variable ``CLHINES_NEURON``, whose text is `value`, says."""
     if value not in ("1", *WHEN):
         raise InputError(
             f"CLHINES_NEURON is {shown(value)}; expected 1, 0, faster, always or never"
