@@ -72,11 +72,10 @@ def run_simulate(arguments: argparse.Namespace) -> int:
     script = Path(arguments.script)
     if not script.is_file():
         raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
-    return _check(arguments) if arguments.check else _run_script(arguments)
+    return _print_unsupported(arguments) if arguments.check else _run_script(arguments)
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    """Build the script's model and print its unsupported constructs; return 1 if it has any."""
+def _print_unsupported(arguments: argparse.Namespace) -> int:
     for option in ("strict", "fixed_step", "progress", "when", "json"):
         if getattr(arguments, option):
             raise InputError(f"--{option.replace('_', '-')} is for runs; expected no --check")

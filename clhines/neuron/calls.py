@@ -149,6 +149,5 @@ def batch_steps(h: Hoc, tstop: float) -> int:
 
 
 def _steps_before(t: float, dt: float, end: float) -> int:
-    """Count the steps that begin before `end` (ms) on NEURON's clock."""
     most = max(math.ceil((end - t) / dt), 0) + _FEW
     return int(np.searchsorted(clock(t, dt, most), end))

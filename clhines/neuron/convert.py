@@ -179,7 +179,7 @@ def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement)
     settled = of_function and not any(
         nmodl.uses(block_of_table.body, name) for name in _changing(file, block_of_table)
     )
-    called = _called_by(block_of_table.body, file.blocks)
+    called = _blocks_called_by(block_of_table.body, file.blocks)
     bodies = [block_of_table.body, *(file.blocks[name].body for name in called)]
     inputs = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}
     inputs -= nmodl.set_by(block_of_table.body, file.blocks)
@@ -188,7 +188,7 @@ def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement)
     begun = frozenset(inputs & nmodl.set_by(initial, file.blocks))
     beyond = frozenset(inputs.difference(depends))
     aside = _set_aside(file, block_of_table) - {*names}
-    early = block in _called_by(initial, file.blocks)
+    early = block in _blocks_called_by(initial, file.blocks)
     analysis = settled, beyond, begun, aside, early
     return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *analysis)
 
@@ -206,19 +206,20 @@ def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
 
 def _set_aside(file: nmodl.File, block_of_table: nmodl.Block) -> frozenset[str]:
     """Return variables that the TABLE's block or a block it calls sets, and other blocks use."""
-    within = {block_of_table.name, *_called_by(block_of_table.body, file.blocks)}
+    within = {block_of_table.name, *_blocks_called_by(block_of_table.body, file.blocks)}
     declared = (s.names for s in block_of_table.body if s.kind == "local")
     local = {name for names in declared for name, _ in cast("Sequence[tuple[str, object]]", names)}
     others = [*file.main.values(), *(b for n, b in file.blocks.items() if n not in within)]
     rest = {name: b for name, b in file.blocks.items() if b is not block_of_table}
-    others += [rest[name] for b in others for name in _called_by(b.body, rest)]
+    others += [rest[name] for b in others for name in _blocks_called_by(b.body, rest)]
     set_names = nmodl.set_by(block_of_table.body, file.blocks) & file.variables.keys()
     set_names -= {*local, *block_of_table.arguments}
     return frozenset(n for n in set_names if any(nmodl.uses(b.body, n) for b in others))
 
 
-def _called_by(body: Sequence[nmodl.Statement], blocks: Mapping[str, nmodl.Block]) -> set[str]:
-    """Return the names of all blocks that statements call, directly or indirectly."""
+def _blocks_called_by(
+    body: Sequence[nmodl.Statement], blocks: Mapping[str, nmodl.Block]
+) -> set[str]:
     called, new = set[str](), {name for name in blocks if nmodl.uses(body, name)}
     while new:
         called |= new

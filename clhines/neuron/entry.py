@@ -298,7 +298,6 @@ def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
 
 
 def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:
-    """Whether NEURON must take the next step because it begins before 0 ms."""
     return ranks.size == 1 and h.t < 0 and step_of(h, h.dt) < 0
 
 

@@ -66,7 +66,7 @@ class ModelRun:
 
     def restart(self, changed: list[str]) -> bool:
         """Return to 0 ms, with new parameters of the mechanisms `changed`; False if impossible."""
-        if not self._can_restart(bool(changed)) or not all(map(self._set, changed)):
+        if not self._can_restart(bool(changed)) or not all(map(self._set_parameters, changed)):
             return False
         start = self._start
         if start is None:
@@ -92,8 +92,7 @@ class ModelRun:
         exchange = self._joints.exchange  # other ranks would have to create a new run, too
         return exchange is None or (exchange.can_restart and not has_changed)
 
-    def _set(self, name: str) -> bool:
-        """Copy a mechanism's parameters to the simulation; return False if that is impossible."""
+    def _set_parameters(self, name: str) -> bool:
         model = self._model
         if any(p.variable.owner == name for p in model.plays.players):
             return False  # some parameters are played
@@ -269,7 +268,7 @@ class KeptModel:
             rest, of_points = self.model.queue.statements()
             acted = bool(of_points)  # rejected when the model is read again
         if not acted and not self._is_late:
-            self._take_print()
+            self._take_fingerprint()
         elif self._is_late or min(due) <= begin:  # due before the step: read the model again
             self.fingerprint = None
         pending.statements = rest
@@ -288,7 +287,7 @@ class KeptModel:
             return lambda: True
 
         def begins() -> None:
-            self._take_print()
+            self._take_fingerprint()
             before[:] = queue.others()
 
         def ends() -> None:  # runs last at its time, before an exchange
@@ -303,8 +302,7 @@ class KeptModel:
         cvode.event(max(due), ends)
         return lambda: acted[0]
 
-    def _take_print(self) -> None:
-        """Store NEURON's present values in the fingerprint, and create it if there is none."""
+    def _take_fingerprint(self) -> None:
         if self.fingerprint is not None:
             self.fingerprint.take_values()
         elif self._is_free:

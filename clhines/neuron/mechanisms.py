@@ -223,15 +223,14 @@ def find_external(model: NeuronModel) -> None:
                 continue  # no instance sets it
             if (owner, variable) in played:
                 what = "which is played into"
-            elif variable in _set_in_steps(model.every[owner].entry):
+            elif variable in _variables_set_in_steps(model.every[owner].entry):
                 what = "which instances set in a step"
             if what:
                 said = reject(name, "neuron.external-changes", external=external, what=what)
                 model.rejected.append(said)
 
 
-def _set_in_steps(entry: CatalogueEntry) -> set[str]:
-    """Return a mechanism's variables that blocks other than INITIAL set."""
+def _variables_set_in_steps(entry: CatalogueEntry) -> set[str]:
     file = file_of(entry.text, entry.file)
     bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
     return {name for body in bodies for name in nmodl.set_by(body, file.blocks)}
@@ -250,7 +249,7 @@ def find_pointed(model: NeuronModel) -> None:
     firsts = [targets[0] for targets in model.pointed.values() if targets]
     _keep(model, [first for first in firsts if first.owner in model.mechanisms])
     for (name, pointer), targets in model.pointed.items():
-        model.rejected += _of_target(model, name, pointer, targets[0]) if targets else ()
+        model.rejected += _reasons_against(model, name, pointer, targets[0]) if targets else ()
 
 
 def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
@@ -262,8 +261,9 @@ def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
         convert_mechanism(model, name, sorted(names))
 
 
-def _of_target(model: NeuronModel, name: str, pointer: str, target: Variable) -> Iterator[Rejected]:
-    """Yield the reasons why a mechanism's POINTER cannot read `target`."""
+def _reasons_against(
+    model: NeuronModel, name: str, pointer: str, target: Variable
+) -> Iterator[Rejected]:
     owner, variable = target.owner, target.name
     pointing = model.outside.pointing.get(owner)
     if pointing is not None and variable in pointing.unknown:

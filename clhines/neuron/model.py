@@ -231,7 +231,7 @@ class NeuronModel:
 
     def pointers(self, name: str) -> np.ndarray:
         """Return the address in each instance's POINTER from which VERBATIM draws, (k,) int64."""
-        return self.slots.pointers(self.every[name], self._width())
+        return self.slots.pointers(self.every[name], self._slot_bytes())
 
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
         """Return the POINTERs among `variables` that some instances have not set."""
@@ -245,8 +245,7 @@ class NeuronModel:
     def _random_index(self) -> int:
         return int(self.h.Random().Random123_globalindex())
 
-    def _width(self) -> int:
-        """Return the bytes of a dparam slot, measured at any point process."""
+    def _slot_bytes(self) -> int:
         for one in self.every.values():
             if one.entry.kind == "point":
                 return self.memory.points.slots_of(self.memory.object_address(one.things[0]))[1]

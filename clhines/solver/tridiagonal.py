@@ -546,9 +546,9 @@ def solve_tridiagonal(
     arrays = {name: _real_array(name, a) for name, a in system.items()}
     dtype = _dtype_of(arrays) if dtype is None else dtype
     real_name(dtype)
-    if _is_empty(arrays):
+    if _has_no_systems(arrays):
         return np.empty(arrays["b"].shape, dtype)
-    grid = _grid(arrays, columns) if sizes is None else sizes_of(sizes)
+    grid = _systems_and_rows(arrays, columns) if sizes is None else sizes_of(sizes)
     kept = _kept(grid, method, np.dtype(dtype), options)
     return kept.solve(**arrays, out=out, check=check, columns=columns, periodic=periodic)
 
@@ -568,14 +568,12 @@ def _dtype_of(arrays: dict[str, np.ndarray]) -> DTypeLike:
     return np.float32 if single else np.float64
 
 
-def _is_empty(arrays: dict[str, np.ndarray]) -> bool:
-    """Whether the batch has no systems, as when d and b have the shape (0, n)."""
+def _has_no_systems(arrays: dict[str, np.ndarray]) -> bool:
     d, b = arrays["d"], arrays["b"]
     return d.ndim > 0 and not d.size and not b.size and d.shape[0] == 0
 
 
-def _grid(arrays: dict[str, np.ndarray], columns: bool) -> tuple[int, int]:
-    """Return the number of systems and their rows, from `b` if d, dl and du are numbers."""
+def _systems_and_rows(arrays: dict[str, np.ndarray], columns: bool) -> tuple[int, int]:
     d, b = arrays["d"], arrays["b"]
     if not d.ndim:
         like = [arrays[name] for name in ("dl", "du") if arrays[name].ndim]

@@ -174,7 +174,7 @@ def engine_for(
 ) -> tuple[SolveEngine, Tuning | None]:
     blocks = None
     if method == "auto" and not options:
-        blocks = _blocks_of(forest, dtype, queue.device)
+        blocks = _chain_blocks(forest, dtype, queue.device)
 
     def in_lanes(blocks: ChainBlocks, make: Callable[[], SolveEngine], lazy: bool) -> LanesEngine:
         limits = trust.limits(queue.device, "solve", dtype)
@@ -193,8 +193,7 @@ def engine_for(
     return in_lanes(blocks, lambda: engine, False), picked.tuning
 
 
-def _blocks_of(forest: Forest, dtype: np.dtype, device: cl.Device) -> ChainBlocks | None:
-    """Return the blocks of chains for `LanesEngine`; None for trees and on GPUs."""
+def _chain_blocks(forest: Forest, dtype: np.dtype, device: cl.Device) -> ChainBlocks | None:
     blocks = blocks_of(forest) if copies.shares_memory(device) else None
     if blocks is None or blocks.size * dtype.itemsize > device.max_mem_alloc_size:
         return None

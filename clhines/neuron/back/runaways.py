@@ -62,13 +62,12 @@ class Runaways:
         at = max(far, key=lambda k: float(most[k]))
         more = f" and {len(far) - 1} more" if len(far) > 1 else ""
         say_to_caller(
-            f"voltages run off: {self._name(at)}{more}, to {most[at]:.1g} mV, by t = "
+            f"voltages run off: {self._segment_name(at)}{more}, to {most[at]:.1g} mV, by t = "
             f"{self._imported.model.h.t:g} ms; rounding spoils NEURON's conductances, which are "
             f"differences over 0.001 mV, beyond {FAR:.0g} mV, so that its spikes may be others"
         )
 
-    def _name(self, node: int) -> str:
-        """Name the nearest segment at or above a node, with a gid of its cell if there is one."""
+    def _segment_name(self, node: int) -> str:
         tree, wires = self._imported.model.tree, self._imported.model.wires
         place = np.flatnonzero(tree.inner_numbers == node)
         while not len(place) and tree.parent[node] >= 0:

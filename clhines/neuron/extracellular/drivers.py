@@ -95,7 +95,7 @@ def pointing_of(
     if not every:
         return None
     sets, reads = pointer_to.get(POTENTIAL, ""), pointer_to.get(_MEMBRANE, "")
-    unknown = frozenset(_tainted(file, reads) if reads else ())
+    unknown = frozenset(_depending_on(file, reads) if reads else ())
     what = what or _refused(file, sets, reads, of)
     return OutsidePointers(tuple(every), sets, reads, of, unknown, what)
 
@@ -111,7 +111,7 @@ def _refused(file: File, sets: str, reads: str, of: np.ndarray) -> Sentence | No
         return refusal("neuron.potential-of-channel", which=which)
     if sets and (len({*of.tolist()}) < len(of)):
         return refusal("neuron.potential-of-several-instances", sets=sets)
-    if reads and sets in _tainted(file, reads):
+    if reads and sets in _depending_on(file, reads):
         return refusal("neuron.potential-depends-on-i-membrane", sets=sets)
     if sets and not (_BEFORE in file.main and sets in set_by(file.main[_BEFORE].body, file.blocks)):
         return refusal("neuron.potential-not-set-before-step", sets=sets)
@@ -130,8 +130,7 @@ def _does_more(file: File) -> bool:
     return any(map(bool, parts))
 
 
-def _tainted(file: File, name: str) -> set[str]:
-    """Return the variables that depend on the variable `name`, and `name` itself."""
+def _depending_on(file: File, name: str) -> set[str]:
     tainted, before = {name}, set[str]()
     bodies = [b.body for b in (*file.main.values(), *file.blocks.values())]
     while tainted != before:

@@ -96,7 +96,9 @@ class _Writer:
 
     def text(self) -> str:
         p, ion, own_names = self._p, self._ion, self._own
-        reads = dict.fromkeys(self._ligand(t) for t in self._of_ks if t.type() >= _OUTSIDE)
+        reads = dict.fromkeys(
+            self._ion_and_concentration(t) for t in self._of_ks if t.type() >= _OUTSIDE
+        )
         if ion:
             current = (f"{ion}i", f"{ion}o") if self._goldman else (f"e{ion}",)
             reads |= dict.fromkeys((ion, name) for name in current)
@@ -114,12 +116,12 @@ class _Writer:
         lines += [f"STATE {{ {' '.join(self._names)} }}"] * bool(self._names)
         start, step = self._hh_lines()
         scheme = self._scheme()
-        lines += ["INITIAL {", *start, *self._first()]
+        lines += ["INITIAL {", *start, *self._first_state_lines()]
         lines += [f"SOLVE {p}scheme STEADYSTATE sparse"] * bool(scheme)
         lines += ["}", "BREAKPOINT {"]
         lines += [f"SOLVE {p}step"] * bool(step) + [f"SOLVE {p}scheme METHOD sparse"] * bool(scheme)
         lines += [
-            f"{own_names[-2]} = {'*'.join([own_names[0], *self._gates()])}",
+            f"{own_names[-2]} = {'*'.join([own_names[0], *self._gate_factors()])}",
             f"i = {self._current()}",
         ]
         lines += [f"i{ion} = i", "}"] if ion else ["}"]
@@ -144,8 +146,7 @@ class _Writer:
         z = _number(self._h.ion_charge(f"{ion}_ion"))
         return f"p*nrn_ghk(v, {ion}i, {ion}o, {z}){unit}"
 
-    def _gates(self) -> list[str]:
-        """Return each gate's factor in the conductance, except factors of 1."""
+    def _gate_factors(self) -> list[str]:
         factors = list[str]()
         for gate in map(self._ks.gate, range(int(self._ks.ngate()))):
             first, power = int(gate.sindex()), int(gate.power())
@@ -155,8 +156,7 @@ class _Writer:
             factors += [f"({' + '.join(terms) or '0'})^{power}"] * bool(power)
         return factors
 
-    def _first(self) -> list[str]:
-        """Return statements that put each gate of a kinetic scheme into its first state."""
+    def _first_state_lines(self) -> list[str]:
         firsts = {int(self._ks.gate(k).sindex()) for k in range(int(self._ks.ngate()))}
         states = enumerate(self._names[self._hh :], self._hh)
         return [f"{name} = {int(k in firsts)}" for k, name in states]
@@ -179,15 +179,14 @@ class _Writer:
             source, target = str(t.src().name()), str(t.target().name())
             if t.type() >= _OUTSIDE:
                 a, b = (_number(self._numbers(t, k, 1)[0]) for k in (0, 1))
-                a = f"{a}*{self._ligand(t)[1]}^{int(t.stoichiometry())}"
+                a = f"{a}*{self._ion_and_concentration(t)[1]}^{int(t.stoichiometry())}"
             else:
                 a, b = self._function(t, 0), self._second(t)
                 a, b = (f"{a}/{b}", f"(1 - {a})/{b}") if t.type() == 1 else (a, b)
             reactions += [f"~ {source} <-> {target} ({a}, {b})"] * (source != target)
         return reactions
 
-    def _ligand(self, t: Hoc) -> tuple[str, str]:
-        """Return the ion and the concentration that drive a transition."""
+    def _ion_and_concentration(self, t: Hoc) -> tuple[str, str]:
         name = str(t.ligand())
         return name[:-1], name
 

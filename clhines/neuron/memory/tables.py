@@ -37,7 +37,7 @@ def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTab
     """
     wanted = _mangled(f"_ptable_{name}")
     tables = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
-    return next((t for t in tables if t is not None and _is_of(t, call)), None)
+    return next((t for t in tables if t is not None and _agrees(t, call)), None)
 
 
 def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
@@ -196,8 +196,7 @@ def _numbers(address: int, count: int) -> tuple[float, ...]:
     return tuple(np.array(words_at(address, count), np.uint64).view(np.float64).tolist())
 
 
-def _is_of(table: FunctionTable, call: Callable[..., float]) -> bool:
-    """Whether hoc's function `call` agrees with a table at some of its knots."""
+def _agrees(table: FunctionTable, call: Callable[..., float]) -> bool:
     for k in np.unique(np.linspace(0, len(table.values) - 1, _SAMPLES).astype(int)).tolist():
         index = np.unravel_index(k, [len(axis) for axis in table.axes])
         x = [axis[j] for axis, j in zip(table.axes, index, strict=True)]

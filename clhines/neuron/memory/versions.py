@@ -59,7 +59,7 @@ def supported(test: str = "neuron") -> Hoc:
     # the self-test "neuron" includes the hooks
     wrong = _results.get((version, "neuron"), _results.get((version, test)))
     if wrong is None:
-        wrong = _results[version, test] = _result(_key(h, version), version, test)
+        wrong = _results[version, test] = _stored_or_tested(_key(h, version), version, test)
     if wrong:
         raise VersionError(
             f"{version} has failed the self-test of clhines ({wrong}); expected "
@@ -68,8 +68,7 @@ def supported(test: str = "neuron") -> Hoc:
     return h
 
 
-def _result(key: dict[str, object], version: str, test: str) -> str:
-    """Return the stored result of the self-test `test` with this `key`, or run it now."""
+def _stored_or_tested(key: dict[str, object], version: str, test: str) -> str:
     with files.one_process("neuron"):
         wrong = _load(key)
         if wrong is None and test != "neuron":
@@ -129,7 +128,6 @@ def child_command(module: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _key(h: Hoc, version: str) -> dict[str, object]:
-    """Return everything on which a self-test's result depends."""
     return {
         "neuron": version,
         "machine": f"{platform.system()} {h.nrnversion(8)}",

@@ -105,7 +105,7 @@ def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
             if called not in taking and called not in _PURE:
                 return False
         elif instruction == _OBJECT:
-            classes = {_class_of(one) for one in _objects_in(memory, more[0])}
+            classes = {_class_name_of(one) for one in _objects_in(memory, more[0])}
             if not classes or not classes <= _GRAPHS:
                 return False
         elif instruction == _COMPONENT:
@@ -118,8 +118,7 @@ def _name_of(symbol: int) -> str:
     return ctypes.string_at(words_at(symbol, 1)[0]).decode("utf-8", "replace")
 
 
-def _class_of(thing: int) -> str:
-    """Return the class name of the hoc object at address `thing`."""
+def _class_name_of(thing: int) -> str:
     return _name_of(words_at(words_at(thing, 3)[2], 1)[0])
 
 

@@ -50,17 +50,16 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
         state = self._state
         is_on = state.reasons is self._reasons and state.options is not None
         text = f"clhines switch, {'on' if is_on else 'off'}: {self.steps} steps run on the device"
-        if sooner := self._since()[1]:
+        if sooner := self._counts_since()[1]:
             text += f", {sooner} by NEURON, sooner there"
         return text + (f"; stepped by NEURON: {'; '.join(self.reasons)}" if self.reasons else "")
 
     @property
     def steps(self) -> int:
         """Number of steps run on the device since the switch was turned on."""
-        return self._since()[0]
+        return self._counts_since()[0]
 
-    def _since(self) -> tuple[int, int]:
-        """Return the steps since `enable`: on the device, and in NEURON because it was faster."""
+    def _counts_since(self) -> tuple[int, int]:
         device, neuron = self._last or self._state.counts
         return device - self._first[0], neuron - self._first[1]
 

@@ -183,7 +183,6 @@ class Switch:
         self._stop_unless(left_out)
 
     def _stop_unless(self, done: bool) -> None:
-        """Stop hoc if `done` is false, because a call has ended with an exception."""
         if not done:
             self._errors.stop_hoc()
 

@@ -245,7 +245,7 @@ class PinnedCopies:
                 with self._enqueues:
                     busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
 
-        self._share(arrays, copy)
+        self._copy_in_threads(arrays, copy)
         done = cl.enqueue_marker(self.queue)
         self.queue.flush()
         return done
@@ -266,12 +266,11 @@ class PinnedCopies:
             for one in under_way:
                 _empty(*one)
 
-        self._share([(rows, source)], copy)
+        self._copy_in_threads([(rows, source)], copy)
 
-    def _share(
+    def _copy_in_threads(
         self, arrays: Sequence[Target], copy: Callable[[int, Sequence[RowPart]], None]
     ) -> None:
-        """Divide the rows into chunks, call ``copy(thread, chunks)`` in each thread, and wait."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
         size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))

@@ -23,7 +23,7 @@ def minimal(device: cl.Device, source: str) -> tuple[str, list[str]]:
 
     The source stays unchanged if the device is not PoCL's, or PoCL's header has an unknown format.
     """
-    header = _header() if "Portable Computing" in device.platform.name else None
+    header = _pocl_header() if "Portable Computing" in device.platform.name else None
     if header is None or not _lines_of(header) or "##" in source:  # "##" may make any name
         return source, []
     return f"{declarations(header, source)}#line 1\n{source}", [f"-D{GUARD}"]
@@ -64,8 +64,7 @@ def _lines_of(header: Path) -> list[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1)
-def _header() -> Path | None:
-    """Find the header ``opencl-c.h`` of this process's PoCL library; None if not exactly one."""
+def _pocl_header() -> Path | None:
     try:
         maps = Path("/proc/self/maps").read_text("utf-8", "replace")
     except OSError:  # not Linux

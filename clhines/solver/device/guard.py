@@ -100,7 +100,6 @@ class ClosedProxy:
 
 
 def _runtime_loaded() -> bool:
-    """Whether this process has loaded an OpenCL runtime; always False outside of Linux."""
     if "pyopencl" not in sys.modules:
         return False
     try:

@@ -71,11 +71,10 @@ def warns_of_vectors(device: cl.Device, source: str) -> bool:
 
 def is_unnamed(device: cl.Device) -> bool:
     """Whether PoCL compiles for LLVM's processor ``generic`` instead of a processor with a name."""
-    return _triple(device) is not None
+    return _triple_if_generic(device) is not None
 
 
-def _triple(device: cl.Device) -> bytes | None:
-    """Return LLVM's target triple of a PoCL device with the processor ``generic``, else None."""
+def _triple_if_generic(device: cl.Device) -> bytes | None:
     is_pocl = "Portable Computing" in device.platform.name
     match = _UNNAMED.search(device.version) if is_pocl else None
     return None if match is None else match.group(1).encode()
@@ -83,7 +82,7 @@ def _triple(device: cl.Device) -> bytes | None:
 
 def name_processor(device: cl.Device) -> str | None:
     """Replace a PoCL device's processor ``generic``; return the new name, None if unchanged."""
-    triple = None if switched_off() else _triple(device)
+    triple = None if switched_off() else _triple_if_generic(device)
     if triple is None:
         return None
     try:

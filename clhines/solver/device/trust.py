@@ -112,7 +112,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
         return full  # networks are refused on such devices
     whole = devices.whole_device(device)
     tested_family = family if family == "solve" else _after_another(whole, family)
-    outcome = _outcome(whole, tested_family, np.dtype(dtype).name)
+    outcome = _stored_or_tested(whole, tested_family, np.dtype(dtype).name)
     if outcome is not None and not outcome.widest:
         _TrustState.wrong.add((whole, family))
         raise DeviceError(
@@ -272,8 +272,7 @@ def _narrowed(device_limits: Limits, width: int) -> Limits:
     return replace(device_limits, vector_bytes=width, trusted_bytes=width)
 
 
-def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
-    """Return the stored outcome, or run the self-test, in one process of the machine at a time."""
+def _stored_or_tested(device: cl.Device, family: str, dtype: str) -> Outcome | None:
     place = device, family, dtype
     with _LOCK:
         if place in _TrustState.outcomes:
@@ -389,7 +388,6 @@ def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, in
 
 
 def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
-    """Return the key of a stored outcome: everything that a family's self-test depends on."""
     return {
         "platform": device.platform.name.strip(),
         "platform_version": device.platform.version.strip(),

@@ -106,11 +106,10 @@ class ManySolve:
         size = self._forest.num_nodes
         kept = self._kept.of([Buffer(name, size, self.dtype) for name in "dul"])
         targets = {name: kept[name].base_data for name in host}
-        self._carrier(1).bring([(name, a, targets[name]) for name, a in host.items()])
+        self._carrier_of(1).bring([(name, a, targets[name]) for name, a in host.items()])
         return buffers | targets
 
-    def _carrier(self, rows: int) -> hosted.Carrier:
-        """Return the object that copies `rows` right-hand sides, made once."""
+    def _carrier_of(self, rows: int) -> hosted.Carrier:
         if rows not in self._carriers:
             names, status = ("d", "u", "l", "b", "x"), self._shared.status
             carrier = hosted.Carrier(self._resident, self._transfer, names, rows, status)
@@ -171,7 +170,7 @@ class ManySolve:
             copies.returned(self.queue, lent, out)
             return
         kept = self._kept_rows.of([Buffer("b", b.size, self.dtype)])
-        values, carrier = kept["b"].base_data, self._carrier(rows)
+        values, carrier = kept["b"].base_data, self._carrier_of(rows)
         carrier.bring([("b", b, values)])
         self._enqueue(matrix, values, values, rows, list(matrix.inverse.events))
         carrier.read_status(matrix.status.base_data)
@@ -192,12 +191,11 @@ class ManySolve:
         if not spec.apart:
             tasks = forest.num_cells * -(-rows // spec.lanes)
             size = (min(_ITEMS * self._limits.compute_units, tasks),)
-            arguments["values"] = self._room(size[0] * arguments["room"] * spec.lanes)
+            arguments["values"] = self._scratch(size[0] * arguments["room"] * spec.lanes)
         group = (spec.group, 1)[: len(size)]
         return self._launch("substitute", arguments, size, group, waits)
 
-    def _room(self, count: int) -> cl.Buffer:
-        """Return scratch memory for `count` values; later calls reuse it unless it is large."""
+    def _scratch(self, count: int) -> cl.Buffer:
         if self._values is None or self._values.size < count:
             self._values = None
             self._values = cla.empty(self.queue, count, self.dtype)

@@ -48,7 +48,6 @@ class Buffers:
         self._arrays: dict[str, cla.Array] = {}
 
     def __getitem__(self, name: str) -> cla.Array:
-        """Return the whole buffer `name`, (size,)."""
         if name not in self._arrays:
             one = self.listed[name]
             self._arrays[name] = cla.Array(self.queue, one.size, one.dtype)

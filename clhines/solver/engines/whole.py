@@ -60,8 +60,7 @@ class HostSolves:
     # -- buffers ---------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _at_once(self) -> int:
-        """Most right-hand sides that memory allows in one solve."""
+    def _most_rows(self) -> int:
         return self._room.rows_at_once(self.loaded.plan)
 
     def values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
@@ -98,7 +97,7 @@ class HostSolves:
             finite &= good and way.finds_infinite
             pivots = NO_PIVOTS if good else self.loaded.bad_of(status)
 
-        self._in_turn(solve, arrays["b"], target)
+        self._solve_in_chunks(solve, arrays["b"], target)
         return pivots, finite
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> bool:
@@ -116,17 +115,16 @@ class HostSolves:
             status = way.solve({"b": b}, target)
             finite &= way.finds_infinite and not status.any()
 
-        self._in_turn(solve, b, target)
+        self._solve_in_chunks(solve, b, target)
         return finite
 
-    def _in_turn(
+    def _solve_in_chunks(
         self,
         solve: Callable[[np.ndarray, np.ndarray, int], None],
         b: np.ndarray,
         target: np.ndarray,
     ) -> None:
-        """Call ``solve(rows, target, most)`` for chunks of `b` of `most` rows, as memory allows."""
-        most = self._at_once
+        most = self._most_rows
         with hosted.FinishOnError(self.loaded.queue):  # kernels may use the host's arrays
             if b.ndim == 1 or len(b) <= most:
                 if not b.flags.c_contiguous:
@@ -173,7 +171,7 @@ class HostSolves:
         """Whether a matrix in natural order fits on the device beside the values of a solve."""
         if copies.shares_memory(self.loaded.queue.device) or not self.loaded.takes_natural:
             return False
-        both = both_buffers(self.loaded.plan, self._room.dtype, self._at_once)
+        both = both_buffers(self.loaded.plan, self._room.dtype, self._most_rows)
         return total(both) <= self._room.memory
 
     def factor_natural(self, arrays: dict[str, np.ndarray]) -> tuple[dict[str, Slot], BadPivots]:
@@ -306,7 +304,7 @@ class Whole(SolveEngine):
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
         buffers = self.on_host.take(self.on_host.values(len(arrays), count, False))
-        operands = self._all_packed(buffers, arrays)
+        operands = self._pack_all(buffers, arrays)
         x = buffers.view("x", operands[-1].shape)
         packed = list(operands[0].events)
         self.enqueue(self.prepare(operands, x, False), x, [])
@@ -333,8 +331,7 @@ class Whole(SolveEngine):
         target = buffers.view(name, (*a.shape[:-1], self.plan.packed_size))
         return self.loaded.permute(source, target, True)
 
-    def _all_packed(self, buffers: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
-        """Return d, u, (l), b in device order, from arrays on the device in natural order."""
+    def _pack_all(self, buffers: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
         if arrays["b"].ndim == 2:
             packed = {name: self._packed(buffers, name, a) for name, a in arrays.items()}
         else:
@@ -536,7 +533,7 @@ def memory_of(plan: Plan, room: Room, transfer: hosted.Transfer) -> Memory:
     if plan.takes_natural and not copies.shares_memory(transfer.device):
         both = total(both_buffers(plan, room.dtype, rows))
         needed = max(needed, both if both <= room.memory else 0)
-    return Memory(needed, _pinned(plan, room, transfer, rows))
+    return Memory(needed, _most_pinned(plan, room, transfer, rows))
 
 
 def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
@@ -544,8 +541,7 @@ def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
     return solve_buffers(plan, dtype, 4, rows) + natural_factor_buffers(plan, dtype, 4)
 
 
-def _pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int:
-    """Return the peak pinned memory of solves for up to `rows` right-hand sides, bytes."""
+def _most_pinned(plan: Plan, room: Room, transfer: hosted.Transfer, rows: int) -> int:
     if not copies.helps(transfer.device):
         return 0
     n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]

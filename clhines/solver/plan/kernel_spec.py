@@ -48,7 +48,7 @@ class Word:
         word = np.zeros((), np.int64)
         for name, numbers in values.items():
             value = np.asarray(numbers, np.int64)
-            least = -self.most(name) - 1 if self._is_last(name) else 0
+            least = -self.most(name) - 1 if self._has_highest_bits(name) else 0
             if value.size and not least <= value.min() <= value.max() <= self.most(name):
                 raise OverflowError(
                     f"{name} is {value.min()} to {value.max()}; expected {least} to "
@@ -59,7 +59,7 @@ class Word:
 
     def unpack(self, name: str, word: np.ndarray) -> np.ndarray:
         value = word >> self.shifts[name]
-        return value if self._is_last(name) else value & self.most(name)
+        return value if self._has_highest_bits(name) else value & self.most(name)
 
     def read(self, name: str, word: str, mask: str = "") -> str:
         """Return an OpenCL expression that extracts the bit field `name` from the int `word`.
@@ -70,7 +70,7 @@ class Word:
         if most == 1:
             return f"{word} & {1 << shift}"
         text = f"{word} >> {shift}" if shift else word
-        if self._is_last(name):
+        if self._has_highest_bits(name):
             return text
         return f"{text} & {mask or (hex(most) if most > 99 else most)}"
 
@@ -82,8 +82,7 @@ class Word:
     def __str__(self) -> str:
         return self.write(**{name: name.replace("_", " ") for name in self._widths})
 
-    def _is_last(self, name: str) -> bool:
-        """Whether the number `name` has the highest bits: a shift reads it, without a mask."""
+    def _has_highest_bits(self, name: str) -> bool:
         return self.shifts[name] + self._widths[name] == _BITS
 
 
@@ -103,7 +102,6 @@ class Parameter:
     role: str = ""  # for a table, see `KernelSpec`
 
     def __str__(self) -> str:
-        """Return the declaration in OpenCL C: a const number, or a pointer to global memory."""
         kind, qualifier = self.type, ""
         if "*" not in kind:
             return f"const {kind} {self.name}"

@@ -53,7 +53,7 @@ def branch_levels(
     level = trees.branch_level[tree_branch] if level is None else level
     length = trees.branch_length[tree_branch]
     rank = np.lexsort((-length, level, template))
-    parent = _ordered(parent, rank)
+    parent = _reorder_parents(parent, rank)
     template, level = template[rank], level[rank]
     is_first = np.ones(len(rank), bool)
     is_first[1:] = (np.diff(template) != 0) | (np.diff(level) != 0)
@@ -80,8 +80,7 @@ def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return slot, tree_branch, np.where(above < 0, -1, above + shift)
 
 
-def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return each branch's parent, -1 at roots, when branches are sorted by `order`."""
+def _reorder_parents(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
     return np.where(parent < 0, -1, inverse(order)[parent])[order]
 
 
@@ -213,7 +212,7 @@ def branch_vectors(
     template, length = slot_template[slot], trees.branch_length[tree_branch]
     height = branch_ranks(trees)[tree_branch]
     rank = np.lexsort((slot, tree_branch, -length, height, template))
-    parent = _ordered(parent, rank)
+    parent = _reorder_parents(parent, rank)
     template, height, length = template[rank], height[rank], length[rank]
     is_first = np.ones(len(rank), bool)
     is_first[1:] = (np.diff(template) != 0) | (np.diff(height) != 0)

@@ -168,7 +168,7 @@ def plan_block_local(
         if large:
             rest: Options = {"work_group": None, "block_size": None, "vector_width": None}
             return plan_cells(part, "block_interleaved", real, limits, rest)
-        block = _local_block(part, real, limits, options["block_size"])
+        block = _cells_per_local_block(part, real, limits, options["block_size"])
         values = block * int(part.sizes.max())
         values = min(local_size(values, room, limits.is_cpu), room)
         most = min(MAX_RHS, room // values)
@@ -182,8 +182,9 @@ def plan_block_local(
     return replace(plan, parts=tuple(parts))
 
 
-def _local_block(forest: Forest, real: str, limits: Limits, block_size: int | None) -> int:
-    """Return the cells per block, limited by their right-hand sides in local memory."""
+def _cells_per_local_block(
+    forest: Forest, real: str, limits: Limits, block_size: int | None
+) -> int:
     itemsize = 8 if real == "double" else 4
     largest = int(forest.sizes.max())
     fits = limits.local_bytes // itemsize // largest

@@ -40,7 +40,7 @@ def _appended(expand: Part, solve: Part) -> Part:
     longest = max(expand.spec.segment, solve.spec.segment)
     capacity = max(expand.spec.capacity, solve.spec.capacity)
     tree = max(expand.spec.tree_places, solve.spec.tree_places)
-    tables, more = _with_rows(expand, longest), _with_rows(solve, longest)
+    tables, more = _tables_padded_to(expand, longest), _tables_padded_to(solve, longest)
     blocks = more["blocks"].reshape(-1, 8).copy()
     for column, name in ((2, "lane_slot"), (4, "rows"), (6, "cell_number"), (7, "cell_number")):
         blocks[:, column] += len(tables[name])
@@ -75,8 +75,7 @@ def _appended(expand: Part, solve: Part) -> Part:
     )
 
 
-def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
-    """Return a launch's tables, with its segments padded to `longest` nodes."""
+def _tables_padded_to(part: Part, longest: int) -> dict[str, np.ndarray]:
     rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
     wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
     tables = {**part.tables, "rows": wider.reshape(-1)}

@@ -121,7 +121,7 @@ def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
     for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
         lanes = cut_trees(forest.trees, most).lanes
         filled = forest.trees.sizes >= LEAST_FILLED * most * in_warps(lanes)
-        good |= _held(lanes, most, real) & filled
+        good |= _registers_hold(lanes, most, real) & filled
     return good
 
 
@@ -129,8 +129,7 @@ def in_warps(lanes: np.ndarray) -> np.ndarray:
     return -(-lanes // WARP) * WARP
 
 
-def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
-    """Whether the registers of a work-group can hold `lanes` segments of `most` nodes each."""
+def _registers_hold(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
     needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
     group = in_warps(lanes)
     return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)
@@ -155,7 +154,7 @@ def registers_segment(forest: Forest, real: str, limits: Limits, options: Option
     many |= _short_of_groups(forest, real, limits, options)
     for most in _OF_MANY if many else _SEGMENTS:
         lane_counts = cut_trees(forest.trees, most).lanes
-        if _held(lane_counts, most, real).all() and (lane_counts <= lanes).all():
+        if _registers_hold(lane_counts, most, real).all() and (lane_counts <= lanes).all():
             return most
     for most in _OF_MANY_LANES:
         if (cut_trees(forest.trees, most).lanes <= lanes).all():
