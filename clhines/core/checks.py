@@ -32,6 +32,8 @@ def host_array(name: str, a: Any) -> Any:
     if isinstance(a, np.ndarray) or not hasattr(type(a), "__dlpack__"):
         return a  # look at the type: pint's quantities forward attributes to their arrays
     kind = type(a).__name__
+    if hasattr(type(a), "is_neg") and a.is_neg():  # PyTorch negates on reads, DLPack not
+        raise InputError(f"{name} is {kind} with the negative bit; expected {name}.resolve_neg()")
     try:
         place = int(a.__dlpack_device__()[0])
         if place in _HOST_MEMORY:

@@ -374,6 +374,9 @@ def test_arrays_of_other_libraries_are_read_where_they_are(fast_queue, monkeypat
             solver.solve(d, Shared(u, place), b)
     with pytest.raises(InputError, match="memory cannot be shared: it needs a gradient"):
         solver.solve(d, u, Shared(b, 0))
+    negated = type("Negated", (Shared,), {"is_neg": lambda a: True})  # z.conj().imag in PyTorch
+    with pytest.raises(InputError, match="b is Negated with the negative bit"):
+        solver.solve(d, u, negated(b))
     traced = type("Tracer", (), {"__dlpack__": None})  # inside jax.jit
     with pytest.raises(InputError, match="d is Tracer, whose memory cannot be shared"):
         solver.solve(traced(), u, b)
