@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.errors import InputError
+from clhines.core.files import short_text
 from clhines.solver.solver import Solver
 
 Residuals = tuple[jax.Array, jax.Array, "jax.Array | None", jax.Array]
@@ -43,14 +44,18 @@ def solve(
     Raises
     ------
     InputError
-        Wrong shapes and dtypes. Inside ``jax.jit`` JAX wraps a `PivotError` in an error of its own.
+        Wrong shapes and dtypes. JAX wraps a `PivotError` in an error of its own.
     """
     if not isinstance(solver, Solver):
         raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")
-    arguments = {"d": d, "u": u, "l": l, "b": b}
-    arrays = {name: jnp.asarray(a) for name, a in arguments.items() if a is not None}
-    n = solver.forest.num_nodes
-    for name, a in arrays.items():
+    arrays, n = dict[str, jax.Array](), solver.forest.num_nodes
+    for name, given in {"d": d, "u": u, "l": l, "b": b}.items():
+        if given is None and name == "l":
+            continue
+        try:
+            arrays[name] = a = jnp.asarray(given)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name} is not an array: {short_text(error)}") from error
         if a.dtype != solver.dtype:
             more = "; set jax_enable_x64" if solver.dtype == np.float64 else ""
             raise InputError(f"{name} has dtype {a.dtype}; expected {solver.dtype}{more}")

@@ -97,7 +97,7 @@ def _over_rows(products: torch.Tensor) -> torch.Tensor:
 
 
 def _on_host(t: torch.Tensor) -> np.ndarray:
-    return t.detach().cpu().numpy()
+    return t.numpy(force=True)
 
 
 def _check(solver: Solver, tensors: dict[str, torch.Tensor | None]) -> None:

@@ -104,5 +104,7 @@ def test_what_cannot_be_done_is_refused(case):
         clhines.jax.solve(solver, **{**arrays, "u": arrays["u"].astype(np.float32)})
     with pytest.raises(InputError, match="b has shape"):
         clhines.jax.solve(solver, **{**arrays, "b": arrays["b"][..., 1:]})
+    with pytest.raises(InputError, match="d is not an array: "):
+        clhines.jax.solve(solver, **{**arrays, "d": None})
     with pytest.raises(InputError, match="solver is str"):
         clhines.jax.solve("solver", **arrays)

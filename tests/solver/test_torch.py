@@ -104,6 +104,11 @@ def test_what_cannot_be_done_is_refused(case):
         clhines.torch.solve("solver", **arrays)
     with pytest.raises(PivotError):
         clhines.torch.solve(solver, **{**arrays, "d": 0 * arrays["d"]})
+    negated = torch.complex(0 * arrays["b"], -arrays["b"]).detach().conj().imag
+    x = clhines.torch.solve(solver, **{**arrays, "b": negated})
+    system.assert_solved(x.detach().numpy())
+    with pytest.raises(InputError, match="b is Tensor with the negative bit"):
+        solver.solve(system.d, system.u, negated)
     d = arrays["d"].detach().clone()
     factors = clhines.torch.factor(solver, d, arrays["u"], l=arrays["l"])
     d += 1  # as an optimiser does; the factors belong to the old values
