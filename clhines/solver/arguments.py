@@ -126,6 +126,7 @@ class Arguments:
         self, engine: SolveEngine, original: Given, b: Array, out: Array | None, overwrite: bool
     ) -> Array:
         out = self.of_buffer("out", host_array("out", out), self.forest.num_nodes)
+        original = b if isinstance(original, cl.Buffer) else original
         target = target_of(original, b, out, overwrite, self.dtype, engine.empty_like)
         unmark(target)
         return target

@@ -1,5 +1,6 @@
 """Arguments of a solver's methods: conversions, refusals and their messages."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -305,6 +306,11 @@ def test_buffers_stand_for_arrays(queue):
     assert np.array_equal(solution.get(), expected)
     assert np.array_equal(solver.solve(d, u, b).get(), expected)
     assert np.array_equal(solver.factor(d, u).solve(b, out=x).get(), expected)
+
+    for solve in (partial(solver.solve, d, u), solver.factor(d, u).solve):
+        (given,) = buffers_of(queue, [rows])
+        solution = solve(given, overwrite=True)
+        assert solution.base_data is given and np.array_equal(solution.get(), expected)
 
     packed = [solver.to_device_order(a) for a in (d, u, b)]
     raw = [a.data for a in packed]
