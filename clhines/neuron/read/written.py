@@ -34,7 +34,7 @@ def read_written(
     mechanisms: Mapping[str, Mechanism],
     used: Sequence[int],
 ) -> PointerTargets:
-    """Find the targets of POINTERs that mechanisms write.
+    """Return the targets of POINTERs that mechanisms write.
 
     `used` has addresses of Vectors that play or record: their elements cannot be targets.
     """
@@ -101,7 +101,7 @@ def read_pointed(
     mechanisms: Mapping[str, Mechanism],
     gap_nodes: Mapping[tuple[str, str, int], int],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
-    """Find the targets of POINTERs that mechanisms read, and rejections.
+    """Return the targets of POINTERs that mechanisms read, by (mechanism, POINTER); rejections.
 
     `gap_nodes`: by mechanism, name and instance, the node whose voltage `target_var` assigns.
     """

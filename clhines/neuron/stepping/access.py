@@ -161,7 +161,7 @@ class AccessHooks:
         return use
 
     def _check(self, *things: object) -> None:
-        """Note each Vector among `things` that the model itself uses as a problem."""
+        """If the model itself uses one of the Vectors in `things`, note this as a problem."""
         with self._off():
             names = [str(x) for x in things if isinstance(x, self._vector)]
         for name in names:

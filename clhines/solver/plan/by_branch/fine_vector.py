@@ -209,7 +209,7 @@ def _fit_vectors(
 
 
 def _most_slots(vectors: schedule.BranchVectors) -> int:
-    """Return the values in the exchange memory: one per lane of a block, a vector of zeros."""
+    """Return how many values are exchanged: one per lane of a block, and a zero vector."""
     return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 

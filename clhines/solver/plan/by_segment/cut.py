@@ -16,9 +16,9 @@ USUAL_PLACES = 1056  # values per array in a usual work-group's local memory
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Join launches that solve whole cells with the one that ends the solve of cells in parts.
+    """Join two launches: one expands the parts of large cells, the other solves whole cells.
 
-    Return the parts of a plan with fewer launches.
+    Return the plan's parts with fewer launches.
     """
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
