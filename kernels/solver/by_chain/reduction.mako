@@ -25,7 +25,8 @@
 // unknowns fit into local memory, and back.
 % endif
 //
-// Arguments; arrays of values are in device order and have num_values values:
+// Arguments; arrays of values are in device order and have num_values values per row; a launch solves
+// row first_row:
 ${part("solver/common/arguments")}\
 //   cell_start     where each chain has its first value
 //   cell_size      rows in each chain

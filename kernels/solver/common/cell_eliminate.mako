@@ -1,8 +1,10 @@
 <%page args="spec"/>\
-## Part of cell.mako, backward sweep: eliminate node `at`, whose values have the index `place`. sum_d and sum_b are the
-## contributions from node at + 1 if it is a child. waiting: other children have left d and b of the node, less their
-## contributions, in factor and x; first: no child has done so for the parent yet. Then factor gets l (u if symmetric)
-## and x gets b, both divided by the pivot. bad, grown: 1 + a node with a bad pivot, or with lost digits.
+## Part of cell.mako, backward sweep: eliminate node `at`, whose values have the index `place`.
+##   sum_d, sum_b   in: contributions from node at + 1, if it is a child; out: to the parent
+##   waiting        other children have left this node's d and b, less their contributions, in factor and x
+##   first          this node is the first child to do so for its parent
+##   factor, x      out: l (u if symmetric) and b, both divided by the pivot
+##   bad, grown     out: 1 + a node with a bad pivot, or with lost digits
 % if not spec.chains:
             const int parent = ${spec.step.read("parent", "code")}, waiting = ${spec.step.read("waiting", "code")}, first = ${spec.step.read("first", "code")};
             const int up = start + parent * stride;

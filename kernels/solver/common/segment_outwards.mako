@@ -1,8 +1,10 @@
 <%page args="spec"/>\
-## Part of contraction.mako, step 3: back substitution in the segments, with the factors that step 1 has left in B, D
-## and U (with `direct` in the registers rhs, top and next). A leaf goes from the root's end to the tip: x is B - D times
-## the x before. An inner segment goes from its last node, whose x is my_x, back to the root's end: x is B - D * top - U
-## times the x before, where top is the x of the segment's parent. Node k of a lane's segment is at column + row[k].
+## Part of contraction.mako, step 3: back substitution in each segment, with the factors that step 1 has
+## left in B, D and U (with `direct` in the registers rhs, top and next). Node k of a lane's segment is at
+## column + row[k].
+##   leaf, from the root's end to the tip:         x = B - D * x_before, first the parent's x
+##   inner, from the last node to the root's end:  x = B - D * top - U * x_before, first my_x of the last node
+## where top is the x of the segment's parent.
 <% M = spec.segment %>\
 <%def name="nodes(count, inner)">\
 % for j in range((count - 1) // 4 * 4, -1, -4):
