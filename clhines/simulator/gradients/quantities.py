@@ -68,7 +68,7 @@ class Quantities:
         if name not in names:
             expected = f"expected one of {', '.join(names)}{meant(str(name), names)}"
             raise InputError(f"{group.mechanism.name} has no {shown(name)}; {expected}")
-        if name in _NO_SLOPE or name in program.fixed:
+        if name in program.fixed:
             raise InputError(refusal("gradient.no-slope", value=name))
         if name in group.mechanism.parameters:
             check_parameter(group.mechanism, name)

@@ -43,6 +43,14 @@ def test_what_is_fixed(value):
     assert refused(recorded(net), [value]) == "gradient.no-slope"
 
 
+@pytest.mark.parametrize("name", ["delay", "threshold", "time", "events", "celsius"])
+def test_a_parameter_may_have_the_name_of_what_is_fixed(name):
+    net = small_networks.plain()
+    group = net.insert(f"density leak\nparameter {name} = 1e-3\ncurrent i = {name}*(v + 60)\n", [0])
+    sim = recorded(net)
+    assert sim.gradient(1.0, lambda v: (0.0, np.ones_like(v)), [(group, name)])[group, name] != 0
+
+
 HEAD = "NEURON { POINT_PROCESS noslope NONSPECIFIC_CURRENT i RANGE p, q, x %s }\n"
 BODY = "PARAMETER { p = 1 q = 1 }\nASSIGNED { v (mV) i (nA) x }\n%s\n"
 EVENTS = {
