@@ -14,10 +14,16 @@
     const real t_0 = times[4 * step], t_1 = times[4 * step + 1], t_2 = times[4 * step + 2], t_3 = times[4 * step + 3];
     const int i = order[k];
     const uint at = i * num_rows + q;
-    __global const int *restrict here = of_node + i * ${max(1, 4 * len(spec.kinds))};
+    __global const int4 *restrict here = (__global const int4 *)of_node + i * ${max(1, len(spec.kinds))};
 % if spec.lanes:
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif
+</%def>\
+<%def name="places(kinds, n, stage, ahead)">\
+## the instances at the node, loaded before the mechanisms that come earlier have stored anything
+% for kind in kinds[n + ahead * (n > 0):n + ahead + 1]:
+    const int4 here_${stage}${kind.number} = here[${kind.number}];  // begin, end, entries
+% endfor
 </%def>\
 <%def name="near(node)">now_of[p] + (ends ? ${twice}gather(changes, OF(${node})) : 0)</%def>\
 <%def name="times(block)">\
@@ -203,9 +209,10 @@ ${begin(spec.tile)}\
 % endfor
     }
 % endif
-% for kind in kinds:
-% if kind.num_states or kind.gives_current or kind.has("advance"):
-    ${kind.each}
+<% used = [kind for kind in kinds if kind.num_states or kind.gives_current or kind.has("advance")] %>\
+% for n, kind in enumerate(used):
+${places(used, n, stage, 2)}\
+    ${kind.each(stage)}
 % if kind.num_states:
         __global const lanes *states = ${"(ends ? next_of : now_of)" if stage == "begins" else "now_of"};
 ${load(kind, "s", "states")}\
@@ -245,7 +252,6 @@ ${times("current")}\
 ${store(kind, "s", "next_of")}\
 % endif
     }
-% endif
 % endfor
 % endfor
 % for name, place in spec.ion_places:
@@ -307,9 +313,10 @@ ${begin(1)}\
     const lanes later_ion_${name} = later_of[${place} + at], earlier_ion_${name} = earlier_of[${place} + at];
 % endfor
 % for kinds, stage in spec.rounds[::-1]:
-% for kind in kinds[::-1]:
-% if kind.blocks_back(stage):
-    ${kind.each}
+<% used = [kind for kind in kinds[::-1] if kind.blocks_back(stage)] %>\
+% for n, kind in enumerate(used):
+${places(used, n, stage, 0)}\
+    ${kind.each(stage)}
 ${load(kind, "by_state", "slopes")}\
 ${load(kind, "later_state", "later_of")}\
 ${load(kind, "earlier_state", "earlier_of")}\
@@ -354,7 +361,6 @@ ${store(kind, "by_state", "slopes")}\
         ${place} = by_parameter_${name};
 % endfor
     }
-% endif
 % endfor
 % if stage == "begins":
     if (begins) {
@@ -441,9 +447,10 @@ ${begin(1)}\
             right[r] += ${spec.column("u", "c")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, OF(c)) : 0)));
         }
     }
-% for kind in spec.kinds:
-% if kind.has("current__back") or kind.num_states:
-    ${kind.each}
+<% used = [kind for kind in spec.kinds if kind.has("current__back") or kind.num_states] %>\
+% for n, kind in enumerate(used):
+${places(used, n, "", 0)}\
+    ${kind.each("")}
 % if kind.num_states:
         if (ends) {
             __global const lanes *states = store + now * slot;
@@ -480,7 +487,6 @@ ${product(kind, "current", "next", f"right[r] -= {kind.factor} * sum{factor};")}
         }
 % endif
     }
-% endif
 % endfor
     if (begins)
         for (int r = 0; r < ${K}; r++) scatter(system_b + r * size, OF(i), right[r]);

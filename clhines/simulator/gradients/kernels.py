@@ -140,18 +140,16 @@ class GradientKind:
         recorded = block == "advance" and bool(self.recorded)
         return recorded or self.has(BACK.format(block)) or bool(self.pulled(block))
 
-    @property
-    def each(self) -> str:
-        """First lines of the OpenCL loop over the instances `j` at a node."""
-        begin, end, first, value = (f"here[{4 * self.number + k}]" for k in range(4))
-        loop = f"if ({begin} < {end}) {{\n        const int j = {begin};"
+    def each(self, stage: str) -> str:
+        """Return the first lines of the OpenCL loop over the instances `j` at a node."""
+        here, of_states, of_values = f"here_{stage}{self.number}", "", ""
+        loop = f"if ({here}.x < {here}.y) {{\n        const int j = {here}.x;"
         if self.crowded:
-            loop = f"for (int j = {begin}; j < {end}; j++) {{"
-            first += f" + (j - {begin}) * {len(self.states)}"
-            value += f" + (j - {begin}) * {len(self.by)}"
+            loop, k = f"for (int j = {here}.x; j < {here}.y; j++) {{", f"(j - {here}.x)"
+            of_states, of_values = f" + {k} * {len(self.states)}", f" + {k} * {len(self.by)}"
         return (
-            f"{loop}\n        const uint first = {first}, e = first * num_rows + q;\n"
-            f"        const uint value = ({value}) * num_rows + q;"
+            f"{loop}\n        const uint first = {here}.z{of_states}, e = first * num_rows + q;\n"
+            f"        const uint value = ({here}.w{of_values}) * num_rows + q;"
         )
 
     def has(self, block: str) -> bool:
