@@ -39,6 +39,21 @@ def back_function(
     return back
 
 
+class Zeros(dict[str, np.ndarray]):
+    """Arrays by name; one that is not there yet is made with `count` zeros."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __missing__(self, name: str) -> np.ndarray:
+        return self.setdefault(name, np.zeros(self._count))
+
+    def copy(self) -> Zeros:
+        copies = Zeros(self._count)
+        copies.update({name: values.copy() for name, values in self.items()})
+        return copies
+
+
 class Adjoint:
     """A loss's derivatives with respect to all variables in a run, and to its model's arrays.
 
@@ -57,11 +72,7 @@ class Adjoint:
         self.v = np.zeros(n)
         self.ions = {name: np.zeros(n) for name in variables.ions}
         self.states, self.outputs, self.parameters = (
-            [
-                {name: np.zeros(kind.count) for name in of_kind}
-                for kind, of_kind in zip(self.model.kinds, kinds, strict=True)
-            ]
-            for kinds in (variables.states, variables.outputs, variables.parameters)
+            [Zeros(kind.count) for kind in self.model.kinds] for _ in range(3)
         )
         self.weight = np.zeros(len(variables.exact.weight))
         grid = variables.grid
@@ -69,10 +80,9 @@ class Adjoint:
         self.grid_weight = np.zeros(self.model.connections.count)
         self.event_weight = np.zeros(len(self.model.events.step))
         self.played = {p: np.zeros(len(p.y)) for p in self.model.played}
-        names = ("capacitance", "u", "constant_d", "constant_g", "constant_b")
-        self.matrix = {name: np.zeros(n) for name in names}
+        self.matrix: dict[str, np.ndarray] = Zeros(n)
         self.start: dict[str, Any] = {}
-        self._g, self._i = np.zeros(n), np.zeros(n)  # by nodes' summed conductance and current
+        self._by_node = Zeros(n)  # by sums of conductances (g) and currents (i)
         self._slot = 0
 
     def take_back(self, entries: Sequence[Entry]) -> None:
@@ -81,8 +91,7 @@ class Adjoint:
                 getattr(self, name)(*values)
 
     def keep_start(self) -> None:
-        copies = [{name: a.copy() for name, a in of_kind.items()} for of_kind in self.states]
-        self.start = {"v": self.v.copy(), "states": copies}
+        self.start = {"v": self.v.copy(), "states": [of_kind.copy() for of_kind in self.states]}
 
     def finish(self) -> None:
         """Apply the reverse of the run's start, which sets weights and capacitances."""
@@ -124,10 +133,7 @@ class Adjoint:
         k, instances, name = call.kind, call.instances, a.name
         kind = self.model.kinds[k]
         if a.role in ("i", "g"):
-            seed: np.ndarray = (
-                kind.factor[instances]
-                * (self._i if a.role == "i" else self._g)[kind.node[instances]]
-            )
+            seed: np.ndarray = kind.factor[instances] * self._by_node[a.role][kind.node[instances]]
             variables = self.run.variables
             if a.role == "i" and {*variables.wanted[k]} - {*variables.declared(k)}:
                 seed = seed + _pop(self.outputs[k][CURRENT], instances)
@@ -194,7 +200,7 @@ class Adjoint:
         for ion in self.model.ions:
             self.ions[ion.variables[3]][:] = 0.0
             self.ions[f"d{ion.variables[3]}"][:] = 0.0
-        self._g[:], self._i[:] = 0.0, 0.0
+        self._by_node.clear()
 
     def change_voltages(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
         """Apply the reverse of ``A dv = constant_b - constant_g v - i + axial(v)``.
@@ -215,7 +221,7 @@ class Adjoint:
         matrix["constant_d"] += by_d
         matrix["constant_g"] -= by_b * v
         matrix["constant_b"] += by_b
-        self._g, self._i = by_d, -by_b
+        self._by_node.update(g=by_d, i=-by_b)
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:

@@ -10,13 +10,19 @@ GPU stretches are as long as memory allows:
                               4 > ... > 8,   8 < ... < 4
                0 > ... > 4,   4 < ... < 0
 
+A stretch runs again while the derivatives go back through the next one, on a GPU in a second queue.
+Each of its states replaces one that the derivatives have passed, so every second stretch is in the
+store from the last state to the first.
+
 The reference goes back over the start, with INITIAL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from itertools import islice
 from math import ceil, isqrt
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, finalize
@@ -54,10 +60,11 @@ _VECTOR_BYTES = 32  # on CPUs; LLVM 18 crashes on conditions with vectors of 64
 _GROUP = 128  # work-items
 # per work-item, by kernel: with fewer, more work-items run side by side; with more, fewer spill
 _REGISTERS = {"take_step": 56, "take_back": 72, "take_tangents": 80}
-_NEIGHBOURS = 16  # bytes of neighbours that are side by side in the solver's order, on a GPU
-MEMORY = 7.5e9  # most bytes for states and systems on the device; with all others 8e9
+_NEIGHBOURS = 16  # bytes of neighbours side by side in the solver's order, on a GPU
+MEMORY = 7e9  # most bytes of states and systems on the device; with all others below 8e9
 SlotSolve: TypeAlias = Callable[[], object]  # enqueues a solve
-KEPT = 1e9  # most bytes that stay for the same cells' next gradient, on a CPU
+_AT_ONCE = 2  # steps back, and steps forward beside them, until one queue waits for the other
+KEPT = 1e9  # most bytes that stay for the next gradient of the same cells, on a CPU
 _ROOM: WeakKeyDictionary[Forest, np.ndarray] = WeakKeyDictionary()
 _SHARED: WeakKeyDictionary[Forest, dict[Any, Any]] = WeakKeyDictionary()
 _TURN = "step", "turn", "now", "next"
@@ -65,6 +72,7 @@ _CHANGES = {  # kernel arguments that differ between launches
     "take_step": (*_TURN, "system_d", "changes"),
     "take_back": (*_TURN, "changes"),
     "take_tangents": _TURN,
+    "to_natural": ("packed", "natural", "entries"),
 }
 
 
@@ -106,9 +114,7 @@ class DeviceSteps:
         lanes = None if devices.is_cpu(self.queue.device) else Lanes(limits.ptx)
         planned = (*wanted, real, records, self.connections, lanes)
         self.plan = GradientPlan(self.host.variables, self.layout, *planned)
-        solving = model.forest, "auto", self.dtype, None, self.queue
-        self.solver: Solver = self._once("solver", lambda: Solver(*solving))
-        self._order = self.solver.engine.device_order()
+        self.solver = self._solver("solver", self.queue)
         places = self._places()
         self.recorded = np.unique([i for r in records for i in self.plan.entry(r)[0]])
         self.spec = replace(
@@ -135,6 +141,19 @@ class DeviceSteps:
         if key not in of_forest:
             of_forest[key] = make()
         return of_forest[key]
+
+    def _solver(self, name: str, queue: cl.CommandQueue) -> Solver:
+        solving = self.model.forest, "auto", self.dtype, None, queue
+        solver: Solver = self._once(name, lambda: Solver(*solving))
+        return solver
+
+    @cached_property
+    def beside(self) -> Solver:
+        """A solver whose queue runs beside `queue` on a GPU, and that is `solver` on a CPU."""
+        device = self.queue.device
+        if devices.is_cpu(device):
+            return self.solver
+        return self._solver("beside", cl.CommandQueue(self.queue.context, device))
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
@@ -283,15 +302,17 @@ class DeviceSteps:
         return store
 
     def natural(self, values: cla.Array, entries: np.ndarray) -> np.ndarray:
-        """Return entries' values in natural order, (copies, entries) float64."""
+        """Return the values of some entries in natural order, (copies * entries,) float64."""
         size = self.layout.count, len(entries)
-        natural = cla.Array(self.queue, max(1, size[0] * size[1]), self.dtype)
+        natural = cla.Array(self.queue, size[0] * max(1, size[1]), self.dtype)
         if size[1]:
-            arrays = {"packed": values, "natural": natural}
-            self.bind("to_natural", {**arrays, "entries": self.to_device(entries, np.int32)})
+            arrays = values, natural, self.to_device(entries, np.int32)
+            if "to_natural" not in self._kernels:
+                names = "packed", "natural", "entries"
+                self.bind("to_natural", dict(zip(names, arrays, strict=True)))
+            self._kernels["to_natural"].change(*arrays)
             self._kernels["to_natural"].launch_columns(self.queue, *size)
-        found = natural.get(self.queue)[: size[0] * size[1]].reshape(size)
-        return found.astype(np.float64, copy=False)
+        return natural.get(self.queue)[: size[0] * size[1]].astype(np.float64, copy=False)
 
     def zeros(self, entries: int) -> cla.Array:
         return cla.zeros(self.queue, max(1, entries) * self.lanes, self.dtype)
@@ -306,16 +327,18 @@ class DeviceSteps:
         arguments, changes = {**self.arrays, **more}, _CHANGES.get(name, ())
         self._kernels[name] = launches.bind(*self._programs[name], name, arguments, changes)
 
-    def launch(self, name: str, *changes: int | cla.Array) -> None:
+    def launch(self, name: str, queue: cl.CommandQueue, *changes: int | cla.Array) -> None:
         """Launch the kernel `name` between two steps; `changes` has its arguments `_CHANGES`."""
         kernel = self._kernels[name]
         kernel.change(*changes)
-        kernel.launch(self.queue, *self._sizes[name == "take_step"])
+        kernel.launch(queue, *self._sizes[name == "take_step"])
 
-    def prepared(self, d: cla.Array, x: cla.Array, b: cla.Array | None = None) -> SlotSolve:
-        right = self.arrays["system_b"] if b is None else b
-        steps, run = self._order.prepare([d, self.u, right], x, False), self._order.enqueue
-        return lambda: run(steps, x, [])
+    def prepared(
+        self, d: cla.Array, x: cla.Array, b: cla.Array | None = None, solver: Solver | None = None
+    ) -> SlotSolve:
+        order = (solver or self.solver).engine.device_order()
+        steps = order.prepare([d, self.u, self.arrays["system_b"] if b is None else b], x, False)
+        return lambda: order.enqueue(steps, x, [])
 
     # -- record rows -----------------------------------------------------------------------------
 
@@ -348,14 +371,16 @@ class DeviceSteps:
 
         `cotangents` has the derivatives by each record's rows.
         """
-        width = max(1, len(self.recorded)) * self.lanes
-        by_rows = np.zeros((self.steps + 1, width), self.dtype)
+        shape = self.steps + 1, max(1, len(self.recorded)) * self.lanes
+        record, rows = self.records[0], cotangents[0]
+        is_plain = isinstance(self._columns(record), slice) and record.matrix is None
+        if is_plain and len(self.records) == 1 and rows.shape == shape:
+            return rows.astype(self.dtype, copy=False).reshape(self.steps + 1, -1, self.lanes)
+        by_rows = np.zeros(shape, self.dtype)
         for record, rows in zip(self.records, cotangents, strict=True):
             values = rows if record.matrix is None else rows @ record.matrix
             at, of_record = self._columns(record), by_rows[:: record.every]
-            if isinstance(at, slice) and values.shape == by_rows.shape and len(self.records) == 1:
-                by_rows = values.astype(self.dtype, copy=False)
-            elif isinstance(at, slice) or len(np.unique(at)) == len(at):
+            if isinstance(at, slice) or len(np.unique(at)) == len(at):
                 of_record[:, at] += values.astype(self.dtype)
             else:  # for a column that is there twice
                 where: Any = slice(None), at
@@ -403,12 +428,15 @@ class DeviceGradient:
         )
 
     def forward(self) -> list[np.ndarray]:
-        of = self._steps
+        of, last = self._steps, len(self._bounds) - 2
         self._rows = of.new_rows()
         self._bind("take_step")
         del self._kept[1:]
-        self._advance(0, len(self._bounds) - 2, NOTES)
-        return of.recorded_rows(self._rows, self._slot(of.steps - self._bounds[-2]))
+        for _ in self._advance(0, last, NOTES):
+            pass
+        return of.recorded_rows(
+            self._rows, self._slot(self._place(last, of.steps - self._bounds[last]))
+        )
 
     def _bind(self, name: str, **arrays: cla.Array) -> None:
         d, x = self._systems[0]
@@ -418,8 +446,12 @@ class DeviceGradient:
     def _slot(self, k: int) -> cla.Array:
         return self._store[k * self._size : (k + 1) * self._size]
 
-    def _advance(self, first: int, last: int, more: int = 0) -> None:
-        """Advance through the stretches from number `first` to number `last`.
+    def _place(self, number: int, k: int) -> int:
+        """Return the slot of state `k` of a stretch: every second stretch begins at the end."""
+        return self._stretch - k if number % 2 else k
+
+    def _advance(self, first: int, last: int, more: int = 0) -> Iterator[None]:
+        """Advance through the stretches from number `first` to number `last`, step by step.
 
         `more` has further bits for `turn_of`. Afterwards the store has all states in stretch
         `last`. Steps in earlier stretches alternate between two slots in the store.
@@ -427,23 +459,27 @@ class DeviceGradient:
         of, begin, (kept_from, end) = self._steps, self._bounds[first], self._bounds[last:][:2]
 
         def slot(step: int) -> int:
-            return step - kept_from if step >= kept_from else (kept_from - step) % 2
+            return self._place(
+                last, abs(step - kept_from) if step >= kept_from else (kept_from - step) % 2
+            )
 
         self._number, kept = last, self._kept[first]
         to = self._slot(slot(begin))
         cl.enqueue_copy(
             of.queue, to.base_data, kept.base_data, byte_count=kept.nbytes, dst_offset=to.offset
         )
-        for step in range(begin, end + 1):
+        # the last state of any other stretch begins the next stretch, and is there
+        for step in range(begin, end + (end == of.steps)):
             before, now = slot(max(step - 1, begin)), slot(step)
             # a stretch's begin has its events
             turn = turn_of(step - begin, end - begin, more | DELIVERS * (step > begin or not begin))
             d, changes = self._systems[now][0], self._systems[before][1]
-            of.launch("take_step", step, turn, before, now, d, changes)
+            of.launch("take_step", of.queue, step, turn, before, now, d, changes)
             if begin < step <= kept_from and step % self._stretch == 0:
                 self._kept.append(self._slot(now).copy(of.queue))
             if step < end:
                 self._solves[now]()
+            yield
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         """Return the loss's derivatives by all variables; `cotangents` has them by record rows."""
@@ -459,22 +495,33 @@ class DeviceGradient:
             found["by_outside"] = of.to_device(np.zeros(of.connections.outside.size))
             slots = of.model.connections.max_delay + 1 if spec.surrogate else 0
             found["by_sum"] = of.to_device(np.zeros(slots * int(of.connections.first[-1])))
-        self._bind("take_step")
-        self._bind("take_back", **{**found, "rows": by_rows_on_device})
-        self._solves_back = [of.prepared(d, of.arrays["solution"]) for d, _ in self._systems]
+        [right] = of.systems(0)
+        self._bind("take_back", **{**found, "rows": by_rows_on_device, "system_b": right})
+        solver, solution = of.beside if len(self._bounds) > 2 else of.solver, of.arrays["solution"]
+        self._solves_back = [of.prepared(d, solution, right, solver) for d, _ in self._systems]
         last = len(self._bounds) - 2
+        if self._number != last:  # after another `backward`
+            for _ in self._advance(last, last):
+                pass
         for number in range(last, -1, -1):
-            if number != self._number:
-                self._advance(number, number)
-            self._go_back(number)
+            _follow(solver.queue, of.queue)
+            again = self._advance(number - 1, number - 1) if number else iter(())
+            for k in range(self._stretch, -1, -_AT_ONCE):
+                self._go_back(number, range(k, max(k - _AT_ONCE, -1), -1), solver.queue)
+                _follow(of.queue, solver.queue)
+                for _ in islice(again, _AT_ONCE):
+                    pass
+        _follow(of.queue, solver.queue)
         return self._adjoint(found, by_rows[0])
 
-    def _go_back(self, number: int) -> None:
+    def _go_back(self, number: int, states: Sequence[int], queue: cl.CommandQueue) -> None:
+        """Go back over some states of a stretch, which are in the store."""
         of, (begin, end) = self._steps, self._bounds[number:][:2]
         count = end - begin
-        for k in reversed(range(count + 1)):
-            before, changes = max(k - 1, 0), self._systems[max(0, min(k, count - 1))][1]
-            of.launch("take_back", begin + k, turn_of(k, count), k, before, changes)
+        for k in (k for k in states if k <= count):
+            now, before = self._place(number, k), self._place(number, max(k - 1, 0))
+            changes = self._systems[self._place(number, max(0, min(k, count - 1)))][1]
+            of.launch("take_back", queue, begin + k, turn_of(k, count), now, before, changes)
             if k:
                 self._solves_back[before]()
 
@@ -486,28 +533,29 @@ class DeviceGradient:
         """
         of, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
         layout, plan, model = of.layout, of.plan, of.model
-        firsts = [plan.first_value[k] + n for k, kind in enumerate(of.spec.kinds)
-                  for n in range(len(kind.by))]  # fmt: skip
-        by_values = of.natural(found["by_values"], np.concatenate([[], *firsts]))
-        end = 0
         for k, kind in enumerate(of.spec.kinds):
-            for name in kind.by:
-                begin, end = end, end + kind.count
-                adjoint.parameters[k][name] = by_values[:, begin:end].reshape(-1)
+            for n, name in enumerate(kind.by):
+                by_values = of.natural(found["by_values"], plan.first_value[k] + n)
+                adjoint.parameters[k][name] = by_values
         if self._starts:
-            by_entry = of.natural(found["slopes"], np.arange(plan.entries))
-            first_row = by_first_row[: len(of.recorded), : layout.count]
-            by_entry[:, of.recorded] += first_row.T
-            adjoint.v = by_entry[:, : layout.nodes].reshape(-1)
-            for first, of_kind in zip(plan.first, adjoint.states, strict=True):
-                for number, values in enumerate(of_kind.values()):
-                    values[:] = by_entry[:, first + number].reshape(-1)
+            nodes, slopes = np.arange(layout.nodes), found["slopes"]
+            by_first = np.zeros((plan.entries, of.lanes))
+            by_first[of.recorded] = by_first_row[: len(of.recorded)]
+
+            def by(entries: np.ndarray) -> np.ndarray:
+                first = by_first[entries, : layout.count].T.reshape(-1)
+                return of.natural(slopes, entries) + first
+
+            adjoint.v = by(nodes)
+            for first, of_kind, kind in zip(plan.first, adjoint.states, of.spec.kinds, strict=True):
+                for number, name in enumerate(kind.states):
+                    of_kind[name] = by(first + number)
             for ion in of.spec.ions:
                 for name, begin in zip(ion.names, ion.first, strict=True):
-                    adjoint.ions[name] = by_entry[:, begin : begin + layout.nodes].reshape(-1)
+                    adjoint.ions[name] = by(begin + nodes)
         if of.spec.matrix:
             nodes = np.arange(layout.nodes)
-            matrix = {k: of.natural(a, nodes).reshape(-1) for k, a in found.items() if k in _MATRIX}
+            matrix = {k: of.natural(a, nodes) for k, a in found.items() if k in _MATRIX}
             zeros = np.zeros(len(adjoint.v))
             by_diagonal = matrix.get("by_diagonal", zeros)  # else with those by conductances
             adjoint.matrix = {
@@ -532,6 +580,13 @@ class DeviceGradient:
             adjoint.take_back(of.host.start_entries)
         adjoint.finish()
         return adjoint
+
+
+def _follow(later: cl.CommandQueue, earlier: cl.CommandQueue) -> None:
+    """Let later commands of one queue wait for all commands of another queue."""
+    if later is not earlier:
+        cl.enqueue_barrier(later, wait_for=[cl.enqueue_marker(earlier)])
+        earlier.flush()
 
 
 def _keep(queue: cl.CommandQueue, forest: Forest, memory: np.ndarray) -> None:

@@ -84,8 +84,10 @@ class ReferenceGradient:
             return adjoint.v
         if record.kind == ION:
             return adjoint.ions[record.name]
-        owners = [adjoint.outputs]
-        if not is_current(record, self.model):
-            owners = [adjoint.states, adjoint.outputs, adjoint.parameters]
-        kind_slopes = (owner[record.kind] for owner in owners)
-        return next(slopes[record.name] for slopes in kind_slopes if record.name in slopes)
+        k, name, variables = record.kind, record.name, self._run.variables
+        if is_current(record, self.model):
+            return adjoint.outputs[k][name]
+        if name in variables.states[k]:
+            return adjoint.states[k][name]
+        owner = adjoint.outputs if name in variables.outputs[k] else adjoint.parameters
+        return owner[k][name]

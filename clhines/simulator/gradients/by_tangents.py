@@ -48,10 +48,10 @@ class TangentGradient:
         solve, solve_tangents = run.prepared(d, x), run.prepared(d, by_x, right)
         for step in range(end + 1):
             turn, slots = turn_of(step, end, NOTES), (max(step - 1, 0) % 2, step % 2)
-            run.launch("take_step", step, turn, *slots, d, x)
+            run.launch("take_step", run.queue, step, turn, *slots, d, x)
             if step < end:
                 solve()
-            run.launch("take_tangents", step, turn, *slots)
+            run.launch("take_tangents", run.queue, step, turn, *slots)
             if step < end:
                 solve_tangents()
         return run.recorded_rows(rows, store[end % 2 * start.size :])

@@ -8,7 +8,7 @@ a source whose spikes act at once.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,15 @@ NEVER = 0x7FFFFFFF  # a delay beyond the end
 MOST = 0x7F  # most events from a source in a step
 
 
+@lru_cache(maxsize=2)
 def step_times(dt: float, steps: int) -> np.ndarray:
     """Return each step's begin, middle and end after the last step's begin, (steps + 1, 4), ms."""
     clock, half = Clock(dt), 0.5 * dt
     begin = np.array([clock.at(step) for step in range(steps + 1)])
     before = np.concatenate([[0.0], begin[:-1]])
-    return np.stack([before, begin, begin + half, begin + half + half], axis=1)
+    times = np.stack([before, begin, begin + half, begin + half + half], axis=1)
+    times.flags.writeable = False
+    return times
 
 
 class EventConnections:

@@ -191,8 +191,9 @@ class Quantities:
 
 
 def _taken(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return some values; all of them in order, as of a single group, are not copied."""
     is_all = len(at) == len(values) and np.array_equal(at, np.arange(len(at)))
-    taken: np.ndarray = values.copy() if is_all else values[at]
+    taken: np.ndarray = values if is_all else values[at]
     return taken
 
 

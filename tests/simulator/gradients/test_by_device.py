@@ -281,6 +281,12 @@ def test_a_little_memory_keeps_fewer_states(fast_queue, monkeypatch):
         result = gradient_of(net, of, 1.0, queue=fast_queue)
         np.testing.assert_allclose(result["v_init"], expected["v_init"], rtol=1e-8, atol=1e-12)
         assert kept[-1] == every
+    sim = Simulation(net, 0.05, queue=fast_queue)
+    sim.record("v", [0])
+    run = sim.vjp(1.0, ["v_init"])
+    by_rows = [2 * rows for rows in run.forward()]
+    once, again = run.backward(by_rows), run.backward(by_rows)
+    np.testing.assert_array_equal(once, again)
     monkeypatch.setattr(by_device, "MEMORY", 1000.0)
     with pytest.raises(InputError, match="expected fewer copies at once"):
         gradient_of(net, of, 1.0, queue=fast_queue)
