@@ -12,7 +12,7 @@ WRONG_EVENTS = (
     "too many self events under way",
     "net_move without a self event of flag 1 under way",
     "an event is sent at a time that is past, or no number",
-    "net_event at a time before that of an earlier net_event; expected times that ascend",
+    "net_event at a time before an earlier net_event's; expected times that ascend",
 )
 TOO_LATE = (
     "an event comes at the time, or before in the same step, at which another's event sets its "

@@ -538,7 +538,7 @@ def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
     if len(which.split()) <= 1:
         near = meant(which, [*BUILT_IN, *library_names()])
         raise InputError(
-            f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)} and those of "
+            f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)}, and all in "
             f"clhines.library; anything else is given by its equations, or as a .mod file{near}"
         )
     return Mechanism(which)

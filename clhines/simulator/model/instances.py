@@ -61,7 +61,7 @@ def _check_celsius(mechanism: Mechanism, values: float | np.ndarray, celsius: fl
     other = np.ravel(values)[np.ravel(values) != celsius]
     if len(other):
         raise InputError(
-            f"{mechanism.name}: celsius is {other[0]:g}, that of the network {celsius:g}; "
+            f"{mechanism.name}: celsius is {other[0]:g}, the network's is {celsius:g}; "
             "expected the same"
         )
 
@@ -174,7 +174,10 @@ def set_spike_thresholds(
             (again, "is not the only text with 'spike:' there; expected one in a cell"),
             (capacitance <= 0, "has no capacitance; expected more than 0 nF"),
             (reset >= at, "resets v to its threshold or above; expected a lower voltage"),
-            (values[CAPACITANCE] != 0, "is given a capacitance, which is that of the node"),
+            (
+                values[CAPACITANCE] != 0,
+                "sets its capacitance; expected the node's",
+            ),
             (refractory < 0, "has a refractory time below 0; expected 0 ms or more"),
         ):
             if wrong.any():

@@ -336,8 +336,8 @@ class Places:
             values = as_array(what, _called(what, value, self.distance[nodes]), unit=unit)
             if values.shape not in ((), nodes.shape):
                 raise InputError(
-                    f"{what} is a function that returned shape {values.shape}; expected that of "
-                    f"the distances, {nodes.shape}"
+                    f"{what} is a function that returned shape {values.shape}; expected the "
+                    f"distances' shape, {nodes.shape}"
                 )
             return values
         array = as_array(what, value)

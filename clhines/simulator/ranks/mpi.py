@@ -82,8 +82,7 @@ class Ranks:
             return
         names = [row[:-1].tobytes().decode(errors="replace").rstrip() for row in numbers]
         if names[other] == names[0]:
-            names = [f"that of object {row[-1]}" for row in numbers]
-            names[0] = f"{call} of object {numbers[0, -1]}"
+            names = [f"{call} of object {row[-1]}" for row in numbers]
         raise InputError(
             f"rank 0 calls {names[0]} and rank {other} {names[other]}; expected the same call on "
             "all ranks"

@@ -368,7 +368,7 @@ def test_a_rule_of_plasticity_as_text(double_queue):
 
 
 WRONG_EVENTS = {  # statements of an event with weight 5, then 1
-    "net_event(t + w)": "net_event at a time before that of an earlier net_event",
+    "net_event(t + w)": "net_event at a time before an earlier net_event's",
     "net_event(t - 0.5)": "at a time that is past, or no number",
     "net_send(-w, 1) net_event(t)": "at a time that is past, or no number",
     "net_event(t + x[w])": "at a time that is past, or no number",

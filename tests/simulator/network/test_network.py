@@ -223,7 +223,7 @@ def test_the_temperature_of_the_network_is_the_default_of_its_mechanisms():
     for group in (before, other, warm):
         assert group.parameters["celsius"] == 34.0
     assert own.parameters["celsius"] == 20.0
-    with refused("hh: celsius is 20, that of the network 34; expected the same"):
+    with refused("hh: celsius is 20, the network's is 34; expected the same"):
         compile(net)
     own.parameters["celsius"] = 34.0
     assert [float(np.ravel(k.parameters["celsius"])[0]) for k in compile(net).kinds] == [34.0]
@@ -254,7 +254,7 @@ def test_a_file_has_the_temperature_of_the_network():
     net.celsius = 34
     assert group.parameters["celsius"] == compile(net).kinds[0].parameters["celsius"] == 34.0
     net.insert(warm, "dendrites", celsius=20.0)
-    with refused("warm: celsius is 20, that of the network 34; expected the same"):
+    with refused("warm: celsius is 20, the network's is 34; expected the same"):
         compile(net)
 
 

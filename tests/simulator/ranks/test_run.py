@@ -155,7 +155,7 @@ def test_ranks_that_call_different_methods_raise_and_go_on(tmp_path):
     (said, spikes), (other, own) = json.loads((tmp_path / "pairs.json").read_text())
     assert said == other and spikes == own == sorted(spikes) and spikes
     names = {
-        "two objects": ("run() of object 1", "that of object 2"),
+        "two objects": ("run() of object 1", "run() of object 2"),
         "closed": ("run()", "run() of a closed simulation"),
     }
     for pair, text in said.items():

@@ -251,7 +251,7 @@ class Program:
     @cached_property
     def fixed(self) -> dict[str, str]:
         """The parameters that cannot be changed in a network, each with the reason."""
-        reasons = {CAPACITANCE: "that of the node", HELD_STEPS: "that of the refractory time"}
+        reasons = {CAPACITANCE: "the node's", HELD_STEPS: "the refractory time's"}
         fixed = {name: what for name, what in reasons.items() if name in self.built_in}
         if self.spike is not None and isinstance(self.spike.threshold, str):
             fixed[self.spike.threshold] = "the threshold of the cell"

@@ -30,7 +30,7 @@ def check_spike(eq: Equations) -> None:
         if key in eq.spiking and other not in eq.spiking:
             raise eq.fail(eq.spiking[key], f"'{key}:' needs a line '{other}: ...'")
     if CAPACITANCE in eq.defined:
-        problem = f"'{CAPACITANCE}' is that of the node where a text has 'spike:'"
+        problem = f"'{CAPACITANCE}' is the node's where a text has 'spike:'"
         raise eq.fail(eq.defined[CAPACITANCE], problem)
     expected = {"spike": "mV", "reset": "mV", "refractory": "ms"}
     eq.spike = Spike(*(_constant(eq, key, unit) for key, unit in expected.items()))

@@ -299,7 +299,7 @@ def test_set(fast_queue, needs):
         sim.run(20.0)
         sim.set(text, rest=[0.0, 3.0])
         results.append(sim.run(60.0))
-        for name, why in (("vt", "the threshold of the cell"), ("capacitance", "that of the node")):
+        for name, why in (("vt", "the threshold of the cell"), ("capacitance", "the node's")):
             with pytest.raises(InputError, match=f"lif: {name} is {why}; expected another param"):
                 sim.set(text, **{name: -40.0})
         with pytest.raises(InputError, match="lif: rest is below 0 ms; expected 0 or more"):
@@ -340,7 +340,7 @@ def test_a_spike_in_the_step_after_a_reset_ends_the_run(fast_queue, needs):
         ("refractory: rest", "refractory: 3 mV", "'refractory:' is in 'mV'; expected ms"),
         ("reset: v = vr", "", "'spike:' needs a line 'reset: ...'"),
         ("spike: v > vt", "", "'reset:' needs a line 'spike: ...'"),
-        ("vr = -60 mV", "vr = -60 mV\nparameter capacitance = 1", "'capacitance' is that of the"),
+        ("vr = -60 mV", "vr = -60 mV\nparameter capacitance = 1", "'capacitance' is the node's"),
     ],
 )
 def test_wrong_texts_are_refused(old, new, message):
@@ -358,7 +358,7 @@ def test_wrong_texts_are_refused(old, new, message):
         (lambda n: (n.add(LIF, at=0), n.add(TEXTS["adex"], at=0)), "adex in node 0 .* not the onl"),
         (lambda n: n.add(LIF, at=0, vr=-50.0), "resets v to its threshold or above; expected a l"),
         (lambda n: n.add(LIF, at=0, rest=-1.0), "has a refractory time below 0; expected 0 ms or"),
-        (lambda n: n.add(LIF, at=0, capacitance=1.0), "is given a capacitance, which is that of "),
+        (lambda n: n.add(LIF, at=0, capacitance=1.0), "sets its capacitance; expected the node's"),
         (lambda n: n.play(n.add(LIF, at=0), 0, "vt", [0], [1]), "lif: vt is the threshold of the "),
     ],
 )
