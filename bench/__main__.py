@@ -58,7 +58,7 @@ def listing() -> str:
 
 
 def prefer_installed() -> None:
-    """Let an installed clhines precede the one of this checkout, which may lack its kernels."""
+    """Let an installed clhines precede this checkout's, which may lack its kernels."""
     root = str(BENCH.parent)
     if sys.path[0] in ("", root, str(BENCH)):
         del sys.path[0]
@@ -67,9 +67,9 @@ def prefer_installed() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one measure; its exit code, or 2 for a name that is not known.
+    """Run one measure; return its exit code, or 2 for an unknown name.
 
-    A name with a dot is a module that a measure starts in a process of its own.
+    A name with a dot is a module that a measure starts in a separate process.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(listing())

@@ -20,7 +20,7 @@ from bench.__main__ import MEASURES
 
 
 def module_of(path: Path, result: dict[str, Any]) -> ModuleType:
-    """Return the module that wrote a result: one of the papers, or the first word of the name."""
+    """Return the module that wrote a result: one of the papers, or the name's first word."""
     name = "papers" if "figure" in result else path.stem.split("-")[0]
     if name not in MEASURES:
         raise MissingError(f"{path}: no measure {name!r} writes such a file")

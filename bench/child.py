@@ -1,4 +1,4 @@
-"""Run a module of the benchmarks in a process of its own, which writes one JSON file."""
+"""Run a benchmark module in a separate process, which writes one JSON file."""
 
 from __future__ import annotations
 

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def chain(n: int) -> np.ndarray:
-    """Give the parents of a chain: each node is the only child of the one before."""
+    """Give the parents in a chain: each node is the previous one's only child."""
     return np.arange(-1, as_whole_number("n", n, 1, MAX_NODES) - 1, dtype=np.int32)
 
 
 def star(n: int) -> np.ndarray:
-    """Give the parents of a star: a root and ``n - 1`` leaves."""
+    """Give the parents in a star: a root and ``n - 1`` leaves."""
     parent = np.zeros(as_whole_number("n", n, 1, MAX_NODES), dtype=np.int32)
     parent[0] = -1
     return parent
 
 
 def caterpillar(n: int) -> np.ndarray:
-    """Give the parents of a caterpillar: a spine with one leaf at each spine node.
+    """Give the parents in a caterpillar: a spine with one leaf at each spine node.
 
     Even nodes form the spine, odd nodes are leaves. If `n` is odd, the last spine node has no leaf.
     """

@@ -206,7 +206,7 @@ _GIVEN = {"pas": "g", "cadyn": "depth"}  # parameter for a density; others: gbar
 
 
 class _Sketch:
-    """A morphology of straight branches, added one by one."""
+    """A morphology with straight branches, added one by one."""
 
     def __init__(self, soma_radius: float, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -278,7 +278,7 @@ def purkinje(seed: int = 1) -> Morphology:
 
 @dataclass(frozen=True)
 class Neuron:
-    """A neuron of this module."""
+    """A neuron in this module."""
 
     densities: Densities
     amp: float  # nA, current into the soma from 2 ms on
@@ -327,7 +327,7 @@ def regions(cable: Cable) -> np.ndarray:
 
 
 def density_of(name: str, channel: str, cable: Cable) -> np.ndarray:
-    """(n,) float64: density of a channel, or other number given, at each node; 0 for none."""
+    """(n,) float64: a channel's density, or another given number, at each node; 0 for none."""
     region, density = regions(cable), np.zeros(cable.num_nodes)
     for number, value in NEURONS[name].densities[channel].items():
         density[region == number] = value
@@ -335,7 +335,7 @@ def density_of(name: str, channel: str, cable: Cable) -> np.ndarray:
 
 
 def neurons(name: str, cable: Cable, copies: int) -> Network:
-    """Return copies of a neuron, into whose somas a current flows."""
+    """Return neuron copies, with a current into each soma."""
     neuron, network = NEURONS[name], Network(cable, copies)
     for channel in neuron.densities:
         density = density_of(name, channel, cable)
@@ -354,5 +354,5 @@ def neurons(name: str, cable: Cable, copies: int) -> Network:
 
 
 def given_as(channel: str) -> str:
-    """Return the name of the parameter that differs between regions."""
+    """Return the parameter that differs between regions."""
     return _GIVEN.get(channel, "gbar")

@@ -13,7 +13,7 @@ from bench import MissingError
 
 
 def compiler(python: str = sys.executable) -> str:
-    """Return the path of nrnivmodl: beside a Python interpreter, or else in PATH."""
+    """Return nrnivmodl's path: beside a Python interpreter, or else in PATH."""
     beside = Path(python).absolute().with_name("nrnivmodl")
     command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
     if not command or not (shutil.which("c++") or shutil.which("g++")):

@@ -100,7 +100,7 @@ def cores() -> int:
 
 
 def slug(device: cl.Device) -> str:
-    """Return the part of a file's name that stands for a device."""
+    """Return a file name's part that stands for a device."""
     name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
     platform_name = device.platform.name.lower()
     if "portable" in platform_name:

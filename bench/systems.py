@@ -32,9 +32,9 @@ TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # componentwise backward error
 
 
 def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -> clhines.Forest:
-    """Cells of one size, each drawn from `shapes` different random binary trees.
+    """Cells with one size, each drawn from `shapes` different random binary trees.
 
-    With as many shapes as cells, or more, every cell has one of its own.
+    With as many shapes as cells, or more, every cell has its own.
     """
     shapes = min(shapes, num_cells)
     trees = np.stack([random_binary_tree(num_nodes, num_branches, SEED + k) for k in range(shapes)])
@@ -46,7 +46,7 @@ def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -
 
 
 def real_cells(folder: str | None) -> list[Morphology]:
-    """All SWC files of a folder; without one the sample cells of the package."""
+    """All SWC files in a folder; without one the package's sample cells."""
     from clhines.simulator.cells import swc, synthetic
 
     paths = sorted(Path(folder).glob("*.swc")) if folder else []
@@ -151,7 +151,7 @@ def on_host(device: cl.Device) -> bool:
 
 @dataclass(frozen=True)
 class Repeats:
-    """A solution of a batch whose values repeat."""
+    """A solution to a batch whose values repeat."""
 
     once: np.ndarray
     worst: float
@@ -159,7 +159,7 @@ class Repeats:
 
 @functools.cache
 def _difference(context: cl.Context, dtype: str) -> Any:
-    """Kernel of the largest difference of values from the first ones, which they repeat."""
+    """Kernel for the largest difference between values and the first ones, which they repeat."""
     real = {"float64": "double", "float32": "float"}[dtype]
     return ReductionKernel(
         context,
@@ -198,12 +198,12 @@ class Case:
         return [(np.resize(d, n), np.resize(u, n), np.resize(b, n)) for d, u, b in self.values]
 
     def on_device(self) -> Iterator[list[cla.Array]]:
-        """Give each set of values of all cells in natural order, on the device."""
+        """Give each value set for all cells in natural order, on the device."""
         for values in self.values:
             yield [timing.repeated(self.queue, a, self.forest.num_nodes) for a in values]
 
     def first(self, cells: int) -> Case:
-        """Return the case of the first cells alone, at least the cells of `part`."""
+        """Return the case with the first cells alone, at least the cells in `part`."""
         shapes, trees = self.forest.trees.used(self.forest.shape_of_cell[:cells])
         forest = clhines.Forest.from_trees(trees, shapes)
         part = None if self.part is not None and cells <= self.part.num_cells else self.part
@@ -230,12 +230,12 @@ class Case:
 
     @functools.cached_property
     def shape_of_cell(self) -> np.ndarray:
-        """(cells,) int32: row of `parents` of each cell."""
+        """(cells,) int32: each cell's row in `parents`."""
         return self.forest.shape_of_cell.astype(np.int32)
 
     @functools.cached_property
     def parents(self) -> np.ndarray:
-        """(shapes, nodes) int32: parent of each node within its cell, -1 at the root."""
+        """(shapes, nodes) int32: each node's parent within its cell, -1 at the root."""
         first = np.unique(self.shape_of_cell, return_index=True)[1]
         table = (
             self.forest.parent.reshape(self.cells, self.nodes)[first] - first[:, None] * self.nodes

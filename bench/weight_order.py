@@ -18,20 +18,20 @@ CHUNK = 16  # 8-byte weights per GPU memory transaction (128 bytes)
 
 
 def group_numbers(*keys: np.ndarray) -> np.ndarray:
-    """Return the group of each synapse: synapses that agree in all keys, (k,) each."""
+    """Return each synapse's group: synapses that agree in all keys, (k,) each."""
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def cost(place: np.ndarray, group: np.ndarray, chunk: int = CHUNK) -> int:
-    """Return the number of memory chunks that each group touches, summed over the groups.
+    """Return how many memory chunks each group touches, summed over the groups.
 
-    `place` and `group` have the memory index and the group of each synapse, (k,).
+    `place` and `group` have each synapse's memory index and group, (k,).
     """
     return np.unique(np.stack([place // chunk, group]), axis=1).shape[1]
 
 
 def sorted_places(*keys: np.ndarray) -> np.ndarray:
-    """Return the index of each synapse after sorting by the keys, the first key first."""
+    """Return each synapse's index after sorting by the keys, the first key first."""
     return inverse(np.lexsort(keys[::-1]))
 
 

@@ -39,7 +39,7 @@ def explicit(a: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 
 def ways(queue: cl.CommandQueue, d: np.ndarray, off: np.ndarray, same: bool) -> dict[str, Solve]:
-    """Return ways to solve for all rows of a plate; (n, n) and (n, n - 1), or `same` in all."""
+    """Return ways to solve for all plate rows; (n, n) and (n, n - 1), or `same` in all."""
     from scipy.linalg import lapack, solve_banded
 
     n = len(d)

@@ -33,7 +33,7 @@ Call = Callable[[], object]
 
 
 def in_turns(calls: dict[str, Call]) -> dict[str, list[float]]:
-    """Wall times of calls that take turns [s]; a call may return a time of its own."""
+    """Wall times for calls that take turns [s]; a call may return its own time."""
     for call in calls.values():
         call()
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -71,7 +71,7 @@ def in_device_order(solver: clhines.Solver, d: Any, u: Any, b: Any) -> dict[str,
 
 
 def bus(queue: cl.CommandQueue, size: int) -> dict[str, Call]:
-    """Return calls that write and read the bytes of each call of a solver, in pinned memory."""
+    """Return calls that write and read the bytes that each solver call moves, in pinned memory."""
     flags = cl.mem_flags
     both, pinned = cl.map_flags.READ | cl.map_flags.WRITE, []
     pairs = []

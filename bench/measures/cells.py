@@ -39,7 +39,7 @@ OWN = "clhines"
 
 
 def truth(name: str, cable: Cable, check_ms: float) -> np.ndarray:
-    """Return (steps,) mV: the voltage at the soma of one neuron, by the engine ``reference``."""
+    """Return (steps,) mV: one neuron's voltage at the soma, by the engine ``reference``."""
     network = neurons.neurons(name, cable, 1)
     simulation = clhines.Simulation(network, neurons.DT, engine="reference", v_init=neurons.V_INIT)
     recorded = simulation.record("v", network.soma)
@@ -92,7 +92,7 @@ def row(
 
 
 def agreement(v: np.ndarray, due: np.ndarray, which: str) -> dict[str, Any]:
-    """Return the distances of voltages and spikes from the expected ones, and whether they agree.
+    """Return how far voltages and spikes are from the expected ones, and whether they agree.
 
     If the cell spikes, only the spike times must agree: voltages on the flanks say little.
     """
@@ -106,7 +106,7 @@ def agreement(v: np.ndarray, due: np.ndarray, which: str) -> dict[str, Any]:
 
 
 def timed(case: dict[str, Any], cable: Cable, taken: list[float], used: float) -> dict[str, Any]:
-    """Return a case with its size and its times; `used` is the processor time of a step, s."""
+    """Return a case with its size and its times; `used` is the processor time per step, s."""
     compartments = int((cable.area > 0).sum()) * case["copies"]
     seconds = float(np.median(taken))
     return {
@@ -181,7 +181,7 @@ def library_of(folder: Path, tables: bool) -> Path:
 
 
 def spikes_apart(v: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest distance of spike times from expected ones, ms; infinite if one lacks."""
+    """Return the largest distance between spikes and expected ones, ms; infinite if one lacks."""
     wanted = crossings(expected)
     spike_times = [crossings(values) for values in v]
     if any(len(times) != len(wanted) for times in spike_times):

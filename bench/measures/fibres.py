@@ -35,7 +35,7 @@ LONGEST = 600.0  # s, in NEURON
 
 
 def made_fibres(name: str, count: int) -> tuple[fibres.Fibres, clhines.Network, Any]:
-    """Return fibres 0.5 to 1.5 mm from the electrode, of which the first is NEURON's."""
+    """Return fibres 0.5 to 1.5 mm from the electrode; the first one is NEURON's."""
     rng = np.random.default_rng(1)
     place = np.zeros((count, 3))
     place[1:, 1], place[1:, 2] = rng.uniform(-500, 500, (2, count - 1))
@@ -78,7 +78,7 @@ def measured_fibres(name: str, count: int, queue: cl.CommandQueue, each: int) ->
 
 
 def measured_thresholds(count: int, queue: cl.CommandQueue) -> dict[str, Any]:
-    """Return the times of all SENN thresholds, of one run with all fibres, and of its set-up."""
+    """Return the times for all SENN thresholds, for one run with all fibres, and for its set-up."""
     made, net, group = made_fibres("senn", count)
     options = {"queue": queue, "dt": DT, "v_init": made.v_init}
     clhines.Simulation(net, **options).run(STOP)  # kernels are compiled

@@ -473,7 +473,7 @@ def other(
     name: str, copy: Path, device: str, python: str, neurons: dict[str, Any], word: str,
     is_on: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the part of a row of a run by CORE or RANKS, beside a plain one in NEURON."""
+    """Return a row's part for a run by CORE or RANKS, beside a plain one in NEURON."""
     key = "here_" * is_on + word.lower()
     try:
         ran = run(name, copy, is_on, device, python, word)
@@ -516,7 +516,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def ended(result: dict[str, Any]) -> list[str]:
-    """Return the lines about when the last spike is known, of results that have that."""
+    """Return the lines that say when the last spike is known, for results that have this."""
     lines = [
         f"{row['name']:<24} "
         + " ".join(f"{row[k]:>{n}.1f}" if row.get(k) else f"{'-':>{n}}" for k, n in ENDED.items())

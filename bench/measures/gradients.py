@@ -72,7 +72,7 @@ class Subject:
 
 
 def apart(name: str, queue: cl.CommandQueue) -> float:
-    """Return how far the gradient of two copies differs from the reference's."""
+    """Return how far the gradient for two copies differs from the reference's."""
     gradient = Subject(name, 2, queue=queue).gradient(COMPARED)[0]
     expected = Subject(name, 2, engine="reference").gradient(COMPARED)[0]
     pairs = zip(gradient, expected, strict=True)
@@ -99,7 +99,7 @@ def measured(name: str, queue: cl.CommandQueue, copies: int, duration: float) ->
 
 
 def network(queue: cl.CommandQueue) -> dict[str, Any]:
-    """Return microseconds per step of the gradient of a network by its weights."""
+    """Return microseconds per step for a network's gradient by its weights."""
     cells, inputs, steps = 200, 20, 200
     rng = np.random.default_rng(1)
     one = [1e4] * cells, [0.0] * cells, [0.2] * cells
@@ -145,7 +145,7 @@ def small(queue: cl.CommandQueue) -> dict[str, list[float]]:
 def beside_jaxley(
     name: str, queue: cl.CommandQueue, copies: int, steps: int, most: float
 ) -> dict[str, Any]:
-    """Return the time of Jaxley, and how far its derivatives of the small cable differ."""
+    """Return Jaxley's time, and how far its derivatives for the small cable differ."""
     case = json.dumps({"cell": name, "copies": copies, "steps": steps})
     row = child.run("peers.gradients_jaxley", [case], most)
     if "small" in row:

@@ -52,9 +52,9 @@ __kernel void yardstick(__global real *values) {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the rows on one kind of device.
+    """Row sizes on one kind of device.
 
-    Cells of solves and of the ring, copies of the pyramidal cell, steps of a piece, and cells in
+    Cells in solves and in the ring, copies of the pyramidal cell, steps in a piece, and cells in
     NEURON.
     """
 
@@ -71,7 +71,7 @@ TINY = Sizes(16, 2, 1, 50, 2)  # for tests
 
 @dataclass
 class Timed:
-    """Something whose runs are timed; `run` returns the seconds of one, `seconds` has rounds."""
+    """Something whose runs are timed; `run` returns one run's seconds, `seconds` has rounds."""
 
     name: str
     run: Callable[[], float]
@@ -84,7 +84,7 @@ class Timed:
 
 @dataclass
 class Row(Timed):
-    """A row of the table: its timed run, and its yardstick, which several rows may share."""
+    """A table row: its timed run, and its yardstick, which several rows may share."""
 
     beside: Timed = field(kw_only=True)
 
@@ -106,7 +106,7 @@ class Row(Timed):
 
 
 def timed(queue: cl.CommandQueue, launch: timing.TimedRun) -> Callable[[], float]:
-    """Return a function that times one launch: by events of a GPU, by processor time of a CPU."""
+    """Return a function that times one launch: by events on a GPU, by processor time on a CPU."""
     count = itertools.count()
 
     def wait() -> None:
@@ -196,7 +196,7 @@ class Measured:
 
 
 def imported(name: str, sizes: Sizes) -> Row:
-    """Return the import of a network of NEURON, without a device, beside NEURON's building it."""
+    """Return the import of a NEURON network, without a device, beside NEURON's building it."""
     try:
         from neuron import h
     except ImportError as error:
@@ -226,7 +226,7 @@ def imported(name: str, sizes: Sizes) -> Row:
 
 
 def made(measured: Measured, names: Sequence[str]) -> Iterator[Row | tuple[str, str]]:
-    """Yield the rows that are asked for, or the name of one with the reason why it is missing."""
+    """Yield the requested rows, or a row's name with the reason why it is missing."""
     m, sizes = measured, measured.sizes
     makers: dict[str, Callable[[str], Row]] = {
         "trees": lambda n: m.solve(n, m.trees, "auto"),
@@ -287,7 +287,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def recorded(path: Path) -> tuple[dict[str, float], str]:
-    """Return the ratios of a record by row, and its commit; nothing if there is no record."""
+    """Return a record's ratios by row, and its commit; nothing if there is no record."""
     if not path.is_file():
         return {}, ""
     result = json.loads(path.read_text("utf-8"))

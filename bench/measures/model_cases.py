@@ -35,7 +35,7 @@ Built = tuple[list[Any], float, object]
 
 @dataclass(frozen=True)
 class Case:
-    """A model: the places of its parts, and the function that builds it."""
+    """A model: where its parts are, and the function that builds it."""
 
     constructs: str
     mechanisms: str  # folder with its .mod files; empty for none
@@ -88,7 +88,7 @@ def written(name: str, text: str) -> None:
 
 
 def traub(h: Any) -> Built:
-    """Traub et al. 2005, a tenth of its cells: a column of cortex and thalamus."""
+    """Traub et al. 2005, a tenth of its cells: a column from cortex and thalamus."""
     text = Path("init.hoc").read_text("utf-8").split('//{load_file("balanal.hoc")}')[0]
     written("part.hoc", text.replace("setuptime = startsw()", ""))
     h.load_file(1, "part.hoc")
@@ -98,7 +98,7 @@ def traub(h: Any) -> Built:
 
 
 def dentate(h: Any) -> Built:
-    """Dentate gyrus, reduced: seven kinds of cells, of each a few; gap junctions."""
+    """Dentate gyrus, reduced: seven cell kinds, a few cells each; gap junctions."""
     sys.path.insert(0, str(Path.cwd()))
     text = Path("main.hoc").read_text("utf-8").split("proc prun() {")[0]
     written("part.hoc", text)
@@ -113,7 +113,7 @@ def dentate(h: Any) -> Built:
 
 
 def netpyne_hh(h: Any) -> Built:
-    """NetPyNE's tutorial network of cells with hh, and NetStims with noise."""
+    """NetPyNE's tutorial network: cells with hh, and NetStims with noise."""
     sys.path.insert(0, str(Path.cwd()))
     import HHTut
     from netpyne import sim
@@ -126,7 +126,7 @@ def netpyne_hh(h: Any) -> Built:
 
 
 def bmtk_cells(h: Any) -> Built:
-    """BMTK's example of 14 cells, with spikes from files."""
+    """BMTK's example with 14 cells, and spikes from files."""
     from bmtk.simulator import bionet
 
     config = bionet.Config.from_json("config.simulation.json", validate=True)
@@ -158,7 +158,7 @@ def loaded(file: str, *statements: str, current: float = 0.0) -> Callable[[Any],
 
 
 def ring20(h: Any, tables: bool) -> Built:
-    """Ring of cells with hh in all segments, an Exp2Syn in each, a NetStim that starts it."""
+    """Ring: cells with hh in all segments, an Exp2Syn in each, a NetStim that starts it."""
     h.usetable_hh = int(tables)
     cells = [bare_sections(h, cable) for cable in ring_cables(RING, RING_LEVELS)]
     synapses, kept = [], list[Any]()
@@ -178,7 +178,7 @@ def ring20(h: Any, tables: bool) -> Built:
 
 
 def ring20_with(h: Any, suffix: str) -> Built:
-    """Ring with a mechanism of `NEEDS` in all segments, too, each read from its neighbour in hh."""
+    """Ring with a mechanism in `NEEDS` in all segments, too, each read from its neighbour in hh."""
     built = ring20(h, tables=True)
     for section in h.allsec():
         section.insert(suffix)
@@ -188,7 +188,7 @@ def ring20_with(h: Any, suffix: str) -> Built:
 
 
 def ring_by_gids(h: Any) -> Built:
-    """Ring of 64 cells, or `ring_gids`, on NEURON's MPI ranks in turn; a NetStim for each."""
+    """Ring with 64 cells, or `ring_gids`, on NEURON's MPI ranks in turn; a NetStim for each."""
     pc = h.ParallelContext()
     count = int(h.ring_gids) if h.name_declared("ring_gids") else 64
     cables, cells, kept = ring_cables(RING, RING_LEVELS), dict[int, Any](), list[Any]()

@@ -81,7 +81,7 @@ WAYS = ("neuron", "clhines", "reordered", "nudged")
 def by_texts(case: Case, device: str | None, dtype: str) -> Callable[[float], tuple[float, Taken]]:
     """Return a function that runs a case's network from the start, as `Measured.run` does.
 
-    Spikes get the time that NEURON assigns to spikes of their step.
+    Spikes get the time that NEURON assigns to spikes in their step.
     """
     from clhines import Simulation
     from clhines.neuron.calls import clock
@@ -113,7 +113,7 @@ def mechanisms(h: Any) -> int:
 
 
 def operations(model: Any) -> float:
-    """Estimate the float64 instructions of a step from the texts of its functions.
+    """Estimate the float64 instructions per step from the texts of the model's functions.
 
     An operator counts as one, except for the operations in `INSTRUCTIONS`. Loops count once. A node
     is eliminated and substituted by ten instructions and a division.
@@ -131,7 +131,7 @@ def one_way(
     case: Case, way: str, stop: float, device: str | None, dtype: str = "float64",
     rounds: int = ROUNDS,
 ) -> tuple[dict[str, Any], Taken]:  # fmt: skip
-    """Run a model of this folder in one of `WAYS`; return its row and its records.
+    """Run this folder's model in one of `WAYS`; return its row and its records.
 
     After two steps NEURON runs `rounds` times, this package `ROUNDS` times, the others once.
     Seconds are for the first run, microseconds per step for the fastest.
@@ -257,7 +257,7 @@ def whole_run(
 
 
 class OnRanks:
-    """A whole model on the MPI ranks of which this is one; all its spikes are recorded."""
+    """A whole model on the MPI ranks, one of which is this; all its spikes are recorded."""
 
     def __init__(self, case: Case) -> None:
         from neuron import h as neuron
@@ -289,10 +289,10 @@ class OnRanks:
 def ranked(
     case: Case, stop: float, is_nudged: bool
 ) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]] | None:
-    """Return how long NEURON takes on the MPI ranks of which this is one, and all spikes.
+    """Return how long NEURON takes on the MPI ranks, one of which is this, and all spikes.
 
-    With `is_nudged` the voltage of each root is an ulp nearer to 0 at the begin. Only rank 0
-    returns something.
+    With `is_nudged` each root's voltage is an ulp nearer to 0 at the begin. Only rank 0 returns
+    something.
     """
     model = OnRanks(case)
     model.h.finitialize(model.v_init)
@@ -341,7 +341,7 @@ def spread(
 
 @contextmanager
 def exchanging() -> Iterator[dict[str, float]]:
-    """Count the exchanges of this rank in the block, and time them without the wait for its device.
+    """Count this rank's exchanges in the block, and time them without the wait for its device.
 
     `message_s` is the part that messages take, waiting for slower ranks included.
     """
@@ -384,7 +384,7 @@ def leave_ranks() -> NoReturn:
 def by_gid(
     mine: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return the times of two runs' spikes by gid, of each gid that either has."""
+    """Return two runs' spike times by gid, for each gid that either has."""
     gids = np.union1d(mine[1], other[1])
 
     def parted(times: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
@@ -427,13 +427,13 @@ def compared(truth: Taken, other: Taken, dt: float) -> dict[str, Any]:
 
 
 def near(truth: list[np.ndarray], other: list[np.ndarray], most: float) -> int:
-    """Return how many of a model's spikes, n-th by n-th of each source, differ by `most` ms."""
+    """Return how many spikes in a model, n-th by n-th from each source, differ by `most` ms."""
     pairs = zip(truth, other, strict=True)
     return sum(int((np.abs(a[: len(b)] - b[: len(a)]) <= most).sum()) for a, b in pairs)
 
 
 def first_spike(truth: list[np.ndarray], other: list[np.ndarray], dt: float) -> float | None:
-    """Return the time of the first spike that is in another step or missing; None for none."""
+    """Return when the first spike occurs that is in another step or missing; None for none."""
     times = []
     for a, b in zip(truth, other, strict=True):
         both = min(len(a), len(b))

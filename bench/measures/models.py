@@ -167,7 +167,7 @@ def rows_by(way: str, name: str, folder: Path, args: Any) -> list[dict[str, Any]
 def rows_of_ranks(
     name: str, counts: list[int], said: Callable[..., list[dict[str, Any]]], kept: Path
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each number of ranks, with the number of the first run's spikes."""
+    """Yield a row per rank count, with the first run's number of spikes."""
     done, first = kept / f"{name}-spread.npz", set[tuple[float, float]]()
     seconds = list[float]()  # first rank count: its run, and with NEURON's building
     for count in counts:
@@ -313,7 +313,7 @@ def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) ->
 
 
 def kept_way(kept: Path, name: str, way: str, stop: float) -> tuple[dict[str, Any], Taken] | None:
-    """Return the row and the records of a way that ran until the same time, or None."""
+    """Return the row and the records for a way that ran until the same time, or None."""
     path = kept / f"{name}-{way}.json"
     said = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     if said.get("stop_ms") != stop:
@@ -444,7 +444,7 @@ def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
 def measure_rows(
     way: str, queue: Any, names: list[str], folder: Path, args: Any, arguments: Sequence[str]
 ) -> int:
-    """Write ``models-WAY-DEVICE.json`` and ``.txt`` of copies or whole ones; others' rows stay."""
+    """Write ``models-WAY-DEVICE.json`` and ``.txt`` for copies or whole models; others stay."""
     path = Path(args.out) / f"models-{way}-{record.slug(queue.device)}.json"
     old = json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else []
     rows = {_which(r): r for r in old}
@@ -474,7 +474,7 @@ def told(name: str, args: Any, found: tuple[dict[str, Any], Sequence[np.ndarray]
 
 
 def command_of(name: str, args: Any) -> str:
-    """Return the command of a row, without the options that only choose folders."""
+    """Return a row's command, without the options that only choose folders."""
     words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
     words += ["--device", args.device] if args.device else []
     words += ["--dtype", args.dtype] if args.dtype != "float64" else []

@@ -33,7 +33,7 @@ RULE = STDP(0.01, 0.011, tau_plus=20.0, tau_minus=20.0, w_min=0.0, w_max=1.0)
 
 
 def orders_of(connections: GridConnections) -> dict[str, tuple[np.ndarray, dict[str, float]]]:
-    """Places of the weights in each order, chunks per synapse, and the time to find them, s."""
+    """Weight places in each order, chunks per synapse, and the time to find them, s."""
     c = connections
     source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
     forward, backward = (
@@ -68,7 +68,7 @@ class Changing:
         self.incoming = cla.zeros(queue, self.slots * cells, np.int64)
 
     def step(self, spikes: tuple[np.ndarray, np.ndarray]) -> float:
-        """Deliver spikes of the next steps, and change weights; seconds a step."""
+        """Deliver spikes in the next steps, and change weights; seconds per step."""
         shifted = spikes[0], spikes[1] + self.first
         arrays = [cla.to_device(self.queue, a.astype(np.int32)) for a in shifted]
         count = cla.zeros(self.queue, 1, np.int32)

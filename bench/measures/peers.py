@@ -60,7 +60,7 @@ def floor(case: Case) -> Candidate:
 
 
 def own(case: Case, method: str, name: str = "", **options: Any) -> Candidate:
-    """Return a method of clhines as a candidate, with values in device order.
+    """Return a clhines method as a candidate, with values in device order.
 
     `options` may have ``reroot``, too.
     """
@@ -171,7 +171,7 @@ def interleave(case: Case, group: list[Candidate], budget: float) -> None:
 
 
 def time_case(case: Case, methods: list[str], budget: float, missing: list[dict]) -> list[dict]:
-    """Return a row for each solver of one case, fastest first.
+    """Return a row for each solver in one case, fastest first.
 
     On a CPU all solvers take turns; on other devices one comes after another, so that only one
     has its arrays on the device.
@@ -270,7 +270,7 @@ def kinds(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def belongs(row: dict[str, Any], kind: str) -> bool:
-    """Whether a row is a point of a panel: a few cells can be both 64 shapes and all different."""
+    """Whether a row is a point in a panel: a few cells can be both 64 shapes and all different."""
     if row["kind"] == kind or "chains" in (row["kind"], kind):
         return bool(row["kind"] == kind)
     shapes = {"1 shape": 1, "all different": row["cells"]}.get(kind) or int(kind.split()[0])
@@ -286,7 +286,7 @@ def lines(rows: list[dict[str, Any]], kind: str) -> dict[str, list[tuple[int, fl
 
 
 def line_name(name: str) -> str:
-    """Return the line of a row; `auto` may choose different methods along one line."""
+    """Return a row's line; `auto` may choose different methods along one line."""
     return "clhines auto" if name.startswith("clhines auto") else name
 
 

@@ -93,7 +93,7 @@ def rows_of(
     name: str, timed: Timed, ways: Sequence[Callable[[float], object]],
     pieces: Sequence[float], rounds: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the rows of a model; end the program if records differ.
+    """Return a model's rows; end the program if records differ.
 
     `ways` run it by NEURON and by this package; each row's run is as long as the last of `pieces`.
     """

@@ -81,7 +81,7 @@ def planned(forest: clhines.Forest, method: str, options: dict[str, Any]) -> clh
 
 
 def worked_out(forest: clhines.Forest) -> None:
-    """Find the branches, order and heights of a forest anew."""
+    """Find a forest's branches, order and heights again."""
     trees = forest.trees
     fresh = type(trees)(trees.offsets, trees.parent)
     forest.trees = fresh

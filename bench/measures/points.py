@@ -89,7 +89,7 @@ class Ours:
 
 
 class Brian:
-    """The network in Brian, with a number of threads, in a process of its own."""
+    """The network in Brian, with a number of threads, in a separate process."""
 
     def __init__(self, args: argparse.Namespace, threads: int) -> None:
         self.found: dict[str, Any] = {"name": "Brian 2", "threads": threads or 1, "seconds": []}
@@ -102,7 +102,7 @@ class Brian:
         self._read()
 
     def _read(self) -> None:
-        """Take the next line of JSON; others are of compilers."""
+        """Take the next JSON line; other lines are from compilers."""
         assert self._child.stdout is not None
         for line in self._child.stdout:
             if line.startswith("{"):
@@ -148,7 +148,7 @@ def in_us(seconds: float | None) -> str:
 
 
 def compare(rows: list[dict[str, Any]], steps: float) -> None:
-    """Add to rows the least times of a step, and how they compare with Brian's best by round."""
+    """Add to rows the least times per step, and how they compare with Brian's best by round."""
     for r in rows:
         by_processor = r["engine"] == "no OpenMP"
         processor = r["seconds"] if by_processor else r.get("processor", [])

@@ -33,7 +33,7 @@ CACHED = 1 << 24  # nodes; two array sets take turns below
 
 @dataclass(frozen=True)
 class Case:
-    """A batch, and the multiple of the floor that was aimed at in float64."""
+    """A batch, and which multiple of the floor was the aim in float64."""
 
     name: str
     forest: Callable[[argparse.Namespace], clhines.Forest]

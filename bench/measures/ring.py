@@ -41,7 +41,7 @@ def start(name: str, case: Case, most: float) -> dict[str, Any]:
 
 
 def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
-    """Give each simulator, and clhines once for each dtype and engine, with a case of no cells."""
+    """Give each simulator, and clhines once per dtype and engine, with a case without cells."""
     base = Case(
         0,
         levels=args.levels,
@@ -117,7 +117,7 @@ def label(name: str, case: Case) -> str:
 
 
 def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merge the rounds of a simulator into one row, with the median over all pieces."""
+    """Merge a simulator's rounds into one row, with the median over all pieces."""
     row = max(rows, key=lambda r: r["simulated_ms"])
     pieces = [t for r in rows for t in r["taken"]]
     seconds = float(np.median(pieces))
@@ -133,7 +133,7 @@ def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Compare the spikes of each row with the first row of its case; return the differences."""
+    """Compare each row's spikes with the first row in its case; return the differences."""
     first: dict[tuple[str, int], dict[str, Any]] = {}
     for r in rows:
         if r["spikes"] is None:
@@ -145,7 +145,7 @@ def compare(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def difference(r: dict[str, Any], truth: dict[str, Any]) -> str:
-    """Compare the spikes of two rows up to the shorter time; keeps the largest difference."""
+    """Compare two rows' spikes up to the shorter time; keep the largest difference."""
     common_ms = min(r["simulated_ms"], truth["simulated_ms"])
     # So much before the end a spike may be there in one and not yet in another.
     edge = APART * (1 + sum(t < common_ms for t in truth["spikes"]["time"]))

@@ -43,7 +43,7 @@ PLANNED = "float32"
 
 
 def network(cells: int, delay: float, duration: float) -> Any:
-    """Ring of 64 different trees, with random events from outside for so many ms."""
+    """Ring with 64 different trees, and random events from outside for so many ms."""
     cables = ring.ring_cables(min(SHAPES, cells), seed=record.SEED)
     net = ring.ring_network(cables, cells, delay=delay)
     rng = np.random.default_rng(record.SEED)
@@ -54,7 +54,7 @@ def network(cells: int, delay: float, duration: float) -> Any:
 
 
 def measure_rank(asked: dict[str, Any], out: str) -> None:
-    """Simulate on this rank; rank 0 writes the measurements of all ranks."""
+    """Simulate on this rank; rank 0 writes all ranks' measurements."""
     comm = mpi.world()
     simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
     begin, used = time.perf_counter(), time.process_time()
@@ -133,7 +133,7 @@ def start(case: dict[str, Any], most: float) -> dict[str, Any]:
 
 
 def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Merge the measurements of all ranks; a piece takes as long as its slowest rank."""
+    """Merge all ranks' measurements; a piece takes as long as its slowest rank."""
     every = found.pop("every")
     most = ("device_bytes", "host_bytes", "described_s", "made_s", "cpu_s")
     found |= {name: max(r[name] for r in every) for name in most}
@@ -184,7 +184,7 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def against_first(rows: list[dict[str, Any]]) -> None:
-    """Add speed-up and efficiency to the row of fewest ranks; stop if spikes differ."""
+    """Add speed-up and efficiency over the row with fewest ranks; stop if spikes differ."""
     digests: dict[tuple[Any, ...], tuple[str, str]] = {}
     first: dict[tuple[Any, ...], dict[str, Any]] = {}
     for r in rows:

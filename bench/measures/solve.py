@@ -68,7 +68,7 @@ def time_method(
 
 
 def build_seconds(queue: cl.CommandQueue, sources: Sequence[str]) -> dict[str, float]:
-    """Time to build the sources of a plan that no cache has seen, and to build them again."""
+    """Time to build a plan's sources that no cache has seen, and to build them again."""
     token = secrets.randbits(30)
     unique = f"\n__kernel void unique_{token}(__global int *a) {{ a[0] = {token}; }}\n"
     times = []

@@ -75,7 +75,7 @@ class Layers:
         self.connections = GridConnections(c.source, c.target, c.weight, c.delay, sources, targets)
 
     def lists(self, spikes: float) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Simulate; source and step of the spikes of some steps, never an empty list."""
+        """Simulate; return source and step for the spikes in some steps, never an empty list."""
         share = spikes / self._sources  # a neuron is ready in all steps except after a spike
         self._simulation.set(self._source, mean=NormalDist().inv_cdf(share / (1 - share)))
         self._simulation.reset()
@@ -157,7 +157,7 @@ def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, 
 
 
 def least(delivery: Delivery, lists: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-    """Measure in rounds, as other programs come in between; the least median of each algorithm."""
+    """Measure in rounds, as other programs come in between; the least median per algorithm."""
     begin, seconds = time.perf_counter(), delivery.measure(lists)
     for _ in range(ROUNDS - 1):
         if time.perf_counter() - begin > ENOUGH:
@@ -171,7 +171,7 @@ def best_of(seconds: dict[str, float]) -> str:
 
 
 def family(seconds: dict[str, float], names: tuple[str, ...] = REVIEW) -> dict[str, float]:
-    """Return the best time of each algorithm, whatever its columns."""
+    """Return each algorithm's best time, whatever its columns."""
     least_of: dict[str, float] = {}
     for name, t in seconds.items():
         algorithm = name.split()[0]

@@ -76,7 +76,7 @@ PHASES = ["building", "imports", *dict.fromkeys(WATCHED.values()), "rest"]
 
 
 class Phases:
-    """Seconds of phases, each without the phases that begin in it."""
+    """Seconds per phase, without the phases that begin in it."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0) | seconds
@@ -122,7 +122,7 @@ class Phases:
 def taken(
     arguments: Sequence[str], folder: Path, env: dict[str, str]
 ) -> tuple[float, dict[str, float]]:
-    """Return the seconds of a process, or its printed ``took`` seconds and their phases."""
+    """Return a process's seconds, or its printed ``took`` seconds and their phases."""
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True,
@@ -139,7 +139,7 @@ def taken(
 
 
 def started(name: str, arguments: Sequence[str], device: str, folder: Path) -> dict[str, Any]:
-    """Return the row of one start: three runs, of which the first finds nothing cached."""
+    """Return the row for one start: three runs, the first of which finds nothing cached."""
     with tempfile.TemporaryDirectory() as caches, tempfile.TemporaryDirectory() as here:
         cache_folders = {key: str(Path(caches) / value) for key, value in CACHES.items()}
         for path in cache_folders.values():

@@ -139,7 +139,7 @@ def measure(queue: cl.CommandQueue, m: int, n: int, dtype: str, symmetric: bool)
 
 
 def measure_many(queue: cl.CommandQueue, n: int, k: int) -> dict[str, Any]:
-    """One row: times of one matrix with k right-hand sides, and of k equal matrices."""
+    """One row: times for one matrix with k right-hand sides, and for k equal matrices."""
     from scipy.linalg import lapack
 
     rng = np.random.default_rng(SEED)

@@ -73,7 +73,7 @@ DIFFERENT = 8  # all-different trees are slow to plan: a so much smaller batch a
 
 
 def batches(name: str, args: argparse.Namespace) -> list[int]:
-    """Return the cells of one shape's batches, evenly spread from 1 to `--max-nodes`."""
+    """Return the cell counts of one shape's batches, evenly spread from 1 to `--max-nodes`."""
     trees = SHAPES[name](64, args.morphologies)
     mean = sum(map(len, trees)) / len(trees)
     most = args.max_nodes / mean / (DIFFERENT if "different" in name else 1)
@@ -112,7 +112,7 @@ def time_case(
 def time_candidates(
     queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, candidates: list[Candidate]
 ) -> list[float]:
-    """Seconds of each candidate; a wrong solution ends the run."""
+    """Seconds per candidate; a wrong solution ends the run."""
     values = [tune.random_system(forest, dtype, record.SEED + k) for k in range(2)]
     ready: list[Any] = []
     first: np.ndarray | None = None
@@ -200,7 +200,7 @@ def grade(ratios: list[float]) -> str:
 
 
 def non_negative(A: np.ndarray, y: np.ndarray, sweeps: int = 4000) -> np.ndarray:
-    """Least-squares solution of A x = y with x >= 0, by coordinate descent."""
+    """Least-squares solution to A x = y with x >= 0, by coordinate descent."""
     scale = np.sqrt((A * A).sum(axis=0)) + 1e-300
     gram, right = (A / scale).T @ (A / scale), (A / scale).T @ y
     gram[np.diag_indices_from(gram)] += 1e-6
@@ -214,7 +214,7 @@ def non_negative(A: np.ndarray, y: np.ndarray, sweeps: int = 4000) -> np.ndarray
 def fit_candidate(
     rows: Rows, limits: Limits, dtype: str, candidate: Candidate, pace: np.ndarray
 ) -> dict[str, float]:
-    """Costs of the terms, from times over the pace of each case.
+    """Costs per term, from times over each case's pace.
 
     Cases in which the candidate is far behind count less.
     """

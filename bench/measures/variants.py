@@ -42,7 +42,7 @@ PEERS = {
 
 
 class Subject:
-    """A population of the cell, and generations of it."""
+    """A population from the cell, and generations from it."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: str, batch: int, stop: float) -> None:
         model = neurons.neurons(variants.CELL, neurons.cable_of(variants.CELL), 1)
@@ -84,7 +84,7 @@ class Subject:
         return variants.joined(parts), simulated, extracted
 
     def set_seconds(self, sets: np.ndarray) -> float:
-        """Return the seconds of `set` for all varied parameters and `reset`, median of nine."""
+        """Return the seconds for `set` with all varied parameters and `reset`, median of nine."""
         sim, seconds = self.population.simulation, []
         assert sim is not None
         soma = sim.network.nodes(at="soma")

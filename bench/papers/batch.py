@@ -41,9 +41,9 @@ CHAIN_CELLS = "random chains, diagonally dominant"
 
 
 def cell(name: str, folder: Path | None = None) -> np.ndarray:
-    """Return one of the six cells: a reconstruction from a folder, or a random tree of its size.
+    """Return one of the six cells: a reconstruction from a folder, or a random tree with its size.
 
-    A reconstruction has a node for each point of its file.
+    A reconstruction has a node for each point in its file.
     """
     nodes, branches, _ = CELLS[name]
     file = swc_file(name, folder)
@@ -135,7 +135,7 @@ def on_devices(name: str, row: str, count: int) -> Entry:
 
 
 def on_queues(name: str, row: str, case: Case, queues: list[Any]) -> Candidate:
-    """Return a method on the cells of a case, in device order, shared out to some queues."""
+    """Return a method on a case's cells, in device order, shared out to some queues."""
     runs, forest = [], case.forest
     for queue, cells in zip(queues, np.array_split(np.arange(forest.num_cells), len(queues))):
         part = forest.subset(cells)
@@ -451,7 +451,7 @@ def memory(name: str, nodes: int, limits: Any) -> float:
 
 
 def strided_bytes(nodes: int) -> float:
-    """Bytes of three diagonals, the right-hand sides and the buffer that section 4.1.2 gives."""
+    """Bytes in three diagonals, the right-hand sides and the buffer that section 4.1.2 gives."""
     return 8.0 * SYSTEMS * (4 * nodes + 4 * nodes + 2048)
 
 

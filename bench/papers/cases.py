@@ -32,7 +32,7 @@ QUICK_NODES = 4096
 
 @dataclass
 class Run:
-    """Settings of a command's measurements."""
+    """Settings for a command's measurements."""
 
     queue: cl.CommandQueue
     quick: bool  # the fewest sizes that still make a figure
@@ -52,7 +52,7 @@ class Run:
         return list(dict.fromkeys((values[0], values[-1]))) if self.quick else list(values)
 
     def counts(self, asked: Sequence[int], nodes: float, scaled: list[str]) -> list[int]:
-        """Return the numbers of cells to run; reductions are noted in `scaled`."""
+        """Return the cell counts to run; reductions are noted in `scaled`."""
         most = max(1, int(self.most_nodes / nodes))
         unit = 10 ** max(0, len(str(most)) - 2)
         most = most // unit * unit
@@ -68,13 +68,13 @@ class Run:
 
 
 def most_nodes(queue: cl.CommandQueue, asked: float | None, quick: bool) -> int:
-    """Return the most nodes of a batch: as asked for, but at most as the device's memory holds."""
+    """Return the most nodes in a batch: as asked for, but at most as the device's memory holds."""
     usual = QUICK_NODES if quick else MOST_NODES[systems.on_host(queue.device)]
     return int(min(asked or usual, queue.device.global_mem_size / BYTES))
 
 
 def host_nodes(queue: cl.CommandQueue) -> float:
-    """Return the most nodes for solvers of the host; all nodes if the device is the host."""
+    """Return the most nodes for host solvers; all nodes if the device is the host."""
     return float("inf") if systems.on_host(queue.device) else HOST_NODES
 
 
@@ -102,7 +102,7 @@ def batch(
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a figure."""
+    """One line in a figure."""
 
     name: str
     make: Callable[[Case], Iterable[Candidate]]  # yields the candidate, or several that a peer has
@@ -190,7 +190,7 @@ def _candidates(
 
 
 def _for_host(run: Run, case: Case) -> Case:
-    """Return the case for solvers of the host: whole repeats of the batch within `host_nodes`."""
+    """Return the case for host solvers: whole repeats of the batch within `host_nodes`."""
     if case.part is None or case.forest.num_nodes <= run.host_nodes:
         return case
     turns = max(1, int(run.host_nodes / case.part.num_nodes))

@@ -18,7 +18,7 @@ CYCLIC = {"CR-PCR": "CR-PCR", "cuSPARSE gtsv2StridedBatch": "cuSPARSE"}
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper."""
+    """One statement in a paper."""
 
     text: str
     paper: str
@@ -27,7 +27,7 @@ class Claim:
 
 
 def number(text: str, paper: float, here: float | None, near: float = NEAR) -> Iterator[Claim]:
-    """Give the claim of a number; it holds within the factor `near`. None was not measured."""
+    """Give a claim with a number; it holds within the factor `near`. None was not measured."""
     if here is not None:
         yield Claim(text, short(paper), short(here), paper / near <= here <= paper * near)
 
@@ -75,13 +75,13 @@ def best(rows: Rows, name: str, **labels: Any) -> float | None:
 
 
 def over(rows: Rows, slow: str, fast: str, place: int = -1, **labels: Any) -> float | None:
-    """Return the ratio of two solvers' times, for the largest batch or for the batch `place`."""
+    """Return the ratio between two solvers' times, for the largest batch or the batch `place`."""
     times = [at(rows, name, "seconds", place, **labels) for name in (slow, fast)]
     return None if None in times else times[0] / times[1]  # type: ignore[operator]
 
 
 def bandwidth(rows: Rows, name: str) -> float | None:
-    """Return the largest share that a solver has of the bandwidth of the memory floor."""
+    """Return the largest share that a solver has in the memory floor's bandwidth."""
     shares = []
     for r in of(rows, name):
         floors = [f for f in rows if f["name"] == "memory floor" and same_point(f, r)]

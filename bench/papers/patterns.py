@@ -25,7 +25,7 @@ Step = tuple[str, dict[int, list[int]]]  # a step's name, and the rows that each
 
 
 def cyclic(n: int) -> list[Step]:
-    """Give the steps of cyclic reduction of n rows; n is a power of two, at least 2."""
+    """Give the steps in cyclic reduction with n rows; n is a power of two, at least 2."""
     steps: list[Step] = []
     stride = 1
     while 4 * stride <= n:
@@ -41,7 +41,7 @@ def cyclic(n: int) -> list[Step]:
 
 
 def parallel(n: int) -> list[Step]:
-    """Give the steps of parallel cyclic reduction of n rows; n is a power of two, at least 2."""
+    """Give the steps in parallel cyclic reduction with n rows; n is a power of two, at least 2."""
     strides = [1 << k for k in range(n.bit_length() - 1)]
     return [("reduce", {i: _inside(n, i - s, i + s) for i in range(n)}) for s in strides]
 
@@ -73,7 +73,7 @@ def follow(steps: list[Step], matrix: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def measure_8(run: Run) -> dict[str, Any]:
-    """Rows that each row reads in each step, and the error of a system that is solved so."""
+    """Rows that each row reads in each step, and the error in a system that is solved so."""
     d, u, b = systems.system(systems.chains(1, ROWS))
     matrix = dense(np.arange(-1, ROWS - 1), d, u)
     rows = []
@@ -261,7 +261,7 @@ NEURONS, BRANCH_LEVELS = 3, 3  # figure 7
 
 
 def measure_2(run: Run) -> dict[str, Any]:
-    """Place of each element of each system in memory, as our plans have it."""
+    """Where each element in each system is in memory, as our plans have it."""
     forest = clhines.Forest.repeat([np.arange(-1, ELEMENTS - 1)], SYSTEMS)
     rows = []
     for name, (method, options) in LAYOUTS.items():

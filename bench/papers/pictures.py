@@ -66,7 +66,7 @@ def look(name: str) -> dict[str, Any]:
 def sheet(
     result: dict[str, Any], path: Path, fill: Callable[[Any, dict[str, Any]], None], title: str
 ) -> None:
-    """Write the picture of one figure by `fill`, with a title and notes about scaling."""
+    """Write one figure's picture by `fill`, with a title and notes about scaling."""
     with plot.picture(path, font_size=9) as figure:
         fill(figure, result)
         head = f"{title}\n{plot.device_name(result['record'])}, {result['dtype']}"
@@ -83,7 +83,7 @@ def panels(figure: Any, rows: int, columns: int, **shared: Any) -> list[Any]:
 
 
 def names_of(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines of a panel; `auto` may choose different methods along one line."""
+    """Return a panel's lines; `auto` may choose different methods along one line."""
     return list(dict.fromkeys(r["name"] for r in rows))
 
 

@@ -63,7 +63,7 @@ def judged_plan(plan: clhines.Plan) -> dict[str, Any]:
 
 
 def trees(run: Run, branching: float, setting: str = USUAL, ends: bool = False) -> list[np.ndarray]:
-    """Return different cells of the ring network, as of `ring_cell` or, with `ends`, of Arbor."""
+    """Return different cells in the ring network, as in `ring_cell` or, with `ends`, in Arbor."""
     first, last = SETTINGS[setting]
     long = np.floor(np.linspace(first, last, LEVELS) + 0.5).astype(np.int64)
     cells = []
@@ -107,12 +107,12 @@ def about(run: Run, compartments: str = USUAL, **more: str) -> dict[str, Any]:
 
 
 def lanes(run: Run) -> int:
-    """Work-items of a block of `fine`: Arbor's; on a CPU asked for, or it takes vectors."""
+    """Work-items per block in `fine`: Arbor's; on a CPU asked for, or it takes vectors."""
     return 16 if run.is_host else BLOCK
 
 
 def entries(run: Run) -> list[tuple[str, str, dict[str, Any], bool]]:
-    """Name, method, options of each solver of ours, and whether the report does not have it."""
+    """Name, method, options for each solver of ours, and whether the report does not have it."""
     group = {"work_group": lanes(run)}
     return [
         (FINE, "fine", group, False),
@@ -132,7 +132,7 @@ def entry(
     packed: bool = False,
     plans: dict[str, clhines.Plan] | None = None,
 ) -> Entry:
-    """Return a method as a line of a figure; `plans` takes its plan."""
+    """Return a method as a line in a figure; `plans` takes its plan."""
     plain = cases.method(name, method, new, **options)
 
     def make(case: Case) -> Iterator[Candidate]:
@@ -377,7 +377,7 @@ def measure_4_1(run: Run) -> dict[str, Any]:
 
 
 def both_orders(forest: clhines.Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return branch lengths of all levels of all blocks, as the cells come and sorted."""
+    """Return branch lengths on all levels in all blocks, as the cells come and sorted."""
     trees = forest.trees
     tree, level = trees.branch_tree, trees.branch_level
     widths = np.zeros((trees.num_trees, int(level.max()) + 1), np.int64)
@@ -427,7 +427,7 @@ def idle(lengths: np.ndarray, start: np.ndarray, warp: int) -> float:
 
 
 def shown(lengths: np.ndarray, start: np.ndarray) -> dict[str, list[int]]:
-    """Return the lengths of 16 branches of one level, that with the most different ones."""
+    """Return 16 branch lengths on one level, the one with the most different lengths."""
     number = SHOWN[0] * SHOWN[1]
     some = [each[:number].tolist() for each in np.split(lengths, start[1:LOOKED_AT])]
     most = max(map(len, some))

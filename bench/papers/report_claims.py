@@ -48,7 +48,7 @@ def claims_7_1(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def linear_from(rows: Rows) -> int:
-    """Return the number of cells from which on the time per cell is near its last value."""
+    """Return the cell count from which on the time per cell is near its last value."""
     last, count = rows[-1]["seconds"] / rows[-1]["cells"], rows[-1]["cells"]
     for r in reversed(rows):
         if r["seconds"] / r["cells"] > NEAR * last:

@@ -62,14 +62,14 @@ def nvidia(device: cl.Device) -> bool:
 
 
 def ask_for_registers(device: cl.Device) -> None:
-    """Have the compiler report the registers of all later builds, if it can."""
+    """Have the compiler report registers for all later builds, if it can."""
     if nvidia(device):
         options = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
         os.environ["PYOPENCL_BUILD_OPTIONS"] = f"{options} {VERBOSE}".strip()
 
 
 def _filled(device: cl.Device, launch: Launch, groups: int) -> dict[str, Any]:
-    """Return the registers of a launch, if reported, and the occupancy that they allow."""
+    """Return a launch's registers, if reported, and the occupancy that they allow."""
     kernel, group = launch.kernel(True, 1), launch.part.spec.work_group
     registers = registers_of(kernel, device)
     capability = device.compute_capability_major_nv, device.compute_capability_minor_nv
@@ -115,7 +115,7 @@ def occupancy(
 
 
 def registers_of(kernel: cl.Kernel, device: cl.Device) -> int | None:
-    """Return the registers that the log of the build tells, if it does; see `VERBOSE`."""
+    """Return the registers that the build log tells, if it does; see `VERBOSE`."""
     log = kernel.program.get_build_info(device, cl.program_build_info.LOG)
     return registers_in(log, kernel.function_name)
 

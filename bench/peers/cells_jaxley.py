@@ -37,7 +37,7 @@ _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Statement:
-    """A line of a text: its kind (``state``, ``rate``, ...), its variable, and the expression."""
+    """A text line: its kind (``state``, ``rate``, ...), its variable, and the expression."""
 
     sort: str
     name: str
@@ -59,7 +59,7 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 def worked_out(node: ast.expr, known: Values, jnp: Any) -> Any:
-    """Return the value of an expression."""
+    """Return an expression's value."""
 
     def of(inner: ast.expr) -> Any:
         return worked_out(inner, known, jnp)
@@ -131,7 +131,7 @@ def channel_class(base: Any, jnp: Any, name: str, text: str) -> Any:
 
 
 def cell_of(jx: Any, jnp: Any, case: Case, cable: Cable) -> Any:
-    """Return Jaxley's description of a neuron: a branch a section, cylinders."""
+    """Return Jaxley's description for a neuron: a branch a section, cylinders."""
     neuron, region = neurons.NEURONS[case.cell], neurons.regions(cable)
     if neuron.from_files:
         raise MissingError("mechanisms of .mod files are not translated")
@@ -164,7 +164,7 @@ def cell_of(jx: Any, jnp: Any, case: Case, cable: Cable) -> Any:
 
 @dataclass
 class Compiled(Running):
-    """A simulation that compiles a loop for each number of steps, outside the clock of a piece."""
+    """A simulation that compiles a loop for each step count, outside the clock for a piece."""
 
     prepared: Callable[[int], None] = print
 

@@ -93,7 +93,7 @@ def _run(stop: float) -> tuple[list[float], float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run fibres ``NAME`` for ``STOP`` ms, ``COUNT`` of them on each core; write ``FILE``."""
+    """Run fibres ``NAME`` for ``STOP`` ms, ``COUNT`` on each core; write ``FILE``."""
     name, stop, count, path = arguments[0], float(arguments[1]), int(arguments[2]), arguments[3]
     from neuron import __version__
 

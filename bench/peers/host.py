@@ -134,7 +134,7 @@ def c_multicore(case: Case) -> Iterator[Candidate]:
 
 
 def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Renumber the nodes of each tree depth first, the largest subtree last."""
+    """Renumber each tree's nodes depth first, the largest subtree last."""
     shapes, nodes = parents.shape
     row = np.arange(shapes)
     size = np.ones((shapes, nodes), np.int32)
@@ -159,7 +159,7 @@ def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def slots(shape_of_cell: np.ndarray, lanes: int, by_shape: bool) -> np.ndarray:
-    """Put cells into blocks, cells of one shape side by side."""
+    """Put cells into blocks, cells with one shape side by side."""
     cells = np.argsort(shape_of_cell, kind="stable")
     runs = (
         np.split(cells, np.flatnonzero(np.diff(shape_of_cell[cells])) + 1) if by_shape else [cells]
@@ -225,7 +225,7 @@ def c_equal(case: Case) -> Iterator[Candidate]:
 
 
 def codes(parents: np.ndarray) -> np.ndarray:
-    """Return the code of each node, (shapes, nodes) uint8: its work in `equal` of hines.c."""
+    """Return each node's code, (shapes, nodes) uint8: its work in `equal` in hines.c."""
     nodes = parents.shape[1]
     further = parents < np.arange(nodes) - 1
     further[:, 0] = False

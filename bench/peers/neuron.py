@@ -16,7 +16,7 @@ from clhines.simulator.network import ring
 
 
 def bare_sections(h: Any, cable: Cable) -> list[Any]:
-    """Return NEURON's sections of a cell without mechanisms; the first holds the soma."""
+    """Return NEURON's sections for a cell without mechanisms; the first holds the soma."""
     ours, sections = cable.sections, []
     for s in range(ours.num_sections):
         section = h.Section(name=f"s{s}")

@@ -182,7 +182,7 @@ def timed(running: Running, steps: int) -> tuple[float, float]:
 
 
 def measure(running: Running, case: Case) -> dict[str, Any]:
-    """Time pieces of the simulation until the seconds or the time simulated are used up."""
+    """Time pieces of the simulation until the seconds or the simulated time are used up."""
     total = round(case.duration / case.dt)
     if total < 2 * WARM + LEAST:
         raise MissingError(f"{total} steps; expected at least {2 * WARM + LEAST}")

@@ -33,7 +33,7 @@ Features = dict[str, list[list[float]]]
 
 @dataclass
 class Generation:
-    """Results of one simulator for its generation."""
+    """One simulator's results for its generation."""
 
     name: str
     where: str
@@ -59,7 +59,7 @@ def window(stop: float) -> tuple[float, float]:
 
 
 def mean_of(values: np.ndarray | RaggedArray, shape: tuple[int, int]) -> list[list[float]]:
-    """Return a feature by variant and protocol; of several values their mean."""
+    """Return a feature by variant and protocol; the mean over several values."""
     if isinstance(values, RaggedArray):
         values = values.reduced(np.add) / np.maximum(values.counts, 1)
     nested: list[list[float]] = np.asarray(values, np.float64).reshape(shape).tolist()
