@@ -159,7 +159,7 @@ class Result:
     def traces(
         self, record: int | str | None = None
     ) -> tuple[list[tuple[np.ndarray, np.ndarray, list[str]]], str, list[str]]:
-        """Return the lines that a picture of records has.
+        """Return what a picture of records draws: lines, their label, and the records left out.
 
         Parameters
         ----------

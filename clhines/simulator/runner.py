@@ -89,7 +89,7 @@ class CurrentModel:
         return compile(net, **settings, changes=self.changes)
 
     def copied(self, count: int) -> tuple[Network, dict[str, Any]]:
-        """Return `count` copies of the network with all changes, and settings of their model."""
+        """Return a network of `count` copies with all changes, and their model's settings."""
         net, model = self.network, self.current
         groups, wiring = self.changes.groups(net.groups), inside(net).wiring.changed(self.changes)
         streams = [*model.streams()]

@@ -129,7 +129,7 @@ class Updates:
     def _put(self, device: DeviceChanges, group: Group, name: str, value: ParameterValue) -> bool:
         """Change a parameter in the run on its device; return False if that is not possible.
 
-        A refractory time also changes its step count.
+        A changed refractory time also changes the parameter that holds it in steps.
         """
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:

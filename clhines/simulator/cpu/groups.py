@@ -75,10 +75,11 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
 
 
 def constant_pivots(model: Model, variable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eliminate the nodes with constant pivots, all those that are not `variable`.
+    """Eliminate the nodes whose pivots never change, all except the `variable` ones.
 
-    Return two arrays by node, in natural order. At constant nodes they have the inverse pivot and
-    the factor; at variable nodes both have the diagonal, less the contributions of constant nodes.
+    Return two float64 arrays by node, in natural order. At constant nodes they have the inverse
+    pivot and the elimination factor; at variable nodes both have the diagonal without the constant
+    nodes' contributions.
     """
     forest = model.forest
     diagonal = model.capacitance_over_dt + model.constant_d

@@ -63,7 +63,7 @@ class Request:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments for a `Simulation` with the same request, by name."""
+        """The keyword arguments with which `Simulation` makes this request."""
         names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
         return {name: getattr(self, name) for name in names} | self.options
 

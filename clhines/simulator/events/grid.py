@@ -349,7 +349,7 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure all candidates on spike lists and use the fastest; return s per list."""
+        """Time all candidates on given spike lists and use the fastest; return seconds per list."""
         queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
         launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
         incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)

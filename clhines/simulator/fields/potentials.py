@@ -243,7 +243,10 @@ def line_matrix(at: Geometry, electrodes: ArrayLike, medium: Medium | None = Non
 
 
 def _along(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the mean of 1/distance from an electrode, off the lines, over each line's points."""
+    """Return the mean of 1/distance from an electrode over each line's points.
+
+    The electrode must not be on a line.
+    """
     way, to = end - begin, electrode - begin
     length = np.linalg.norm(way, axis=-1)
     long = length > 0

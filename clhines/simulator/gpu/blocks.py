@@ -43,7 +43,7 @@ class ListBlocks(KindBlocks):
 
     @property
     def alone(self) -> bool:
-        """Whether the block `advance` (the step of states) sets only its own instance's states."""
+        """Whether ``advance``, the step of states, sets only its own instance's states."""
         arguments = self.arguments("advance") if self.has("advance") else ()
         return all(a.role == "state" for a in arguments if a.direction != "in")
 

@@ -335,8 +335,8 @@ def constant_ions(
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
     """Return the mechanisms whose currents may be computed immediately after their states.
 
-    The states then stay in registers. Such a current must read nothing else that changes after the
-    step of the states. The set is empty if the lanes of a cell must wait at a barrier in between.
+    The states then stay in registers. Such a current reads nothing else that changes after the
+    states' step. There are none if a cell's lanes must wait at a barrier in between.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}
@@ -364,9 +364,10 @@ def reads_nodes(model: Model) -> bool:
 
 
 def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:
-    """Whether a mechanism's current reads nothing in `changed`, and sets no ion variable.
+    """Whether a current may be computed before other mechanisms' states have advanced.
 
-    Ion variables: `changed` by mechanisms; `currents`, to which a mechanism may add.
+    It reads no ion variable in `changed`, which mechanisms change, and sets none except ion
+    currents, `currents`, to which it adds.
     """
     if not kind.has("current") or {*kind.asks("current", "pointer")} & {*kind.reads}:
         return False

@@ -592,10 +592,10 @@ class NodeLists:
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
 
     def renew(self, model: Model, inflow: bool) -> bool:
-        """Use a changed model's numbers for the same cells; return False if that is impossible.
+        """Take over a changed model's parameters for the same cells; return False if impossible.
 
         It is impossible if equal cells share lists or the lists would change. With `inflow`, the
-        numbers include constant conductances and currents.
+        parameters include constant conductances and currents.
         """
         lanes, old = copy(self.lanes), self.numbers
         if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:

@@ -350,7 +350,7 @@ class GradientSpec(TemplateSpec):
         return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
 
     def row(self, entry: str) -> str:
-        """Return the OpenCL expression for the recorded value of a state's entry."""
+        """Return the OpenCL expression for where a state value, number `entry`, is recorded."""
         return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:

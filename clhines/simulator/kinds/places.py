@@ -52,7 +52,7 @@ class ArenaPlaces:
         return f"mem[{begin} + {self.weights.index(a.name)}]"
 
     def pointer(self, name: str) -> str:
-        """Return the expression for the index of the value to which a POINTER leads."""
+        """Return the OpenCL expression for the index of a POINTER's target in its array."""
         return f"ints[pointer_{self.number}_{name} + j]"
 
     def stream(self, name: str) -> str:

@@ -290,9 +290,9 @@ class Model:
         return "exact_times" in self.needs
 
     def of_last(self, k: int) -> tuple[str, ...]:
-        """Return the GLOBAL variables that mechanism `k`'s last instance sets for all.
+        """Return the GLOBAL variables that mechanism `k`'s last instance sets for all instances.
 
-        There are none for k = -1.
+        `k` may be -1 for no mechanism: then there are none.
         """
         has = k >= 0 and "last_instances" in self.needs
         return self.kinds[k].mechanism.program.last if has else ()

@@ -159,7 +159,7 @@ class Inside:
         self.celsius: float | None = None
 
     def before_change(self, what: str) -> None:
-        """Prepare a change of `what`; InputError if a simulation uses the network."""
+        """Raise InputError if a simulation already uses the network; `what` names the change."""
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, because a Simulation uses it; expected changes "

@@ -196,7 +196,7 @@ class Rule:
         return {side: tuple(n for n, line in traces.items() if line.sort == side) for side in SIDES}
 
     def not_finite(self) -> InputError:
-        """Return the error for a weight or a trace that is not finite."""
+        """Return the error to raise if a weight or a trace is infinite or NaN."""
         return InputError(
             f"rule {self.about.name}: a weight or a trace is no finite number any more; expected "
             "actions that never divide by 0 and let no trace grow without bounds"

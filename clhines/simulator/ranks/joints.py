@@ -136,7 +136,7 @@ class Outbox:
         self.put(source, np.where(self._is_late[source], time + SPIKE_LATE, time))
 
     def take(self, now: float) -> tuple[np.ndarray, np.ndarray]:
-        """Remove all events until `now`, ms; return their sources' numbers, and times."""
+        """Remove the events until `now`, ms, from the outbox; return their sources and times."""
         source, time = self._ahead
         count = int(np.searchsorted(time, now, "right"))
         if count:  # the run does not detect train events

@@ -66,7 +66,10 @@ class WholeRun:
         return self._by_rank(self.run.now(self._records, requests[0][2]))
 
     def advance(self, step: int, requests: Sequence[RankRequest]) -> list[tuple[int, Chunk]]:
-        """Advance to the first end of a rank's chunk; return each rank's step count and results."""
+        """Advance all cells to the first end of any rank's chunk.
+
+        Return, for each rank, the number of steps and the results of its cells.
+        """
         self._take(requests)
         count = min(end for *_, end in requests) - step
         cost = dict.fromkeys(("steps", "spikes", "collect"), 0.0)

@@ -94,7 +94,7 @@ class ReducedSpec(TemplateSpec):
         return 8 if self.ptx else 1
 
     def arranged(self, matrix: np.ndarray) -> np.ndarray:
-        """Return a matrix, a row for each combination, in the order of the kernel `combine`."""
+        """Reorder a matrix, (combinations, values), for the kernel `combine`."""
         width, terms = matrix.shape
         matrix = np.pad(matrix, ((0, -width % self.vector), (0, -terms % self.terms)))
         if not self.ptx:

@@ -244,9 +244,9 @@ class Arena:
         return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
-        """Return an arena on the host with all regions' values, by one transfer.
+        """Return a copy of this arena on the host, read by one transfer.
 
-        For a large arena return the arena itself, which transfers each region when it is read.
+        A large arena returns itself: then each region is read when it is needed.
         """
         if self._parts or self._size > _FETCHED:
             return self

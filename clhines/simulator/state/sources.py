@@ -90,10 +90,10 @@ def steps_of_cells(model: Model) -> int | None:
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:
-    """Copy the latest entries in all ring buffers into buffers with other sizes.
+    """Copy the latest event times in all sources' ring buffers into buffers of other sizes.
 
-    `ring` has all buffers, `count` is how many events each source has sent, `sizes` are the old
-    sizes and `others` the new ones.
+    `ring` has all buffers one after another, `count` how many events each source has sent, `sizes`
+    the old sizes and `others` the new ones, in entries.
     """
     if np.array_equal(sizes, others):
         return ring

@@ -231,9 +231,9 @@ class Variables:
     def call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall
     ) -> Sequence[np.ndarray]:
-        """Call a block for `instances` of mechanism `k`, and store its results.
+        """Call a block's NumPy function for `instances` of mechanism `k`, and store its results.
 
-        `call` has all that arguments need besides the instances' own values.
+        `call` has the arguments that are not values of the instances, such as voltages and times.
         """
         if (k, block) not in self.functions:
             self.functions[k, block] = self._function(k, block)

@@ -31,10 +31,10 @@ INPUTS = frozenset("v parameter state ion pointer weight".split())
 
 @dataclass(frozen=True)
 class AdjointBlock:
-    """Block `name` of `compiled`, which computes another block's derivatives backwards.
+    """Block `name` of `compiled`: reverse-mode derivatives of another block.
 
-    Its arguments are the other block's `inputs`, and a seed for each of its results in `seeded`. It
-    returns the loss's derivatives with respect to the inputs in `by`.
+    Its inputs are the other block's `inputs`, and a seed for each of its results in `seeded`: the
+    loss's derivative by this result. It returns the loss's derivatives by the inputs in `by`.
     """
 
     compiled: Compiled

@@ -105,7 +105,7 @@ class Body:
         return nodes + [node for loop in self.loops for node in loop.nodes()]
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
-        """Return the loops on which expressions depend, without the loops' unneeded variables."""
+        """Return the loops on which `roots` depend; drop loop variables that nothing needs."""
         free = free_of(roots)
         needed: list[Loop] = []
         for loop in reversed(self.loops):
@@ -193,7 +193,7 @@ class Compiled:
 
     @cached_property
     def current_uses(self) -> frozenset[str]:
-        """Parameters that the expressions of `current` use; none if it only sets `i` and `g`."""
+        """Parameters in the expressions of `current`; none if its only results are `i` and `g`."""
         arguments = self.program.blocks.get("current", ())
         if all(a.direction == "in" or a.role in ("i", "g") for a in arguments):
             return frozenset()

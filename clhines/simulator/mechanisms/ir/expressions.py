@@ -298,7 +298,7 @@ class Graph:
     # ---------------------------------------------------------------------------- rewriting
 
     def rebuilt(self, node: Node, args: tuple[Node, ...]) -> Node:
-        """Return a node's operation on other arguments, in normal form."""
+        """Return the operation of `node` applied to other arguments, in normal form."""
         if all(a is b for a, b in zip(args, node.args, strict=True)):
             return node
         op = node.op

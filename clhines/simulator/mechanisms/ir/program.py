@@ -214,7 +214,7 @@ class Program:
 
     @property
     def sets_weights(self) -> bool:
-        """Whether events set the weights of their own or of other connections."""
+        """Whether events change connection weights: their own connection's or another one's."""
         later = (arguments for b, arguments in self.blocks.items() if b != "net_initial")
         return any(
             a.role in ("weight", "other_weight") and a.direction != "in"

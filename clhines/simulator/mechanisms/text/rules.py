@@ -205,9 +205,9 @@ class RuleText(TextStatements):
     # ----------------------------------------------------------------------------- printing
 
     def _actions_on(self, event: str, side: str) -> list[Line]:
-        """Return the actions at an event on variables of a side, in order.
+        """Return the actions at an event on a side's variables (weight, traces), in order.
 
-        Also return the actions on other traces whose new values these actions use.
+        If these use other traces' new values, the actions on those traces come first.
         """
         wanted: set[str] = set()
         lines = []

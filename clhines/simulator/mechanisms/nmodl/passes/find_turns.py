@@ -36,9 +36,9 @@ def find_turns(blocks: FileBlocks) -> FileBlocks:
 
 
 def _differing(blocks: FileBlocks) -> tuple[set[str], set[str]]:
-    """Return the shared states to which instances give different values.
+    """Return the shared states (GLOBALs) to which instances give different values.
 
-    Also return the subset whose new value in a block depends on shared states that the block sets.
+    Also return those of them whose new value depends on shared states that the same block sets.
     """
     uniform = {k for k in blocks.states if blocks.names.is_global(k)}
     shared = {k for k in blocks.parameters if blocks.names.is_global(k)} | {"t", "dt"}

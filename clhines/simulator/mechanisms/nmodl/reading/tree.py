@@ -53,7 +53,7 @@ class NmodlError(InputError):
 
 
 class Refused(Exception):  # noqa: N818  (users get an NmodlError)
-    """One construct that is not supported; `NmodlError` lists all of a file."""
+    """Raised for one construct that is not supported; `others` has the file's further ones."""
 
     def __init__(self, construct: Sentence, line: int = 0, way_out: str = "") -> None:
         super().__init__(construct)
