@@ -294,7 +294,7 @@ def queue(request):
 
 @pytest.fixture(scope="session")
 def every_queue(request):
-    """Queue on one of all devices: for tests of several platforms."""
+    """Queue on one of all devices: for tests on several platforms."""
     return _must_have(request.param)
 
 

@@ -1,4 +1,4 @@
-"""Small batches of cells for the tests of the benchmarks."""
+"""Small cell batches for benchmark tests."""
 
 import shutil
 import sys

@@ -35,7 +35,7 @@ def only_parsed(monkeypatch):
 
 
 def commands_of_results():
-    """Commands of all results; of `tune` several may stand in one."""
+    """Commands in all results; `tune` may have several in one."""
     results = {}
     for path in sorted(record.RESULTS.rglob("*.json")):
         result = json.loads(path.read_text("utf-8"))

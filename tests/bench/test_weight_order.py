@@ -16,7 +16,7 @@ def pairs(rng, cells, share):
 
 
 def test_by_hand():
-    """Two cells with four targets each, chunks of four: rows, columns, and tiles of two by two."""
+    """Two cells with four targets each, chunks with four: rows, columns, and two-by-two tiles."""
     source, target = np.repeat([0, 1, 2, 3], 4), np.tile([7, 5, 3, 1], 4)
     forward, backward = group_numbers(source, np.ones(16, int)), group_numbers(target)
     assert forward.tolist() == source.tolist() and backward.tolist() == [3, 2, 1, 0] * 4

@@ -149,7 +149,7 @@ def test_pocl_without_a_cache(pocl, blocked):
 
 
 def test_no_cache_at_all(pocl, blocked):
-    """PyOpenCL would raise an error of sqlite or of the system."""
+    """PyOpenCL would raise an error from sqlite or from the system."""
     result = solve(blocked / "pocl", XDG_CACHE_HOME=str(blocked))
     assert_one_line(result.err, "PoCL cannot use", f"PyOpenCL cannot use its cache, {blocked}")
 

@@ -266,7 +266,7 @@ def test_methods_for_chains_refuse_cells_with_branches(cli):
 @pytest.mark.parametrize("length", ["2", "0.5"])
 @pytest.mark.parametrize("name", ["96ML.CNG.swc", "BS0284.swc"])
 def test_good_solutions_of_ill_conditioned_systems_are_good(cli, name, length):
-    """Compartments of 0.5 um: off by 1e-12, with a componentwise backward error of 1e-16."""
+    """Compartments with 0.5 um: off by 1e-12, with a componentwise backward error of 1e-16."""
     result = cli("solve", FOLDER / "good" / name, "--max-length", length, "--steps", 2)
     assert (result.code, result.table()["check"]) == (0, "good")
 

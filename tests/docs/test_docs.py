@@ -1,4 +1,4 @@
-"""Tables of the docs that repeat facts of the code."""
+"""Tables in the docs that repeat facts from the code."""
 
 import importlib
 import inspect
@@ -87,7 +87,7 @@ def test_counts_of_files_are_those_of_the_results():
 
 
 def documented():
-    """Each class of the reference, with the options of its directive."""
+    """Each class in the reference, with its directive's options."""
     text = "".join(page.read_text("utf-8") for page in REFERENCE)
     for name, given in re.findall(r"^\.\. autoclass:: (\S+)\n((?:   :.*\n)*)", text, re.MULTILINE):
         module, _, attribute = name.rpartition(".")

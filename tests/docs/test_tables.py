@@ -1,4 +1,4 @@
-"""Tables of README and of pages equal their results; planted faults prove the comparison."""
+"""Tables in README and on pages equal their results; planted faults prove the comparison."""
 
 import re
 import sys

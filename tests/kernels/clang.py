@@ -48,7 +48,7 @@ class Source:
 
 
 def sources(words=()):
-    """Name -> `Source` of each text of the snapshots whose line has all `words`."""
+    """Name -> `Source` for each text in the snapshots whose line has all `words`."""
     results = {}
     for line, _, specs in snapshots.specs():
         for spec in specs if all(word in line for word in words) else ():
@@ -112,7 +112,7 @@ def error_text(source, target, line, message):
 
 
 def usage(target, kernel, assembly):
-    """Registers and spills of a kernel, by column of the table."""
+    """A kernel's registers and spills, by table column."""
     if target == "gfx90a":
         entries = assembly[assembly.index("amdhsa.kernels:") :].split("\n  - ")
         entry = next(e for e in entries if re.search(rf"^    \.name: +{kernel}$", e, re.MULTILINE))
@@ -130,7 +130,7 @@ def usage(target, kernel, assembly):
 
 
 def rows(every, assembly):
-    """(line, kernel) -> number of forms, and by (target, column) the largest of all forms."""
+    """(line, kernel) -> number of forms, and by (target, column) the largest among all forms."""
     results = {}
     for name, source in every.items():
         for line in source.lines:

@@ -130,7 +130,7 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
 
 
 def factor_case(queue, forest, dtype, symmetric):
-    """Factors of a good matrix, and of one with bad pivots in several cells."""
+    """Factors for a good matrix, and for one with bad pivots in several cells."""
     solver = Solver(forest, "contraction", dtype, queue=queue)
     system = make_system(forest, dtype, symmetric, 2)
     factors = solver.factor(system.d, system.u, l=system.l)
@@ -162,7 +162,7 @@ def in_place_case(queue, config, forest):
 
 
 def pieces_case(queue, dtype, symmetric):
-    """Cells above local memory, in pieces of at most 32 values, a bad pivot in one of them."""
+    """Cells above local memory, in pieces with at most 32 values, a bad pivot in one piece."""
     forest = Forest.from_parents([chain(130), random_binary_tree(150, 15, 3), chain(5)])
     with small_memory(2560):
         solver = Solver(forest, "contraction", dtype, queue=queue, work_group=16, segment=4)
@@ -205,7 +205,7 @@ def tridiagonal_case(queue, real):
 
 
 def many_case(queue, limits, symmetric):
-    """More right-hand sides than lanes, in lanes over them, of trees and of chains."""
+    """More right-hand sides than lanes, in lanes over them, for trees and for chains."""
     for forest in (mixed_forest(), mixed_forest("cr")):
         system = make_system(forest, np.float32, symmetric, rows=11)
         engine = Solver(forest, "flat", dtype=np.float32, queue=queue).engine
@@ -218,7 +218,7 @@ def many_case(queue, limits, symmetric):
 
 
 def lanes_case(queue, sizes, symmetric):
-    """Chains in lanes of two vectors, and chain by chain, from arrays of the host."""
+    """Chains in lanes with two vectors, and chain by chain, from host arrays."""
     forest = Forest.from_parents([chain(n) for n in sizes])
     system = make_system(forest, np.float32, symmetric)
     limits = Limits(is_cpu=True, vector_bytes=16, compute_units=1)
@@ -312,7 +312,7 @@ def floor_case(queue, real, width):
 
 
 def spikes_case(*arguments):
-    """Two lists of spikes of several steps, delivered with fixed or changing weights."""
+    """Two spike lists from several steps, delivered with fixed or changing weights."""
     assert deliver_spikes(*arguments).get().any()
 
 
@@ -384,7 +384,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
 
 
 def points_case(queue, dtype):
-    """Neurons of one node; a work-item with all of them delivers their spikes."""
+    """One-node neurons; a work-item with all of them delivers their spikes."""
     net = point_neurons(5, refractory=0.2)
     syn = net.add("expsyn", at=net.soma[[4, 2, 0, 0, 1, 3]], tau=2.0, e=0.0)
     net.add("iclamp", at=net.soma[:2], dur=1.0, amp=5.0)
@@ -467,7 +467,7 @@ def diffusing_case(queue, dtype):
 
 
 def layered_case(queue, dtype):
-    """Some steps of cells with nodes around others, and of some without."""
+    """Some steps in cells with nodes around others, and in some without."""
     net, _ = layered_network()
     for engine in ("steps", "epochs-gpu"):
         sim = Simulation(net, 0.025, dtype, queue=queue, engine=engine, max_spikes=SPIKES)
@@ -559,7 +559,7 @@ def blocks_case(queue, dtype):
 
 
 def tiled_case(queue, dtype):
-    """Values and numbers of three copies; the last of seven places is empty."""
+    """Three copies' values and numbers; the last of seven places is empty."""
     tiler = Tiler(queue, np.dtype(dtype), 3, np.array([5, 4, 3, 2, 1, 0, -1]))
     values, whole = np.arange(4, dtype=dtype).reshape(2, 2), cla.zeros(queue, 13, dtype)
     tiler.tile(values, whole, 1, 0)

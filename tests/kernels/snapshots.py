@@ -98,7 +98,7 @@ ALIKE = {  # methods with kernels for a property that all cells share -> such ce
 
 
 def forest(chains_only):
-    """Cells of several sizes and shapes, one of them large."""
+    """Cells with several sizes and shapes, one of them large."""
     sizes = (3, 17, 17, 1, 700)
     if chains_only:
         return Forest.from_parents([chain(n) for n in sizes])
@@ -117,7 +117,7 @@ def forms(part):
 
 
 def method_specs(method, dtype, limits):
-    """Specs of all kernels of a method."""
+    """Specs for all kernels in a method."""
     row = METHODS[method]
     for options in [{}, *OPTIONS.get(method, [])]:
         for part in make_plan(forest(row.chains_only), method, dtype, limits, **options).parts:
@@ -171,7 +171,7 @@ def network_specs(dtype, limits):
 
 
 def exact_specs(dtype):
-    """Specs of the kernels for exact times, with mechanisms of all kinds."""
+    """Specs for the kernels with exact times, with all kinds of mechanisms."""
     real = real_name(dtype)
     net, _ = exact_ranks.network()
     for secondorder in (0, 1, 2):
@@ -187,7 +187,7 @@ def exact_specs(dtype):
 
 
 def block_spec(dtype):
-    """Spec of blocks of cells, which read no voltages of each other."""
+    """Spec for blocks of cells, which read no voltages from each other."""
     model = compile(exact_ranks.network(gaps=False)[0], 0.025, secondorder=1, seed=7)
     return spec_of_blocks(model, dtype)
 
@@ -206,7 +206,7 @@ def spec_of_blocks(model, dtype, alone=False):
 
 
 def arena_epoch_specs(dtype, limits):
-    """Specs of epochs of a network with exact times."""
+    """Specs for a network's epochs with exact times."""
     builds = [exact_cells.network] * 2 + [exact_cells.with_artificial]
     cases = [*zip(builds, range(3)), (layered_network, 0), (fibres_in_field, 0)]
     for build, secondorder in cases:
@@ -288,7 +288,7 @@ def other_specs(dtype):
 
 
 def specs():
-    """Yield (name, device, specs) of every line of the file."""
+    """Yield (name, device, specs) for every line in the file."""
     for (name, limits), dtype in itertools.product(DEVICES.items(), ("float64", "float32")):
         for method in METHODS:
             line_specs = list(method_specs(method, dtype, limits))

@@ -41,7 +41,7 @@ TEMPLATES = templates()
 
 
 def parameters(source):
-    """Names of the parameters of the kernel `solve`."""
+    """Parameter names of the kernel `solve`."""
     text = re.sub(r"//[^\n]*", "", PARAMETERS.search(source)[1])
     return [re.search(r"(\w+)\s*$", p)[1] for p in text.split(",")]
 

@@ -65,7 +65,7 @@ def spread(without=(), order=0):
 
 
 def shells():
-    """Two arrays of states, one of which reacts with the other, and a state that only diffuses."""
+    """Two state arrays, one reacting with the other, and a state that only diffuses."""
     sections = branched("ext_shells", ("c",))
     sections["a"](0.6).ext_shells.start = 1e-3
     sections["d"](0.2).ext_shells.start = 4e-4
@@ -124,7 +124,7 @@ STATE = h.SaveState()
 
 
 def compared(case, engine):
-    """Return the largest relative difference of all records and of all values at the end."""
+    """Return the largest relative difference among all records and all values at the end."""
     build, script = CASES[case]
     sections, references = build()
     vectors = [h.Vector().record(reference) for reference in references]

@@ -327,7 +327,7 @@ def lifetimes(_):
 
 
 def noted_calls(*names):
-    """Return a list to which each call of these functions of `entry` adds its name."""
+    """Return a list to which each call to these functions in `entry` adds its name."""
     made = []
 
     def noting(name, own):

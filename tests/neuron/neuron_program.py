@@ -74,7 +74,7 @@ def recorders():
 
 
 def named():
-    """A mechanism with the name of its ion, in the second of two sections with the ion."""
+    """A mechanism named like its ion, in the second of two sections with the ion."""
     loaded()
     soma, dendrite = section("soma", 1, 30, 20), section("dendrite", 3, 100, 2, "pas")
     dendrite.insert("na")
@@ -220,7 +220,7 @@ def watched():
 
 
 def reset():
-    """Events of WATCH and of NetCons that set voltages, also at a compared threshold."""
+    """WATCH and NetCon events that set voltages, also at a compared threshold."""
     loaded()
     references, sampled = [], []
     for k in range(3):
@@ -286,7 +286,7 @@ def added():
 
 
 def trains():
-    """Events at the times of Vectors: one in place of a variable, one behind a POINTER."""
+    """Events at the times in Vectors: one in place of a variable, one behind a POINTER."""
     loaded()
     soma = section("soma", 1, 20, 20)
     vectors = recorded(soma(0.5)._ref_v)

@@ -229,7 +229,7 @@ def stream_without_point():
 
 
 def steered(synapse):
-    """Let an event set the weight of the NetCon of a synapse."""
+    """Let an event set the weight in a synapse's NetCon."""
     stim, rule = keep(h.NetStim()), keep(h.ext_steer(soma(0.5)))
     rule._ref_w = connect(stim, keep(synapse))._ref_weight[0]
     connect(stim, rule).delay = 2.5

@@ -21,7 +21,7 @@ h("hoc_count = 0")
 
 
 class Model(Net):
-    """The ring, with a list of the times of calls."""
+    """The ring, with a list of call times."""
 
     def __init__(self):
         super().__init__()
@@ -106,7 +106,7 @@ CALLED = {
 
 
 def ran(net, name, way):
-    """Return the records of a model with such code, and the times of its calls."""
+    """Return the records of a model with such code, and its call times."""
     h.hoc_count, net.clamp.amp, net.netcons[0].weight[0] = 0, 0.2, 0.05
     net.netcons[2].weight[0] = 0.05
     net.called.clear()
@@ -163,7 +163,7 @@ def compared(engine, net, codes, ways):
 
 
 def refused():
-    """Return the refusals of code with a point process, and of `from_neuron`."""
+    """Return the refusals for code with a point process, and from `from_neuron`."""
     net, lines = Model(), []
     handler = h.FInitializeHandler(lambda: cvode.event(3, "hoc_count = 1", net.clamp, 0))
     h.finitialize(-65)

@@ -151,7 +151,7 @@ def heard(two_cells):
 
 
 def assign(setters, targets, out, level):
-    """Let instance k set variables of its target (0), of the cell's other (1), of another cell."""
+    """Let instance k set variables in its target (0), in the cell's other (1), in another cell."""
     for pointer, name, shift in (("out", "stim", out), ("level", "gain", level)):
         for k, setter in enumerate(setters):
             if hasattr(setter, "rate"):

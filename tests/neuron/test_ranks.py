@@ -61,7 +61,7 @@ def of_neuron():
 
 
 def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
-    """Compare spikes and the voltage of cell 0 of all ranks with NEURON in one process."""
+    """Compare spikes and cell 0's voltage on all ranks with NEURON in one process."""
     for (spikes_here, voltages), (spikes, v) in zip(runs, of_neuron, strict=True):
         assert {gid for _, gid in spikes} == {*range(6), 50, *others}
         assert [gid for _, gid in spikes_here] == [gid for _, gid in spikes], engine

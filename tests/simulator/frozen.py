@@ -395,7 +395,7 @@ def compared(old, new):
 
 
 def check_runs(device, write, voltage, only, seconds=np.inf):
-    """Make, write or compare the runs of a device; return the names of wrong runs."""
+    """Make, write or compare a device's runs; return the names of wrong runs."""
     path, wrong, new = path_of(device), [], {}
     old = dict(np.load(path)) if path.is_file() else {}
     start = time.perf_counter()

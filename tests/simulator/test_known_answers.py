@@ -1,4 +1,4 @@
-"""Self-tests of engines: right answers, faults, and the choice of another engine."""
+"""Self-tests for engines: right answers, faults, and choosing another engine."""
 # ruff: noqa: F811
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Rows of scripts of frameworks, with processes that only print planted results."""
+"""Rows for framework scripts, with processes that only print planted results."""
 
 import json
 import sys

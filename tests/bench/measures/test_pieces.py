@@ -1,4 +1,4 @@
-"""Runs of NEURON models in pieces are checked and timed, in a process of its own."""
+"""Runs of NEURON models in pieces are checked and timed, in a separate process."""
 
 import json
 from pathlib import Path

@@ -112,7 +112,7 @@ def test_time_of_more_cells_is_foreseen():
 
 
 def test_cases_of_a_run(monkeypatch, capsys):
-    """Each kind of cells with each number of different trees; `all` means as many as cells."""
+    """Each cell kind with each number of different trees; `all` means as many as cells."""
     tried = []
 
     def start(name, case, most):

@@ -6,7 +6,7 @@ from bench.measures import scale
 
 
 def scale_row(kind, count, cells, seconds, **more):
-    """A row of two equal ranks, in pieces of 100 steps."""
+    """A row with two equal ranks, in pieces with 100 steps."""
     case = {"kind": kind, "ranks": count, "cells": cells, "dtype": "float64", "delay": 5.0}
     piece = {"all": 100 * seconds, "exchange": 25 * seconds}
     row = {"pieces": [piece] * scale.PIECES, "received": 50, "exchanges": 4}
@@ -54,7 +54,7 @@ def test_other_spikes_end_the_run():
 
 
 def test_the_model_extended_by_hand():
-    """3 kB of a cell on every host, 2 kB on its own; 10 Hz, 200 steps of 0.025 ms, 4 B a spike."""
+    """3 kB per cell on every host, 2 kB on its own; 10 Hz, 200 steps of 0.025 ms, 4 B a spike."""
     rows = [scale_row("strong", k, n, n * 1e-6) for n in (1000, 2000) for k in (1, 2)]
     text = scale.extended(rows)
     assert "1.0 kB on its device, 2.0 kB on its rank's host\nand 3.0 kB on that of every" in text

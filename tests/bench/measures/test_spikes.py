@@ -9,7 +9,7 @@ from bench.measures import spikes
 
 
 def test_a_line_has_a_hundred_columns():
-    """Also with a GPU's algorithms, among them two widths of `vsn` and of `vssn`."""
+    """Also with a GPU's algorithms, among them two `vsn` and two `vssn` widths."""
     names = "vpo", "vsn 256", "vssn 256", "vsn 2048", "vssn 2048", "pull"
     seconds = {name: 1e-6 * 9.0**k for k, name in enumerate(names)}
     row = {"probability": 0.001, "spikes": 45, "found": 100.0, "seconds": seconds, "best": "vpo"}

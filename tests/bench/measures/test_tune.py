@@ -1,4 +1,4 @@
-"""The fit of the cost model of `auto`."""
+"""The fit of `auto`'s cost model."""
 
 import json
 

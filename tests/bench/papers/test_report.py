@@ -37,7 +37,7 @@ def test_branches_get_shorter_where_asked():
 
 
 def test_layout_of_the_old_solver_by_hand():
-    """Cells of 3, 1 and 2 nodes: 3, 2, 1 side by side in the one block, of 32 elements."""
+    """Cells with 3, 1 and 2 nodes: 3, 2, 1 side by side in the one block, with 32 elements."""
     forest = clhines.Forest([-1, 0, 1, -1, -1, 4], cell_offsets=np.array([0, 3, 4, 6]))
     place, sizes, length = old.layout(forest)
     assert place.tolist() == [0, 32, 64, 2, 1, 33]
@@ -96,7 +96,7 @@ def test_a_block_ends_before_the_cell_that_is_too_wide(monkeypatch):
 
 
 def test_branches_of_a_block_by_hand(monkeypatch):
-    """Two cells in a block, then a third: roots of 1, 2; tips of 4 and 1, 3 and 3; and again."""
+    """Two cells in a block, then a third: roots with 1, 2; tips with 4, 1, 3 and 3; and again."""
     first = [-1, 0, 1, 2, 3, 0]  # a root, tips of 4 and 1
     second = [-1, 0, 1, 2, 3, 1, 5, 6]  # a root of two, tips of 3 and 3
     forest = clhines.Forest.from_parents([first, second, first])

@@ -8,7 +8,7 @@ from bench.peers import cells_jaxley as peer
 
 
 class Base:
-    """The necessary part of Jaxley's class of channels."""
+    """The necessary part of Jaxley's channel class."""
 
     def __init__(self, name):
         self.name = name

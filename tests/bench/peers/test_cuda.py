@@ -51,7 +51,7 @@ def thomas(real, interleaved, m, count, pointers):
 
 
 class FakeLibrary:
-    """Both routines in both precisions, with the order of arguments of cuSPARSE 12 and 13."""
+    """Both routines in both precisions, with the argument order in cuSPARSE 12 and 13."""
 
     def __getattr__(self, name):
         real, routine = name.removeprefix("cusparse")[0], name.removeprefix("cusparse")[1:]

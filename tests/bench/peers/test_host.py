@@ -30,7 +30,7 @@ def test_a_compiler_that_fails(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", TREES)
 def test_depth_first(name):
-    """A renumbering of the same tree; only starts of branches have a parent further away."""
+    """The same tree, renumbered; only a branch's first node has a parent further away."""
     parents = np.stack(TREES[name])
     order, up = host.depth_first(parents)
     for tree, o, p in zip(parents, order, up):

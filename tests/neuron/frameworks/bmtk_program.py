@@ -82,7 +82,7 @@ class Population(list):
 
 
 class Net:
-    """The part of BMTK's network that reports use: two populations, of a cell each."""
+    """The part of BMTK's network that reports use: two populations with a cell each."""
 
     def __init__(self):
         self.cells, self.gid_pool = {gid: Cell(gid) for gid in range(2)}, GidPool()

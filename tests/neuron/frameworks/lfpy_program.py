@@ -12,7 +12,7 @@ STICK = str(Path(LFPy.__file__).parent / "test" / "stick.hoc")
 
 
 def potentials(tstart, **options):
-    """Return the data of an electrode and of a dipole, and voltages."""
+    """Return the data from an electrode and a dipole, and voltages."""
     cell = LFPy.Cell(
         STICK, v_init=-65.0, tstart=tstart, tstop=10.0, dt=2**-5, passive=True,
         nsegs_method="lambda_f", lambda_f=500,

@@ -218,7 +218,7 @@ print(json.dumps([np.ptp(expected, axis=1).tolist(), errors]))
 
 
 def _of_others(name):
-    """Return the text of the last file of a name below CLHINES_MODELS, with NEURON 9's C types."""
+    """Return the last file with a name below CLHINES_MODELS, with NEURON 9's C types."""
     files = sorted(Path(os.environ["CLHINES_MODELS"]).rglob(f"{name}.mod"))
     text = files[-1].read_text("utf-8", "replace")
     text = re.sub(r"^(double nrn_random_pick|void\* nrn_random_arg)\(.*$", "", text, flags=re.M)
@@ -339,7 +339,7 @@ def test_words_of_earlier_ids_are_refused_and_stay_in_neuron():
     [([0], "has no stream of random numbers"), ([16], "points to memory that is no stream")],
 )
 def test_pointers_to_no_stream_are_refused(pointers, said):
-    """A run of a kept model reads the targets of its POINTERs again."""
+    """A kept model's run reads its POINTERs' targets again."""
     soma = h.Section(name="soma")
     memory, pointers = NeuronMemory(h), np.array(pointers)
     with pytest.raises(RejectedError, match=f"ext_release: POINTER rng {said}"):

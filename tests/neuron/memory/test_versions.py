@@ -1,4 +1,4 @@
-"""A self-test of each NEURON version precedes reads of its private memory."""
+"""A self-test for each NEURON version precedes reads from its private memory."""
 
 import configparser
 import json

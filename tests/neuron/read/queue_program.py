@@ -91,7 +91,7 @@ def fires(rng):
 
 
 def interval(rng):
-    """An interval of a NetStim is played, mostly at times of its events."""
+    """An interval in a NetStim is played, mostly at its event times."""
     at = section()
     target, source = h.ExpSyn(at), stim(*rng.choice([1.0, 2.0, 5.0, 10.0], 2).tolist())
     KEPT.append(target)

@@ -1,4 +1,4 @@
-"""PatternStim: compare spikes of gids, in order of time, with NEURON's."""
+"""PatternStim: compare the gids' spikes, in time order, with NEURON's."""
 
 import pytest
 from forked import printed_by

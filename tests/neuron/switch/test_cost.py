@@ -85,7 +85,7 @@ def test_the_record_tells_of_pauses():
 
 
 def test_the_device_begins_when_neuron_has_taken_as_long():
-    """Without records of earlier runs, the device begins after 13 pieces, 0.52 s of NEURON."""
+    """Without records from earlier runs, the device begins after 13 pieces, 0.52 s in NEURON."""
     one, choices = ledger(**TIMES), []
     for _ in range(20):
         choices.append(one.device_is_sooner(40))
@@ -461,7 +461,7 @@ def test_the_calibration_is_kept(folder, monkeypatch):
 
 
 def test_each_statement_of_an_event_is_a_pause():
-    """In a process of its own, as cells of other tests would change the estimate."""
+    """In a separate process, as other tests' cells would change the estimate."""
     steps, pauses, seconds = forked.printed_by("""
 import clhines
 from clhines.neuron.switch import cost

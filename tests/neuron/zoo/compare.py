@@ -152,7 +152,7 @@ def child(way, script, library, stop, seed, out):
 
 
 def script_of(folder):
-    """Return the path of a repository's script, the highest of `STARTS`; None for none."""
+    """Return the path to a repository's script, the highest in `STARTS`; None for none."""
     for start in STARTS:
         paths = sorted(folder.rglob(start), key=lambda p: (len(p.parts), p))
         if paths:
@@ -177,7 +177,7 @@ def compiled(script, place):
 
 
 def voltages(way, script, library, args, place):
-    """Return one way's records of a script in a copy of its repository, and its last line."""
+    """Return one way's records for a script in a copy of its repository, and its last line."""
     out = place / f"{way}.npz"
     words = way, script.name, library, str(args.stop), args.coin, out
     command = [sys.executable, __file__, "--child", *words]
@@ -213,7 +213,7 @@ def lateness(here, neuron):
 
 
 def time_script(script, args, place):
-    """Return a row of times: steps here, then wall and processor time of NEURON, first, next."""
+    """Return a row with times: steps here, then wall and processor time in NEURON, first, next."""
     if script is None:
         raise FailedError("it has no script of NEURON")
     library = compiled(script, place / "mod")

@@ -1,4 +1,4 @@
-"""The comparison of a folder of small repositories in NEURON and with the switch."""
+"""The comparison for a folder with small repositories in NEURON and with the switch."""
 
 from pathlib import Path
 

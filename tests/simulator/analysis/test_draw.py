@@ -1,4 +1,4 @@
-"""Pictures of cells and results: positions of lines, labels, and refusals."""
+"""Pictures for cells and results: line positions, labels, and refusals."""
 
 import numpy as np
 import pytest

@@ -195,7 +195,7 @@ def test_real_cells_against_neuron(name):
 
 
 def test_the_matrix_of_two_resistivities_by_hand():
-    """Compare a soma of 20 µm and a dendrite of 101 µm, one segment each, by hand."""
+    """Compare a 20 µm soma and a 101 µm dendrite, one segment each, by hand."""
     rows = [(1, 1, 0, 0, 0, 10, -1), (2, 1, 0, 20, 0, 10, 1), (3, 3, 0, 21, 0, 1, 2)]
     morphology = cell(*rows, (4, 3, 0, 121, 0, 1, 3))
     cable = discretise(

@@ -352,7 +352,7 @@ def test_what_epochs_do_not_take(fast_queue):
 
 
 def failing(monkeypatch, error):
-    """Raise `error` in place of the first kernel of epochs."""
+    """Raise `error` in place of the first epoch kernel."""
 
     def fail(self, queue, arguments):
         raise error

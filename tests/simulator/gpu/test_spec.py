@@ -13,7 +13,7 @@ EPS = {"double": 2.0**-52, "float": 2.0**-23}
 
 @pytest.mark.parametrize("real", EPS)
 def test_polynomial_of_the_exponential(real):
-    """The polynomial is within an eighth of a rounding of the series in exact numbers."""
+    """The polynomial is within an eighth rounding of the series in exact numbers."""
     c = coefficients(real)
     for k in range(-40, 41):
         x = Fraction(k) * Fraction(34657, 4000000)

@@ -1,4 +1,4 @@
-"""Rows of diffusing species, sorted into rounds of elimination."""
+"""Rows for diffusing species, sorted into elimination rounds."""
 
 import numpy as np
 import pytest

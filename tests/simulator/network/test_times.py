@@ -52,7 +52,7 @@ def steps_of(counts, events):
 
 
 def neuron_delays(dt, delays):
-    """Return NEURON's numbers of steps from a spike to the first effect of its events."""
+    """Return NEURON's step counts from a spike to its events' first effect."""
     soma, silent = section(), section()
     clamp = h.IClamp(soma(0.5))
     clamp.delay, clamp.dur, clamp.amp = 0.0, 1e9, PULSE

@@ -35,7 +35,7 @@ def filled(net, amps, first=0):
 
 
 def parts():
-    """Return two networks: cell 0 of one and cell 2 of the other excite the other network."""
+    """Return two networks: cell 0 in one and cell 2 in the other excite the other network."""
     nets = cells(2), cells(3)
     ends = []
     for k, (net, amps) in enumerate(zip(nets, ([1.0, 0.0], [0.0, 0.0, 0.8]), strict=True)):

@@ -138,7 +138,7 @@ def in_steps(time, cell, dt):
 
 
 def unlike(ours, theirs):
-    """Return the first difference of two lists of spikes as text; empty if they are equal."""
+    """Return the first difference between two spike lists as text; empty if they are equal."""
     if ours == theirs:
         return ""
     common = sum(a == b for a, b in zip(ours, theirs))

@@ -22,7 +22,7 @@ _THINGS = {}
 
 @dataclass(frozen=True)
 class Case:
-    """One call: the arguments of `base`, some of them replaced by named values."""
+    """One call: the arguments in `base`, some replaced by named values."""
 
     call: str
     replaced: tuple[tuple[str, str], ...]

@@ -56,7 +56,7 @@ def shortened(text, most=160):
 
 
 def subject(text):
-    """Return the subject of a message, in most the name of an argument."""
+    """Return a message's subject, mostly an argument's name."""
     return (re.findall(r"[A-Za-z_]+", text) or ["?"])[0]
 
 

@@ -38,7 +38,7 @@ class UnreadError(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """A number, and the rounding error of its computation in units of epsilon."""
+    """A number, and its rounding error in units of epsilon."""
 
     v: Any
     e: Any
@@ -122,7 +122,7 @@ def _smooth(name, a):
 
 @dataclass
 class Text:
-    """Statements of a text by kind; expressions as Python's trees of marked names."""
+    """A text's statements by kind; expressions as Python's trees with marked names."""
 
     kind: str = ""
     name: str = ""

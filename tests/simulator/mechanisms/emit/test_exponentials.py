@@ -63,7 +63,7 @@ def test_exponentials_of_vectors(queue, needs, dtype):
 @pytest.mark.parametrize("ends", [(), (Fraction(-3, 4), Fraction(1, 16))])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_polynomials_of_exponentials(dtype, ends):
-    """The polynomial is within a quarter of a rounding of the series in exact numbers."""
+    """The polynomial is within a quarter rounding of the series in exact numbers."""
     c = series(REALS[dtype], *ends)
     low, high = ends or (Fraction(-355, 1024), Fraction(355, 1024))
     assert low <= -np.log(2) / 2 and len(c) < {"float64": 13, "float32": 8}[dtype]
