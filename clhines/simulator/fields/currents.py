@@ -54,13 +54,19 @@ def driven_currents(
     return currents
 
 
+def is_field(mechanism: Mechanism) -> bool:
+    """Whether `field_mechanism` made the mechanism."""
+    names = {*mechanism.parameters} - {"waveform"}
+    return mechanism.name.startswith("field") and names == {"amp", "scale"}
+
+
 def field_mechanism(
     name: str, t: ArrayLike, y: ArrayLike, continuous: bool
 ) -> tuple[Mechanism, int]:
     """Make a point process with current ``scale*amp*y(t)``; return it and how many rows y has."""
     times, values = as_real("t", t, "ms"), as_real("y", y)
     rows = np.atleast_2d(values)
-    if times.ndim != 1 or not len(times) or rows.ndim != 2 or rows.shape[1] != len(times):
+    if times.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(times) or not rows.size:
         raise InputError(
             f"t has shape {times.shape}, y {values.shape}; expected (m,), and (m,) or (k, m)"
         )

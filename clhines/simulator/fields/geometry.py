@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_real
-from clhines.core.errors import InputError
+from clhines.core.checks import as_array, as_places, as_real
+from clhines.core.errors import InputError, shown
 from clhines.simulator.cells.cable import Cable
 
 
@@ -32,7 +32,7 @@ class Geometry:
         for name in ("begin", "end", "radius"):
             values = as_real(name, getattr(self, name), "um")
             object.__setattr__(self, name, values)
-        n = len(self.radius)
+        n = self.radius.size
         if self.radius.ndim != 1 or {self.begin.shape, self.end.shape} != {(n, 3)}:
             shapes = self.begin.shape, self.end.shape, self.radius.shape
             raise InputError(f"begin, end and radius have {shapes}; expected (n, 3), (n, 3), (n,)")
@@ -51,6 +51,8 @@ class Geometry:
     @classmethod
     def of_cable(cls, cable: Cable) -> Geometry:
         """Return a cell's segments, with the radii of cylinders of the same membrane area."""
+        if not isinstance(cable, Cable):
+            raise InputError(f"cable is {shown(cable)}; expected a Cable")
         sections = cable.sections
         xyz = sections.points[:, :3].astype(np.float64)
         begin, end = cable.xyz.copy(), cable.xyz.copy()
@@ -68,14 +70,17 @@ class Geometry:
         radius = np.divide(cable.area, around, out=np.zeros_like(length), where=length > 0)
         return cls(begin, end, radius)
 
-    def of(self, nodes: np.ndarray) -> Geometry:
-        """Return the segments of some nodes, (m,) int64."""
+    def of(self, nodes: ArrayLike) -> Geometry:
+        """Return the segments of some nodes, (m,) integer or (n,) bool."""
+        nodes = as_places("nodes", as_array("nodes", nodes), len(self), "node")
         return Geometry(self.begin[nodes], self.end[nodes], self.radius[nodes])
 
     @classmethod
     def joined(cls, parts: Sequence[Geometry]) -> Geometry:
         """Join the segments of several cells."""
         names = "begin", "end", "radius"
+        if not isinstance(parts, Sequence) or {type(part) for part in parts} != {cls}:
+            raise InputError(f"parts is {shown(parts)}; expected a list of Geometry")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def moved(self, shift: ArrayLike, turn: ArrayLike | None = None) -> Geometry:

@@ -11,6 +11,7 @@ import numpy as np
 from clhines.core.checks import as_real, shown
 from clhines.core.errors import InputError, meant
 from clhines.simulator.cells.cable import Cable
+from clhines.simulator.fields.currents import is_field
 from clhines.simulator.gradients.adjoint import Adjoint, by_constant
 from clhines.simulator.gradients.refused import check_parameter, is_of_start
 from clhines.simulator.model.instances import factor_of
@@ -78,6 +79,9 @@ class Quantities:
         values = [cable.Ra for cable in cables]
         if not values or any(isinstance(value, np.ndarray) for value in values):
             raise InputError(refusal("gradient.several-ra"))
+        fields = [g.mechanism.name for g in self.groups if is_field(g.mechanism)]
+        if fields:
+            raise InputError(refusal("gradient.field-ra", name=fields[0]))
         return np.resize(np.array(values, float), self.network.num_cells)
 
     @property

@@ -177,6 +177,7 @@ def test_currents_through_membranes_count_the_field(double_queue):
         ({"potential": [1.0 + 1j] * 12}, "potential has dtype complex128; expected real numbers"),
         ({"waveform": ([0.0, 1.0], [0.0])}, "t has shape (2,), y (1,); expected (m,), and (m,) or"),
         ({"waveform": ([1.0, 0.0], [0.0, 0.0])}, "t goes back in time; expected ascending times"),
+        ({"waveform": ([0.0, 1.0], np.zeros((0, 2)))}, "t has shape (2,), y (0, 2); expected (m,)"),
         ({"waveform": ([0.0], [np.inf])}, "y[0] is inf; expected a finite number"),
         ({"waveform": [0.0]}, "waveform is [0.0]; expected a tuple of t and y"),
         ({"waveform": (np.arange(9e3), np.zeros(9000))}, "waveforms have 9000 values; expected at"),

@@ -48,6 +48,11 @@ def test_cells_are_turned_and_shifted():
         (lambda net: net.geometry([0, np.inf, 0]), "shift[1] is inf; expected a finite number"),
         (lambda net: Geometry([[0, 0, 0]], [[0, 0, 1]], [-1.0]), "radius[0] is -1 um; expected 0"),
         (lambda net: Geometry([[0, 0]], [[0, 0]], [1.0]), "expected (n, 3), (n, 3), (n,)"),
+        (lambda net: Geometry([[0, 0, 0]], [[0, 0, 1]], 1.0), "expected (n, 3), (n, 3), (n,)"),
+        (lambda net: Geometry.joined([]), "parts is []; expected a list of Geometry"),
+        (lambda net: Geometry.joined(3), "parts is 3; expected a list of Geometry"),
+        (lambda net: Geometry.of_cable(net), "expected a Cable"),
+        (lambda net: net.geometry().of([0, 9999]), "nodes[1]: there is no node 9999"),
         (lambda net: net.geometry().moved([1.0]), "shift has shape (1,); expected (3,) or (k, 3)"),
         (
             lambda net: Network.from_arrays([-1], [0, 1], [1.0], [0.0], [1e-4]).geometry(),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import small_networks
 
-from clhines import InputError, Mechanism, Network, Simulation
+from clhines import InputError, Mechanism, Network, Simulation, discretise, sample_cells
 from clhines.simulator.refusals import id_of
 
 
@@ -116,6 +116,13 @@ def test_records():
 
 def test_networks_of_arrays_have_no_resistivity():
     assert refused(recorded(small_networks.plain()), ["Ra"]) == "gradient.several-ra"
+
+
+def test_a_field_depends_on_the_resistivity():
+    net = Network(discretise(sample_cells()[0], nseg=1), 1)
+    net.insert("pas")
+    net.field(np.arange(net.forest.num_nodes), ([0.0], [1.0]))
+    assert refused(recorded(net), ["Ra"]) == "gradient.field-ra"
 
 
 def test_surrogates_are_for_events_in_whole_steps():
