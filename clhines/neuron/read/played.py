@@ -90,7 +90,7 @@ class Player:
     what: str = "Vector.play"
     event: int = 0  # address of the event by which NEURON goes on to a Vector's next time
     how_far: int = 0  # where that time's index is
-    is_at_intervals: bool = False
+    interval: float = 0.0  # ms, 0: the times are those of a Vector
     after_events: bool = False  # set after a step's events, as Random.play does
 
     def to_come(self, due: float) -> Player | None:
@@ -109,15 +109,20 @@ class Player:
         t, y = self.t[first:].copy(), self.y[first:]
         if due == np.inf or not len(t):
             return None
-        if self.is_at_intervals:
-            t += due - t[0]
         t[0] = due
+        if self.interval:
+            t = _at_intervals(due, self.interval, len(t))
         return replace(self, t=np.maximum.accumulate(t), y=y)
 
 
 def steps_at_once(each: int) -> int:
     """Return the largest number of steps for which the host holds `each` numbers per step."""
     return max(_MOST_NUMBERS // max(each, 1), 1)
+
+
+def _at_intervals(begin: float, interval: float, count: int) -> np.ndarray:
+    """Return `count` times from `begin` on, as NEURON adds up `interval` (all ms)."""
+    return np.add.accumulate(np.r_[begin, np.full(count, interval)])[:count]
 
 
 def _number(word: int) -> float:
@@ -229,17 +234,15 @@ class PlayReader:
         if continuous and played.words[2]:
             self._reject(refusal("neuron.vector-play-discontinuities"))
             return
-        if times is not None:
-            t = np.array(times, np.float64)
-        else:
-            t = np.arange(len(y), dtype=np.float64) * _number(played.words[2])
+        interval = 0.0 if times is not None else _number(played.words[2])
+        t = _at_intervals(0.0, interval, len(y)) if times is None else np.array(times, np.float64)
         count = min(len(t), len(y))
         if continuous and count < len(t):
             self._reject(refusal("neuron.vector-times", what="Vector.play"))
         elif count:
             made = Player(variable, t[:count], y[:count], continuous)
             made.event, made.how_far = played.event, played.how_far
-            made.is_at_intervals = times is None
+            made.interval = interval
             self.players.append(made)
 
     def not_recorded(self, place: Place) -> Rejected:

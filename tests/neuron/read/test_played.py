@@ -77,3 +77,27 @@ def test_values_behind_the_last_one_that_was_played_are_not_played():
 
     here = end_of(lambda stop: clhines.neuron.run(stop, engine="reference"))
     assert here == pytest.approx(end_of(h.continuerun), abs=1e-9)
+
+
+@pytest.mark.parametrize("stops", [[8], [0.31, 4, 8]])
+def test_values_at_intervals_come_when_neurons_added_times_say(stops):
+    """Half a step before 0.2 ms, a product comes a step later: 7 * 0.025 > 0.175."""
+    soma = h.Section(name="soma")
+    soma.insert("hh")
+    clamp, values = h.IClamp(soma(0.5)), h.Vector(range(100))
+    clamp.dur, dt = 1e9, h.dt
+    values.play(clamp._ref_amp, 0.025)
+    amplitudes = h.Vector().record(clamp._ref_amp)
+
+    def played(run):
+        h.dt = 0.05
+        h.finitialize(-65)
+        for stop in stops:
+            run(stop)
+        return list(amplitudes)
+
+    try:
+        here = played(lambda stop: clhines.neuron.run(stop, engine="reference"))
+        assert here == played(h.continuerun)
+    finally:
+        h.dt = dt
