@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -175,12 +174,23 @@ def word_behind(word: int) -> int:
 
     Reading through Linux's /proc is quicker than listing all readable addresses (`Readable`).
     """
+    words = copied(word, int(word % 8 == 0))
+    return int(words[0]) if len(words) else word
+
+
+def copied(address: int, count: int) -> np.ndarray:
+    """Copy up to `count` words from Linux's /proc; words that cannot be read are left out.
+
+    Another thread may have taken memory from the process since `Readable` listed it, such as one in
+    which PoCL loads its compiler. Reading by address would then end the process.
+    """
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
-            memory.seek(word)
-            return int.from_bytes(memory.read(8), sys.byteorder) if word % 8 == 0 else word
+            memory.seek(address)
+            data = memory.read(8 * count)
     except (OSError, OverflowError, ValueError):
-        return word
+        data = b""
+    return np.frombuffer(data[: len(data) // 8 * 8], np.uint64)
 
 
 class Readable:

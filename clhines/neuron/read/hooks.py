@@ -18,7 +18,16 @@ import numpy as np
 from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
-from clhines.neuron.memory.raw import WORD, Place, Readable, ref, vector_at, words_at
+from clhines.neuron.memory.raw import (
+    WORD,
+    Place,
+    Readable,
+    copied,
+    ref,
+    vector_at,
+    word_behind,
+    words_at,
+)
 from clhines.neuron.memory.session import Hoc, library_path
 from clhines.simulator.refusals import refusal
 
@@ -91,18 +100,17 @@ def _find(name: str, is_last: Callable[[int], bool]) -> None:
 def _variables(readable: Readable) -> Iterator[tuple[int, np.ndarray]]:
     """Yield (first address, copied words) of each range of variables in NEURON's library."""
     for begin, end in readable.of_file(library_path() or ""):
-        words = (WORD * ((end - begin) // 8)).from_address(begin)
-        yield begin, np.ctypeslib.as_array(words).copy()
+        yield begin, copied(begin, (end - begin) // 8)
 
 
 def _vectors(readable: Readable) -> Iterator[tuple[int, int]]:
     """Yield (address, last entry) of each std::vector to which NEURON's variables point."""
     for _, words in _variables(readable):
         for at in np.unique(words[readable.among(words)]).tolist():
-            first, after, room = words_at(at, 3)
+            first, after, room = [*copied(at, 3).tolist(), 0, 0, 0][:3]
             if first < after <= room and after - first < 8 * _MOST and first in readable:
                 if (after - first) % 8 == 0 and after - 8 in readable:
-                    yield at, words_at(after - 8, 1)[0]
+                    yield at, word_behind(after - 8)
 
 
 def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:

@@ -1,10 +1,11 @@
 """Callbacks and objects that act in each step of NEURON, outside the model, are refused by name."""
 
 import ctypes
+import sys
 
 import numpy as np
 import pytest
-from forked import printed_by
+from forked import found_by, printed_by
 
 from clhines.neuron.read import hooks
 
@@ -449,3 +450,24 @@ def test_a_random_that_may_play_is_rejected_where_that_cannot_be_seen():
     without, with_one = printed_by(UNSEEN)
     assert without == "runs"
     assert "Random, which may play: Random.play cannot be seen" in with_one
+
+
+RETURNED = """
+import ctypes
+from clhines.neuron.memory.raw import Readable
+from clhines.neuron.read import hooks
+
+libc, page = ctypes.CDLL(None), 4096
+libc.mmap.restype = ctypes.c_void_p
+at = libc.mmap(None, ctypes.c_size_t(2 * page), 3, 0x22, -1, ctypes.c_long(0))
+listed = Readable(8)
+listed.of_file = lambda path: [(at, at + 2 * page)]
+libc.munmap(ctypes.c_void_p(at + page), ctypes.c_size_t(page))
+found = [8 * len(words) for _, words in hooks._variables(listed)]
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are Linux's")
+def test_memory_behind_the_library_may_go_while_its_variables_are_read():
+    """A thread that loads PoCL's compiler takes and returns memory there."""
+    assert found_by(RETURNED) == [4096]
