@@ -120,7 +120,11 @@ class Switch:
                     f"psolve({stop:g}): NEURON's last step ends at {clock[0]:g} ms; expected a "
                     "later time, or h.finitialize() before"
                 )
-            return solve_steps(h, stop, *clock)
+            steps = solve_steps(h, stop, *clock)
+            if clock[0] == t and not h.CVode().active():
+                with self._methods[0].off():
+                    h.ParallelContext().psolve(t)  # no steps: NEURON's errors, as of set_maxstep
+            return steps
 
         def in_neuron() -> None:
             present_dt, h.t, h.dt = float(h.dt), t, dt

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forked import result_of
+from forked import found_by, result_of
 from processes import run_python
 
 import clhines
@@ -298,6 +298,33 @@ def test_psolve_to_the_past_raises_as_in_neuron():
                 f"NeuronError: psolve({stop}): NEURON's last step ends at 2 ms; expected a later "
                 "time, or h.finitialize() before"
             )
+
+
+DELAY = """
+soma = make_section("soma", "hh")
+pc = h.ParallelContext()
+
+def said(dt):
+    h.finitialize(-65)
+    h.dt = dt
+    try:
+        pc.psolve(22)
+    except RuntimeError as error:
+        return str(error)
+    return "ran"
+
+found = [said(0.025)]
+with clhines.neuron.enable(engine="reference", strict=True):
+    found.append(said(0.025))
+    pc.set_maxstep(10)
+    found += [said(11), said(0.025)]
+"""
+
+
+def test_psolve_raises_as_in_neuron_without_a_delay_of_a_step():
+    """Before ``pc.set_maxstep``, and for steps longer than its result, NEURON takes no steps."""
+    truth, *own = found_by(DELAY)
+    assert "mindelay is 0 (or less than dt" in truth and own == [truth, truth, "ran"]
 
 
 LEFT = """
