@@ -51,7 +51,7 @@ class RunCourse:
         self._timed_from = self._begin, self._clock  # step and time, for the bar's speed
 
     def run(self, chunk: int, show: bool) -> Result:
-        """Advance to the end in chunks of `chunk` steps; show a progress bar if `show`."""
+        """Advance to the end of the run, `chunk` steps at a time; `show` a progress bar."""
         dt, progress = self._runner.model.compiled.dt, self._progress
         progress.at_start, is_first = False, self._runner.is_first
         with InterruptDelay(is_first) as interrupt:

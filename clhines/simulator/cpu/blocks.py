@@ -494,7 +494,7 @@ class CellBlocksSpec(ArenaSpec):
 
     @cached_property
     def early(self) -> tuple[GroupedKind, ...]:
-        """Mechanisms whose currents need only the last step's values: they are computed first."""
+        """Mechanisms whose currents depend only on the step before, so that they come first."""
         return tuple(
             kind
             for kind in self.grouped

@@ -108,7 +108,7 @@ class Reads:
             host[...] = source
 
     def _prepare(self, arrays: Sequence[cla.Array]) -> None:
-        """Allocate host memory for the small ones of `arrays`, and list the reads into it."""
+        """Allocate host memory for all small `arrays`, and collect the copies into it."""
         self._arrays, self._ids = arrays, [*map(id, arrays)]  # so that no id is used again
         self._copies: dict[int, np.ndarray] = {}
         self._reads: list[tuple[cl.Buffer, int, np.ndarray]] = []

@@ -50,9 +50,9 @@ _follows = ContextVar("_follows", default=False)
 
 @contextmanager
 def state_follows() -> Iterator[None]:
-    """Within this context, make or reset runs without copying their start to the device.
+    """Make or reset runs in this context without copying their initial state to the device.
 
-    The copy is needless if a saved state is loaded next.
+    Use it if a saved state is loaded next: the copy would be wasted.
     """
     token = _follows.set(True)
     try:

@@ -40,9 +40,10 @@ class TimedEvents:
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return a chunk with the events since `empty`. InputError if an event was lost.
+        """Wait for the device; return a chunk with all events since `empty`.
 
-        `values_of` reads a small array. The chunk gets `failed` and the recorded `values`.
+        `values_of` reads a small array to the host. `failed` and the recorded `values` go into the
+        chunk. InputError if an event was lost.
         """
         events, model = self._events, self._state.variables.model
         if self._wires.num_targets:
@@ -79,9 +80,10 @@ class StepSpikes:
         self.counts = [grid.spikes.count]  # small arrays that `chunk` reads
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait; return a chunk with the spikes at the start and in the steps since `Grid.empty`.
+        """Wait for the device; return a chunk with the spikes at the start and since `Grid.empty`.
 
-        `values_of` reads a small array. The chunk gets `failed` and the recorded `values`.
+        `values_of` reads a small array to the host. `failed` and the recorded `values` go into the
+        chunk.
         """
         spikes, dt = self._grid.spikes, self._grid.model.dt
         count = int(values_of(spikes.count)[0])

@@ -146,9 +146,9 @@ def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
 
 
 def _connections(events: HostEvents, k: int) -> None:
-    """Run NET_RECEIVE's INITIAL for each connection to mechanism `k`; else clear extra weights.
+    """Initialise the weights of each connection to mechanism `k`.
 
-    Without this block, all weights but the first are set to 0.
+    Run NET_RECEIVE's INITIAL block for it; without this block, set all weights but the first to 0.
     """
     variables, wires = events.variables, events.variables.wires
     kind, netcons = variables.model.kinds[k], variables.model.netcons

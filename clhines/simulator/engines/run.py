@@ -104,9 +104,9 @@ class Run(Protocol):
         """Wait; return the spikes, failures and records since `begin`."""
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Return the present values of `records`, (1, r) real each, as step `step` begins.
+        """Return the values of `records` when step `step` begins, (1, r) real each.
 
-        A record of threshold crossings compares the values of the next step with these.
+        Threshold crossings in the next step are found by comparison with these values.
         """
 
     def voltages(self) -> np.ndarray:

@@ -48,7 +48,7 @@ class Start:
         return tuple(self.host.variables.wanted)
 
     def take(self, k: int, name: str, instances: np.ndarray, values: np.ndarray) -> None:
-        """Set parameter `name` for `instances` of mechanism `k`, also in starts made by `want`."""
+        """Set parameter `name` for `instances` of mechanism `k` in the start, also after `want`."""
         parameters = self.host.variables.parameters[k]
         parameters[name][instances] = values
         self._changed[k, name] = parameters[name]

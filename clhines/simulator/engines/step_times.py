@@ -39,7 +39,7 @@ class StepTimes:
         self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
 
     def count_from(self, first: int, row: int, count: int) -> None:
-        """Let the device count `count` steps from `first` on; the first is recorded in `row`."""
+        """Set the device's step counter to `first`, for `count` steps; `row` is its record row."""
         self.put(first, count)
         begin = self.steps.start
         now = begin, row - (first - begin), first - begin

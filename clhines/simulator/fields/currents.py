@@ -63,7 +63,10 @@ def is_field(mechanism: Mechanism) -> bool:
 def field_mechanism(
     name: str, t: ArrayLike, y: ArrayLike, continuous: bool
 ) -> tuple[Mechanism, int]:
-    """Make a point process with current ``scale*amp*y(t)``; return it and how many rows y has."""
+    """Make a point process with the current ``scale*amp*y(t)``; return it and the waveform count.
+
+    The waveforms, rows of `y`, are (m,) or (k, m), at times `t`, (m,) ms.
+    """
     times, values = as_real("t", t, "ms"), as_real("y", y)
     rows = np.atleast_2d(values)
     if times.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(times) or not rows.size:

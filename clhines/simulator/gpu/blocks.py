@@ -144,7 +144,7 @@ class SiteBlocks(KindBlocks):
         return f"s_{name}"
 
     def during(self, name: str) -> str:
-        """Return the expression for a state in a lane's `q`-th instance during a launch."""
+        """Return a state's OpenCL expression during a launch; ``q`` counts a lane's instances."""
         if self.local:
             return f"{self.name}__local[{self.states.index(name) * self.most} + q]"
         return self.places.state(name)

@@ -338,10 +338,10 @@ class CellEpochs(ArenaKernels):
     # -- parameters ----------------------------------------------------------------------------
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return where a parameter is stored: `in_arenas`, and in the lists of nodes.
+        """Return all arrays with a parameter's value: `in_arenas`, and the lists of nodes.
 
-        The result is empty if the value is a literal in a kernel, if a list stores it once for all
-        its nodes, or if equal cells share a list.
+        The result is empty if the parameter cannot be changed in place: its value is a literal in a
+        kernel, a list has it once for all its nodes, or equal cells share a list.
         """
         if self._cells.at_sites and name in self.model.kinds[k].singles:
             return []  # a literal

@@ -129,10 +129,10 @@ class CellLaunches:
             launch.kernel = None
 
     def advance(self, first: int, count: int, begin: int, row: int, begins: bool) -> None:
-        """Enqueue `count` steps from step `first` on, in one launch of each plan.
+        """Enqueue `count` steps from step `first` on, in one launch of each plan's kernel.
 
-        `begin` is the step of the first entry in the array of times on the device; `row` is the
-        record row for step `first`. `begins` says whether the steps begin an epoch.
+        `begin` is the step whose time is first in the device's array of times; `row` is the record
+        row of step `first`. `begins`: the steps begin an epoch.
         """
         for launch in self.each:
             kernel = launch.kernel or launch.bind(self.queue, self._arguments)

@@ -47,8 +47,8 @@ class NodePlaces:
 class CellLayout(layouts.Layout):
     """Order nodes and recorded values in device arrays; choose the lane that records each value.
 
-    `at_sites`, (n,) bool, says whether lanes advance the instances at a node one by one; then the
-    instance's lane records its values, otherwise the node's lane.
+    `at_sites`, (n,) bool: lanes advance a node's instances one by one. Then an instance's lane
+    records its values, otherwise its node's lane does.
     """
 
     def __init__(self, model: Model) -> None:

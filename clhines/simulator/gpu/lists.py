@@ -610,7 +610,10 @@ class NodeLists:
         return same
 
     def place_states(self, local: Sequence[bool]) -> None:
-        """Assign lines to states; `local` says by mechanism whether they are in local memory."""
+        """Give each list lines (of `WARP` numbers) for its states, in global or local memory.
+
+        `local` says for each mechanism whether its states are in local memory.
+        """
         lanes, numbers = self.lanes, self.numbers
         line, lines_of_cells = [], []
         for where in (False, True):

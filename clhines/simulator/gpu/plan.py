@@ -117,11 +117,11 @@ def choose_lanes(
     num_cells: int,
     spreads: bool = False,
 ) -> EpochSpec | None:
-    """Return `spec` with lanes, cells per work-group and registers, for kernels that read `lists`.
+    """Choose lanes, cells per work-group and registers for kernels that read `lists`.
 
-    Return None if a cell is too large for a work-group. `units` counts a work-group's cells, None
-    to choose; `num_cells` the network's cells. With `spreads`, a cell may have several work-groups,
-    each on its own multiprocessor.
+    Return `spec` with these choices, or None if a cell is too large for a work-group. `units` is
+    the number of cells per work-group, None to choose; `num_cells` counts the network's cells. With
+    `spreads`, a cell may have several work-groups, each on its own multiprocessor.
     """
     each = _cells_each(num_cells, limits)
     busy, plan_each = each > LISTS_FULL, _cells_each(len(lists.homes), limits)

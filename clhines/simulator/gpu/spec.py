@@ -55,7 +55,7 @@ class OnChip:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The names of arrays with a number per node that stay in registers or local memory."""
+        """Names of the arrays by node that stay in registers or local memory during a launch."""
         if self.spec.makes_factors:
             return "d", "tie"
         if self.spec.by_node:

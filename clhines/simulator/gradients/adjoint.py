@@ -225,9 +225,9 @@ class Adjoint:
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
     def play(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Apply the reverse of playing a value: ``parameter = sum(share * entry)``.
+        """Take a played parameter's derivative back to the entries of its Vector, ``played.y``.
 
-        `shares` has a pair (index of an entry in the played array, share) for each term in the sum.
+        The parameter was ``sum(share * y[k])``; `shares` has a pair (k, share) for each term.
         """
         at = np.array([played.instance])
         slope = _pop(self.parameters[played.kind][played.parameter], at)[0]

@@ -77,11 +77,11 @@ _CHANGES = {  # kernel arguments that differ between launches
 
 
 class DeviceSteps:
-    """The arrays and kernels that advance a model on a device, and all recorded values.
+    """The arrays and kernels that advance copies of a network on a device, and recorded values.
 
-    A run has `steps` steps for `copies` copies of a network. `directions` are the parameters with
-    tangents, see `by_tangents`; `surrogate` is the width of a spike's sigmoid, mV. `recorded` has
-    the indices of those entries in a state that are in any record.
+    A run has `steps` steps. `directions` are the parameters with tangents, see `by_tangents`;
+    `surrogate` is the width of a spike's sigmoid, mV. `recorded` has the indices of the recorded
+    entries of a state.
     """
 
     def __init__(

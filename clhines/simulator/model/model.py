@@ -312,7 +312,7 @@ class Model:
 
     @property
     def added_kinds(self) -> frozenset[int]:
-        """Mechanisms whose states other mechanisms' pointers, or diffusion, change."""
+        """Mechanisms whose states change through other mechanisms' POINTERs, or by diffusion."""
         assigned = {
             to.kind
             for (k, name), to in self.read.items()

@@ -132,7 +132,7 @@ class Additions:
         return sources
 
     def emits(self, group: Group) -> None:
-        """Give a group's instances, which send events, numbers among all sources."""
+        """Give the instances of a group that sends events their numbers among all event sources."""
         self.emitters.append((group, self.num_sources))
         self.num_sources += len(group)
 

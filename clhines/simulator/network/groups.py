@@ -159,7 +159,10 @@ class Inside:
         self.celsius: float | None = None
 
     def before_change(self, what: str) -> None:
-        """Raise InputError if a simulation already uses the network; `what` names the change."""
+        """Forget numbers of copies; InputError if a simulation uses the network.
+
+        `what` names the change in the message.
+        """
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, because a Simulation uses it; expected changes "

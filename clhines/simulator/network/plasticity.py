@@ -259,7 +259,7 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    """Return after how many steps of `dt` a trace counts as 0: its table's length."""
+    """Return the length of a trace's decay table: the steps of `dt` until the trace counts as 0."""
     steps = -math.log(_FORGOTTEN) * tau / dt
     if steps > _LONGEST:
         most = -_LONGEST / math.log(_FORGOTTEN) * dt

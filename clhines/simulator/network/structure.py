@@ -38,10 +38,10 @@ _NODE_BYTES = 8 * 8  # in the forest and in a `Model`'s arrays
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """All cells' trees and membranes in a network.
+    """All cells of a network: their trees and membranes.
 
-    If cells repeat cables, each list has an array for each cable. Cell k has array ``k % len``, and
-    `turns` is the cell count. In networks from arrays each list has one array for all nodes, and
+    If cells repeat cables, each list has an array for each cable, cell k has array ``k % len``, and
+    `turns` is the cell count. In networks from arrays each list has one array with all nodes, and
     `turns` is 1.
     """
 

@@ -191,10 +191,10 @@ def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions
 
 
 class PointedVoltages:
-    """The voltages that pointers of other ranks read; exchanges send them with the events.
+    """The voltages that other ranks' pointers read; exchanges send them with the events.
 
-    `nodes` has the numbers of each rank's nodes, `pointed` the numbers of nodes of other ranks to
-    which each rank's pointers point. `here` are the nodes of this rank whose voltages it sends.
+    `nodes` has each rank's node numbers, `pointed` the numbers of the nodes to which each rank's
+    pointers lead on other ranks. `here` are this rank's nodes whose voltages it sends.
     """
 
     def __init__(self, rank: int, nodes: Sequence[range], pointed: Sequence[np.ndarray]) -> None:

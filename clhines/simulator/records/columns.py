@@ -48,9 +48,9 @@ class RecordColumns:
 def columns_of(
     network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
 ) -> RecordColumns:
-    """Describe a record's columns: nodes `at`, instances in a group, or rows of a matrix.
+    """Describe what a record's columns stand for: nodes `at`, instances of a group, or matrix rows.
 
-    `rows` counts the matrix rows; None: there is no matrix.
+    `rows` is the matrix's row count, None without a matrix.
     """
     if rows is not None:
         return RecordColumns("row", np.arange(rows))

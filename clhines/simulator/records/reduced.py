@@ -419,10 +419,10 @@ class DeviceReducer(Reducer):
     def _combined(
         self, kept: int, factors: Sequence[tuple[cla.Array, cla.Array, int, tuple[int, ...]]]
     ) -> cla.Array:
-        """Add up the products of each factor's `kept` rows and its matrix, (kept, width).
+        """Multiply rows by matrices and add up the products, (kept, width).
 
-        For each: an array with the rows, the matrix, the term count, and where the rows are: the
-        first one, the interval from one to the next, the stride and the first column.
+        Each factor has an array with the rows, the matrix, the term count (columns to multiply),
+        and where the rows are: first row, interval from one to the next, stride, first column.
         """
         spec, limit = self._spec, self._queue.device.max_work_group_size
         places = [place for *_, where in factors for place in where[2:]]

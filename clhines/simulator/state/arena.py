@@ -186,9 +186,10 @@ class Arena:
         before: np.ndarray = NONE,
         after: np.ndarray = NONE,
     ) -> None:
-        """Add a region: the numbers `before`, (rows, n) values for all copies, the numbers `after`.
+        """Add a region with `rows`, (rows, n) of one copy, repeated for all copies.
 
-        `Tiler.tile` repeats the values: in each row copy after copy, integers growing by `step`.
+        In each row the copies follow one another; integers grow by `step` from copy to copy.
+        `before` and `after` are numbers at the region's begin and end.
         """
         if self._tiler is None:
             more = len(before) or len(after)

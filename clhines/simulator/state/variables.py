@@ -273,7 +273,7 @@ class Variables:
     def note_call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall, values: list[object]
     ) -> None:
-        """Do nothing; gradients override it, to record the values that a block reads."""
+        """Do nothing here; a subclass for gradients records the `values` that a block reads."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
@@ -574,7 +574,7 @@ def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
 
 
 def alike(model: Model) -> Copies:
-    """Return the map from one copy to all copies for a model that consists of equal copies."""
+    """Return the index map from one copy to all copies, for a model made of equal copies."""
     assert model.alike is not None
     return Copies(model.once, model, model.alike.sources, model.alike.connections)
 

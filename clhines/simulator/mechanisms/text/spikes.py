@@ -62,7 +62,7 @@ def _value(eq: Equations, value: str | float) -> Node:
 
 
 def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
-    """Return whether v is above the threshold, and the states `values`, reset if it is."""
+    """Return whether v is above the threshold, and `values`, the states, reset in this case."""
     assert eq.spike is not None
     graph, v = eq.graph, eq.graph.symbol("v")
     now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}

@@ -53,7 +53,7 @@ class NmodlError(InputError):
 
 
 class Refused(Exception):  # noqa: N818  (users get an NmodlError)
-    """Raised for one construct that is not supported; `others` has the file's further ones."""
+    """Raised for a construct that is not supported; `others` has further ones in the same file."""
 
     def __init__(self, construct: Sentence, line: int = 0, way_out: str = "") -> None:
         super().__init__(construct)
