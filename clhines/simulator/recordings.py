@@ -30,7 +30,7 @@ from clhines.solver.device import devices
 
 
 class Recordings:
-    """The records of a simulation's runs, by number."""
+    """A simulation's records, by the numbers that `Simulation.record` returns."""
 
     def __init__(self, runner: Runner, dtype: np.dtype) -> None:
         self._runner, self._dtype = runner, dtype

@@ -258,7 +258,7 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _SectionChains:
-    """Sections as chains of samples, ordered by level from the root, then as in the file."""
+    """Sections as chains of samples; ordered by level from the root, then as in the file."""
 
     head: np.ndarray  # first sample
     last: np.ndarray  # last sample

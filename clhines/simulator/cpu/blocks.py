@@ -375,7 +375,7 @@ _CHANGES = ("first_block", "first_step", "num_steps", "first_time", "first_row",
 
 @dataclass(frozen=True)
 class CellBlocksSpec(ArenaSpec):
-    """Spec of the kernels of `epochs-cpu`."""
+    """Spec of the kernels for the engine `epochs-cpu`, see ``blocks.mako``."""
 
     template: ClassVar[str] = "simulator/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {

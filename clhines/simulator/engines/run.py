@@ -187,7 +187,7 @@ class Job:
 
     @property
     def apart(self) -> Model:
-        """The model with its copies as separate cells; InputError if they are too many."""
+        """The model with identical copies as separate cells; InputError if they are too many."""
         if (
             self.model.copies > 1
             and self.model.forest.num_nodes > MOST_APART

@@ -26,7 +26,7 @@ class StepTimes:
         self.forget()
 
     def forget(self) -> None:
-        """Let the next call of `put` write the times again, even for the same steps."""
+        """Forget which steps the device has, so that the next `put` writes their times again."""
         self.steps, self._counted = range(0), (-1, -1, -1)
 
     def put(self, first: int, count: int) -> None:

@@ -78,7 +78,7 @@ class Engine:
         return needs <= _MARKS.keys() - self.lacks
 
     def runs_on(self, device: str) -> bool:
-        """Whether a user may choose the engine by name on a `device`, ``gpu`` or ``cpu``."""
+        """Whether the engine, chosen by name, runs on a `device`, ``gpu`` or ``cpu``."""
         return self.anywhere or self.on in ("", "host", device)
 
 

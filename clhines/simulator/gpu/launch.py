@@ -119,9 +119,9 @@ class CellLaunches:
         self.regions = regions[()]
 
     def bind(self, arguments: dict[str, Any], num_sources: int) -> None:
-        """Set the kernels' arguments by name; each kernel is built at its first launch.
+        """Set all kernels' arguments by name; each kernel is built at its first launch.
 
-        `num_sources` counts the event sources that `publish` makes visible to their targets.
+        `num_sources` is the number of event sources, for the kernel `publish`.
         """
         self._arguments = {**arguments, "regions": self.regions}
         self.num_sources, self._publisher = num_sources, None

@@ -94,7 +94,7 @@ class Adjoint:
         self.start = {"v": self.v.copy(), "states": [of_kind.copy() for of_kind in self.states]}
 
     def finish(self) -> None:
-        """Apply the reverse of the run's start, which sets weights and capacitances."""
+        """Take derivatives back through the run's start, which sets weights and capacitances."""
         model = self.model
         for k in self.run.variables.wires.kinds:
             program = model.kinds[k].mechanism.program
@@ -235,12 +235,12 @@ class Adjoint:
             self.played[played][k] += share * slope
 
     def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
-        """Apply the reverse of spikes that added connection weights to an event sum."""
+        """Take derivatives back through spikes that added connection weights to a target's sum."""
         by_weight = self.sums[slot, self.model.connections.target[connection]]
         np.add.at(self.grid_weight, connection, by_weight)
 
     def add_events(self, slot: int, now: slice) -> None:
-        """Apply the reverse of adding the weights of external events to a step's sums."""
+        """Take derivatives back through adding external events' weights to a step's sums."""
         self.event_weight[now] += self.sums[slot, self.model.events.target[now]]
 
     def take_sums(self, slot: int) -> None:

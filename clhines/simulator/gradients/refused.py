@@ -57,7 +57,7 @@ def check_records(records: Sequence[Record]) -> None:
 
 
 def check_parameter(mechanism: Mechanism, name: str) -> None:
-    """Raise InputError if a parameter has no derivative, or only selects a branch of the code."""
+    """Raise InputError if a parameter has no derivative, or acts through conditions only."""
     said = {"name": mechanism.name, "value": name}
     is_used, has_slope = False, False
     for block, body in mechanism.compiled.bodies.items():

@@ -134,12 +134,12 @@ class KindBlocks:
         return "".join([*before, text, *after])
 
     def adds_current(self, a: Argument, block: str) -> bool:
-        """Whether the result `a` of `block` adds to an ion's current, or to its slope."""
+        """Whether a block's result `a` is added to an ion's current, or to this current's slope."""
         is_own = block == "current" and a.name in [f"i{ion}" for ion in self.ions]
         return a.role == "ion_current" or (a.role == "ion" and is_own)
 
     def value(self, a: Argument, values: CallValues) -> str:
-        """Return the expression for the input `a` of a block; `values` as in `call`."""
+        """Return the OpenCL expression for a block's input `a`; `values` as in `call`."""
         places = self.places
         if a.role == "parameter":
             return places.parameter(a.name)

@@ -63,11 +63,11 @@ def by_delivery(
 def number_connections(
     connections: GridConnections, numbers: np.ndarray, wiring: Wiring, on_grid: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where `Simulation.weights` has the connections' weights, and all weights.
+    """Return where `Simulation.weights`, which lists all connections' weights, has which.
 
-    The results are indices for `connections`, all weights, and the indices of weights at exact
-    times. `numbers` has the `connections`' indices among all connections in whole steps; `on_grid`
-    has the indices of the connections in whole steps among all, None if all are.
+    The results are the indices there of `connections`, all weights, and the indices of connections
+    at exact times. `numbers` has the `connections`' indices among all connections in whole steps;
+    `on_grid` has these connections' indices among all, None if all are in whole steps.
     """
     if on_grid is None:
         all_here = len(numbers) == sum(len(c[0]) for c in wiring.calls)
@@ -160,7 +160,7 @@ def _on_grid(
 
 
 def sums_weights(mechanism: Mechanism) -> bool:
-    """Return whether one event with the sum of a step's weights may replace several events."""
+    """Return whether a mechanism adds up weights, so that one event may replace a step's events."""
     net = mechanism.program.net
     return net is not None and net.summed and mechanism.kind != "artificial"
 

@@ -467,7 +467,7 @@ class Alike:
     connections: np.ndarray  # (copies, m) int64: each copy's connection numbers
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the numbers that one copy's sources `source` have in each copy, joined."""
+        """Return the source numbers in all copies, copy after copy, for one copy's `source`."""
         return self.sources[:, source].reshape(-1)
 
 

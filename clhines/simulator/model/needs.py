@@ -415,7 +415,7 @@ def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> Non
 
 
 def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:
-    """Refuse a POINTER that BREAKPOINT sets if others use its target `to`, or that diffuses."""
+    """Refuse a POINTER that BREAKPOINT sets if its target `to` diffuses, or if others use it."""
     others = [
         at.instance
         for other, at in (*model.read.items(), *model.written.items())

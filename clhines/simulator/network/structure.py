@@ -81,7 +81,7 @@ class Structure:
         return nodes if nodes < self.forest.num_nodes else 0
 
     def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the nodes that each cable's mask selects in all cells, (m,) int64."""
+        """Return the nodes of all cells, (m,) int64, that the masks of their cables select."""
         once = np.flatnonzero(np.concatenate(masks[: self.turns]))
         count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
         return repeat_moved(once, count, self.in_round)

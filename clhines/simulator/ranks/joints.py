@@ -114,7 +114,7 @@ class Outbox:
 
     @property
     def is_loose(self) -> bool:
-        """Whether other ranks need events that are sent within steps, not only at their ends."""
+        """Whether other ranks need events from within steps, not only from the ends of steps."""
         return bool((~self._is_late & (self._number >= 0)).any())
 
     def _trains(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
@@ -230,7 +230,10 @@ class JoinedExchange(Exchange):
         self._events = []
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Exchange the events at t = 0; yield a chunk's steps, cut at the ends of epochs."""
+        """Yield (first step, step count) parts of a chunk, cut where ranks exchange events.
+
+        Before the first part, exchange the events at t = 0.
+        """
         end, self._step = first + count, first
         if not self._started:
             self.exchange()

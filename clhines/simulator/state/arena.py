@@ -169,7 +169,7 @@ class Arena:
         self._size += -self._size % size
 
     def room(self, name: str, shape: tuple[int, ...]) -> int:
-        """Add a region whose values are set later; return its offset."""
+        """Add a region whose values are set later, for an array of `shape`; return its offset."""
         self.offset[name], self._shape[name] = self._size, shape
         self._size += prod(shape)
         return self.offset[name]

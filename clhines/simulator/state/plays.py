@@ -43,7 +43,7 @@ def entries_until(played: Played, t: float) -> int:
 
 
 class PlayedValues:
-    """Set parameters to values that Vectors play, on the host, between events and in steps."""
+    """Play Vectors on the host: set parameters between events and in the middle of steps."""
 
     def __init__(self, model: Model, parameters: Sequence[dict[str, np.ndarray]]) -> None:
         self._played, self._parameters = model.played, parameters

@@ -69,7 +69,7 @@ CAPACITANCE = "capacitance"  # parameter: the node's nF; in density mechanisms p
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a block's function: role, such as ``state`` or ``dt``, name and direction."""
+    """An argument of a block's function: role (such as ``state`` or ``dt``), name and direction."""
 
     role: str
     name: str

@@ -35,7 +35,7 @@ STEERING = "receive"  # the block that may set another connection's weight by a 
 
 
 def weight(name: str) -> str:
-    """Return the symbol of `name`, a NET_RECEIVE argument: a weight of the connection."""
+    """Return the symbol for NET_RECEIVE's argument `name`, a weight of the event's connection."""
     return f"_{name}__weight"
 
 
@@ -260,7 +260,7 @@ class BlockValues:
         return value
 
     def write(self, name: str, index: int | Node | None, value: Node, line: int) -> None:
-        """Set a variable; Refused if NMODL, or this block, cannot set it."""
+        """Set a variable to `value`; Refused if it is read-only in NMODL or in this block."""
         if self._find(name) is None:
             if name == "v":
                 self._check_v(line)

@@ -35,7 +35,7 @@ class Names:
         return self.file.variables.get(name)
 
     def element(self, name: str, index: int | None, line: int = 0) -> str:
-        """Return the name in generated source for a variable, or for an array's element."""
+        """Return the name that a variable, or an array's element, has in generated source."""
         variable = self.file.variables[name]
         if variable.length:
             if index is None:
