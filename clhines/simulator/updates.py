@@ -63,8 +63,6 @@ class Updates:
         self._to_start()
         self._progress.begin()
 
-    # -- checks --------------------------------------------------------------------------------
-
     def _parameter_value(self, group: Group, name: str, value: object) -> ParameterValue:
         checked = as_value(group, name, value)
         spike = group.mechanism.program.spike
@@ -100,8 +98,6 @@ class Updates:
                     f"{meant(name, _NAMES)}"
                 )
         return checked
-
-    # -- parameters ----------------------------------------------------------------------------
 
     def _set_parameters(self, group: Group, values: Mapping[str, ParameterValue]) -> None:
         changes, pending = self._model.changes, self._runner.pending
@@ -163,8 +159,6 @@ class Updates:
                 model.mark_stale(Staleness.VALUES)
         self._remake("conductances that were constant")
 
-    # -- weights, events, start ----------------------------------------------------------------
-
     def _set_network(self, values: dict[str, Any]) -> None:
         runner, model, weight = self._runner, self._model, values.get("weight")
         changes, settings = model.changes, model.settings
@@ -224,8 +218,6 @@ class Updates:
         model, unit, progress = self._model.compiled, self._runner.unit, self._progress
         sums = progress.under_way.sums(weight, model, unit, progress.step)
         return saved | {"incoming": sums.reshape(saved["incoming"].shape)}
-
-    # -- runs ----------------------------------------------------------------------------------
 
     def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
         """Make a run with all changes, which continues from the state of the run in use.

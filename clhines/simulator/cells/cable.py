@@ -150,9 +150,6 @@ def centres(
     return centre
 
 
-# -------------------------------------------------------------------------------------- cable
-
-
 @dataclass(frozen=True, eq=False)
 class Axis:
     """Lengths and neighbours of a cell's segments, for diffusion along the cell.

@@ -190,9 +190,6 @@ def sections_of(cell: Morphology) -> Sections:
     return _cut(cell, tree, soma, body, _body_points(cell, body, outline))
 
 
-# ------------------------------------------------------------------------------------ checks
-
-
 def _check_numbers(
     cell: Morphology, parent: np.ndarray, soma: np.ndarray, outline: np.ndarray
 ) -> None:
@@ -230,9 +227,6 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
     )
 
 
-# -------------------------------------------------------------------------------------- soma
-
-
 def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
     if not outline:
         return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
@@ -251,9 +245,6 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
         x, y, z, half = np.array([*centre, radius], np.float32).astype(np.float64).tolist()
         points = [(x + along, y, z, 2 * half) for along in (-half, 0.0, half)]
         return np.array(points).astype(np.float32)
-
-
-# ---------------------------------------------------------------------------------- sections
 
 
 @dataclass(frozen=True, eq=False)

@@ -162,8 +162,6 @@ NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {
 }
 
 
-# --------------------------------------------------------------------------------------- reading
-
 _NAME = r"[A-Za-z]+"
 _POWER = rf"({_NAME})(?:(?:\^|\*\*)?([-+]?[0-9]+))?"
 _PRODUCT = rf"{_POWER}(?:(?:\s*\*\s*|\s+|\s*-\s*){_POWER})*"
@@ -267,9 +265,6 @@ def _suggested(name: str) -> str:
     long = (prefix + word for prefix in LONG_PREFIXES for word in sorted(WORDS))
     near = same or get_close_matches(name, [*_COMMON, *sorted(BASES), *long], n=1, cutoff=0.6)
     return near[0] if near else ""
-
-
-# ------------------------------------------------------------------------------------ dimensions
 
 
 def _product(powers: list[tuple[Dimension, int]]) -> Dimension:

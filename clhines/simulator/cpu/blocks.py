@@ -759,8 +759,6 @@ class CellBlocks(ArenaKernels):
                 advance.change(*numbers)
                 advance.launch(self.queue, end - block, 1)
 
-    # -- records --------------------------------------------------------------------------------
-
     def _record_lists(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
         """Return lists by block: the recorded voltages, and the recorded artificial cells.
 

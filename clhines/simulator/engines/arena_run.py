@@ -110,8 +110,6 @@ class ArenaKernels(ABC):
         decisions = self.run.job.decisions
         return self.run.model if decisions is None else decisions.network
 
-    # -- values --------------------------------------------------------------------------------
-
     @abstractmethod
     def put_matrix(self) -> None:
         """Copy constant arrays to the device, and set `place`."""
@@ -147,8 +145,6 @@ class ArenaKernels(ABC):
 
     def complete(self, saved: dict[str, np.ndarray]) -> None:  # noqa: B027 - most keep all
         """Add values that the kernels do not compute to a saved state's arrays."""
-
-    # -- kernels -------------------------------------------------------------------------------
 
     def suit(self, variables: Variables) -> bool:
         """Whether the compiled kernels can use new `variables`, with arrays of the same shapes."""
@@ -244,8 +240,6 @@ class ArenaRun:
         """Whether parameters can be changed on the device: not if there are identical copies."""
         return self.model.copies == 1
 
-    # -- the start -----------------------------------------------------------------------------
-
     def restart(self, model: Model, in_place: bool = False) -> bool:
         if max(model.copies, self.model.copies) > 1:
             return False
@@ -339,8 +333,6 @@ class ArenaRun:
                 set_soon(array, first, base, self.queue)
         return True
 
-    # -- a chunk -------------------------------------------------------------------------------
-
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         if self.state.waiting is not None:
             self.rows.forget_room()
@@ -426,8 +418,6 @@ class ArenaRun:
             self.state.failed.set(np.maximum(failed, 0), self.queue)
         return self.detected.chunk(values_of, failed, self.rows.kept(values_of))
 
-    # -- records -------------------------------------------------------------------------------
-
     def want(self, sources: Sequence[Record]) -> None:
         """Build other kernels if the present ones lack outputs that are recorded now."""
         if wanted_outputs(self.model, sources) != self.start.wanted:
@@ -448,8 +438,6 @@ class ArenaRun:
         if not step and self.start.is_left:
             samples = without_outputs(self.model, reducers.sources, samples)
         return self.rows.now(samples, step, places)
-
-    # -- other ranks ---------------------------------------------------------------------------
 
     def note_spikes(self) -> Callable[[], Spikes]:
         assert self.grid is not None
@@ -481,8 +469,6 @@ class ArenaRun:
         if len(v):
             now, values = self.kernels.v[0], v.astype(self.dtype)
             self.ending.written = set_soon(now, len(now) - len(v), values, self.queue)
-
-    # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
         self.ready()

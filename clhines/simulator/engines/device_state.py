@@ -59,8 +59,6 @@ class DeviceState:
     def array(self, name: str) -> cla.Array:
         return self.arenas[name].array
 
-    # -- values --------------------------------------------------------------------------------
-
     def put(
         self, variables: Variables, arenas: dict[str, Arena], layout: Layout, same: bool
     ) -> None:
@@ -93,8 +91,6 @@ class DeviceState:
         """
         return locations(records, self.variables, self.arenas, place, self.layout)
 
-    # -- parameters ----------------------------------------------------------------------------
-
     def storages(self, k: int, name: str) -> list[Storage]:
         """Return where the device stores a parameter; empty if it cannot be changed there."""
         if self.waiting is not None:
@@ -118,8 +114,6 @@ class DeviceState:
         if name in names:
             return [Storage(mem.array, first + names.index(name))]
         return [Storage(mem.array, first, (k, name, *names), places)]
-
-    # -- events --------------------------------------------------------------------------------
 
     def play_from(self, step: int, dt: float) -> None:
         """Set the next entry of each played parameter at `step`, if events read any of them."""

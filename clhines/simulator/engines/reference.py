@@ -347,8 +347,6 @@ class Reference(PartRun):
         if not self.has_advanced:
             self.variables, self.events = self.start(wanted)
 
-    # -- a chunk -------------------------------------------------------------------------------
-
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         self._reducers.begin(records)
         self.records = self._reducers.sources
@@ -388,8 +386,6 @@ class Reference(PartRun):
         failed = self.variables.failed.copy()
         self.variables.failed[failed < 0] = 0
         return Chunk.of(t, source, self.model.dt, failed, values)
-
-    # -- a step --------------------------------------------------------------------------------
 
     def step(self, step: int) -> None:
         self.has_advanced = True
@@ -442,8 +438,6 @@ class Reference(PartRun):
     def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
         """Do nothing; gradients override this to record the diagonal, voltages and their change."""
 
-    # -- other ranks ---------------------------------------------------------------------------
-
     def early_sources(self) -> np.ndarray:
         return self._new_events()[0]
 
@@ -481,8 +475,6 @@ class Reference(PartRun):
 
     def take_voltages(self, v: np.ndarray) -> None:
         self.variables.remote_v = v.astype(np.float64)
-
-    # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
         return self.variables.v.copy()

@@ -32,8 +32,6 @@ class Start:
         self._queue, self._arrays, self._copies = queue, changing, list[cla.Array]()
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, by kind and name
 
-    # -- on the host ---------------------------------------------------------------------------
-
     def begin(self, host: Reference, early: Chunk) -> None:
         """Replace the start by the values in `host`, with the events `early` at t = 0."""
         self.host, self.early, self.is_left = host, early, False
@@ -57,8 +55,6 @@ class Start:
         self.host.want(records)
         for (k, name), values in self._changed.items():
             self.host.variables.parameters[k][name] = values
-
-    # -- on the device -------------------------------------------------------------------------
 
     def keep(self) -> None:
         """Copy the arrays that steps change, if the device has enough memory."""

@@ -53,8 +53,6 @@ class HostEvents:
         assert net is not None
         return net
 
-    # -- sources -------------------------------------------------------------------------------
-
     def detect(self, t: float, step: int) -> None:
         """Send events from detectors that are above their threshold at time t, ms.
 
@@ -83,8 +81,6 @@ class HostEvents:
     def check(self) -> None:
         exact, size = self.variables.exact, self.variables.wires.ring_size
         check_rings(exact.count[self._source] - exact.cursor, size[self._source])
-
-    # -- delivery ------------------------------------------------------------------------------
 
     def deliver_sums(self, step: int, middle: float) -> None:
         """Deliver summed weights, if events come in whole steps, at the `middle` of a step, ms."""
@@ -333,8 +329,6 @@ class HostEvents:
         self.append(sources[instances], np.nextafter(time, -np.inf) if self._early else time)
         self.emitted.append((sources[instances], time))
 
-    # -- WATCH ---------------------------------------------------------------------------------
-
     def _arm(self, k: int, instances: np.ndarray, t: np.ndarray, call: BlockCall) -> None:
         watches = self.net(k).watches
         results = [
@@ -390,9 +384,6 @@ class HostEvents:
                 if len(at):
                     flags = np.full(len(at), flag)
                     self.receive(k, instances[at], np.full(len(at), now), flags, none[at])
-
-
-# -- self event queues --------------------------------------------------------------------------
 
 
 def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

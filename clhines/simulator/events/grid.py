@@ -284,8 +284,6 @@ class Delivery:
         self.turn_over()
         return event
 
-    # -- for `Plasticity`, which delivers step by step
-
     def steps_from(self, first: int, count: int) -> range:
         if not 1 <= count <= self.slots:
             raise InputError(f"got {count} steps at once; expected 1 to {self.slots}, the slots")
@@ -326,8 +324,6 @@ class Delivery:
                 "expected a larger capacity, or to be emptied more often",
                 step,
             )
-
-    # -- choosing
 
     def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
         """Use the algorithm that is fastest on random spikes.

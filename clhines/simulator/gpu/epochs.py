@@ -129,8 +129,6 @@ class CellEpochs(ArenaKernels):
     def launches(self) -> list[PlanLaunch]:
         return self._cells.each
 
-    # -- values --------------------------------------------------------------------------------
-
     def put_matrix(self) -> None:
         model, whole = self.model, self.network
         self.epoch, together = epoch_of(whole)
@@ -228,8 +226,6 @@ class CellEpochs(ArenaKernels):
     def voltage_arrays(self) -> list[cla.Array]:
         seen = self._others.v
         return [self.v[0], *([seen] if seen is not None and self.model.pointers else [])]
-
-    # -- kernels -------------------------------------------------------------------------------
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         packed = self._places.packed(variables.v)[: self._places.count].astype(self.dtype)
@@ -335,8 +331,6 @@ class CellEpochs(ArenaKernels):
         entries[of_detector, 1] = ~detectors[entries[of_detector, 1] - len(at)]
         return first, entries
 
-    # -- parameters ----------------------------------------------------------------------------
-
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
         """Return all arrays with a parameter's value: `in_arenas`, and the lists of nodes.
 
@@ -366,8 +360,6 @@ class CellEpochs(ArenaKernels):
         if "held" in saved and self.in_steps:
             above, somas = self.model.sources.above(saved["v"]), len(self.model.soma)
             saved["held"][:somas] = above[:somas]
-
-    # -- steps ---------------------------------------------------------------------------------
 
     @property
     def whole_rows(self) -> int:  # type: ignore[override]

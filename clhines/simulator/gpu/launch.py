@@ -38,8 +38,6 @@ class PlanLaunch:
     def lists(self) -> NodeLists | None:
         return self.plan.lists
 
-    # -- parameters ------------------------------------------------------------------------------
-
     def given_to(self, k: int, name: str) -> str:
         """Return the kernel's expression for parameter `name` of mechanism `k`.
 
@@ -56,8 +54,6 @@ class PlanLaunch:
         assert self.lists is not None
         offset, places = self.lists.numbers.places_of(k, name)
         return Storage(self.given["node_values"], offset, (k, id(self)), lambda: places)
-
-    # -- launches --------------------------------------------------------------------------------
 
     def bind(self, queue: cl.CommandQueue, arguments: dict[str, Any]) -> launches.BoundKernel:
         """Build the kernel for the present records; return it with all arguments set."""

@@ -274,8 +274,6 @@ class EpochSpec(TemplateSpec):
         names = self.series_numbers.arguments if self.takes_series else ()
         return [*parameters, *(Parameter(name, "real") for name in names)]
 
-    # -- the kernel's form -----------------------------------------------------------------------
-
     @property
     def columns(self) -> ColumnRow:
         return ColumnRow(self.potentials)
@@ -356,8 +354,6 @@ class EpochSpec(TemplateSpec):
             and (not self.potentials or self.capacity <= RECORDED.most("node"))
         )
 
-    # -- mechanisms instance by instance ---------------------------------------------------------
-
     @property
     def sites(self) -> tuple[SiteBlocks, ...]:
         return tuple(kind for kind in self.blocks if isinstance(kind, SiteBlocks))
@@ -386,8 +382,6 @@ class EpochSpec(TemplateSpec):
 
     def factor_of(self, kind: SiteBlocks) -> str:
         return f"{self._of_node(0)} * {kind.factor}" if kind.factor else kind.own_factor
-
-    # -- mechanisms in node lists ----------------------------------------------------------------
 
     @cached_property
     def lists(self) -> tuple[ListBlocks, ...]:

@@ -107,8 +107,6 @@ class Adjoint:
                 slope = slopes[CAPACITANCE] / kind.factor
                 self.matrix["capacitance"] += np.bincount(kind.node, slope, len(self.v))
 
-    # -- calls ---------------------------------------------------------------------------------
-
     def call(self, call: TracedCall) -> None:
         k, block = call.kind, call.block
         if block.startswith(("grid_", "table_")):
@@ -182,8 +180,6 @@ class Adjoint:
         else:
             place = self.run.variables.place_of_weight(k, a.role, name, call.arguments)
             np.add.at(self.weight, place[place >= 0], slope[place >= 0])
-
-    # -- between calls -------------------------------------------------------------------------
 
     def to_nernst(
         self, ion: IonNodes, node: np.ndarray, inside: np.ndarray, outside: np.ndarray

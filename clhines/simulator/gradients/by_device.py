@@ -171,8 +171,6 @@ class DeviceSteps:
         group = min(most, 1 << (width - 1).bit_length())
         return -(-width // group) * group, group, None, rows
 
-    # -- arrays ----------------------------------------------------------------------------------
-
     def _places(self) -> np.ndarray:
         """Return each lane's nodes as indices in the solver's arrays, (nodes, lanes).
 
@@ -317,8 +315,6 @@ class DeviceSteps:
     def zeros(self, entries: int) -> cla.Array:
         return cla.zeros(self.queue, max(1, entries) * self.lanes, self.dtype)
 
-    # -- launches --------------------------------------------------------------------------------
-
     def bind(self, name: str, more: Mapping[str, Any]) -> None:
         if name not in self._programs:
             registers = _REGISTERS.get(name, 0) if self._capped else 0
@@ -339,8 +335,6 @@ class DeviceSteps:
         order = (solver or self.solver).engine.device_order()
         steps = order.prepare([d, self.u, self.arrays["system_b"] if b is None else b], x, False)
         return lambda: order.enqueue(steps, x, [])
-
-    # -- record rows -----------------------------------------------------------------------------
 
     def new_rows(self, numbers: int = 1) -> cla.Array:
         return self.zeros((self.steps + 1) * max(1, len(self.recorded)) * numbers)

@@ -182,8 +182,6 @@ class Mechanism:
     def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Text | Nmodl]]:
         return Mechanism, (self.text, self.language)
 
-    # ---------------------------------------------------------------------------- description
-
     @cached_property
     def compiled(self) -> Compiled:
         """The compiled text, from which functions are printed."""
@@ -266,8 +264,6 @@ class Mechanism:
             lines += [f"  {name}:", *(f"  {line}" for line in printed.equations(name))]
         return "\n".join(lines)
 
-    # -------------------------------------------------------------------------- OpenCL source
-
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
         """Return a block function's arguments, in order.
 
@@ -333,8 +329,6 @@ class Mechanism:
     def source(self) -> str:
         """The mechanism's OpenCL functions in double precision, to read."""
         return self.functions("double")
-
-    # ----------------------------------------------------------------------------- NumPy twins
 
     def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
         """Return a block's NumPy function, which computes the same as its OpenCL function.

@@ -266,8 +266,6 @@ class Network:
         cells, nodes = counted(self.num_cells, "cell"), counted(self.forest.num_nodes, "node")
         return f"Network({cells}, {nodes}; {groups})"
 
-    # -- mechanisms ----------------------------------------------------------------------------
-
     def insert(
         self, mechanism: str | Path | Mechanism, at: Where = "all", **parameters: Value
     ) -> Group:
@@ -351,8 +349,6 @@ class Network:
             self._inside.added.emits(group)
         return group
 
-    # -- places --------------------------------------------------------------------------------
-
     def nodes(self, cell: ArrayLike | None = None, at: Where = "all") -> np.ndarray:
         """Return the nodes of a region, in some cells or in all, (m,) int64.
 
@@ -364,8 +360,6 @@ class Network:
     def per_cell(self, values: ArrayLike) -> PerCell:
         """Return a parameter for `insert` or `add` from one value per cell, (num_cells,)."""
         return self._inside.places.per_cell(values)
-
-    # -- sources, ions and more -------------------------------------------------------------------
 
     def add_detector(
         self, node: ArrayLike, threshold: ArrayLike = 10.0, refractory: ArrayLike = 0.0
@@ -537,8 +531,6 @@ class Network:
         """
         self._inside.added.play(group, index, name, t, y, continuous)
 
-    # -- fields --------------------------------------------------------------------------------
-
     def geometry(self, shift: ArrayLike | None = None, turn: ArrayLike | None = None) -> Geometry:
         """Return the positions of the nodes, for a network of cables.
 
@@ -634,8 +626,6 @@ class Network:
             Global index of all streams of the network.
         """
         self._inside.added.random(group, name, ids, index)
-
-    # -- connections ---------------------------------------------------------------------------
 
     def connect(
         self,

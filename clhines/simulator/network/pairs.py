@@ -254,9 +254,6 @@ def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
     return (z >> np.uint64(11)) * 2.0**-53
 
 
-# -- pairs -------------------------------------------------------------------------------------
-
-
 def connected(
     pairs: Pairs, call: int, source_cell: np.ndarray, target_cell: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -236,8 +236,6 @@ class Share:
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         return every[~self._here(every)]
 
-    # -- the rank's model ----------------------------------------------------------------------
-
     def model(self) -> Model:
         """Return the rank's model.
 
@@ -342,8 +340,6 @@ class Share:
     def _node(self, node: np.ndarray) -> np.ndarray:
         beyond = self.high - self.low + np.searchsorted(self.remote, node)
         return np.where(self._here(node), node - self.low, beyond)
-
-    # -- states and records --------------------------------------------------------------------
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:

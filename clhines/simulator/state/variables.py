@@ -226,8 +226,6 @@ class Variables:
         declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}
         return tuple(name for name in self.wanted[k] if name in declared)
 
-    # -- calls ---------------------------------------------------------------------------------
-
     def call(
         self, k: int, block: str, instances: np.ndarray, call: BlockCall
     ) -> Sequence[np.ndarray]:
@@ -419,8 +417,6 @@ class Variables:
         kind = self.model.kinds[k]
         artificial = kind.mechanism.kind == "artificial"
         return np.zeros(len(instances)) if artificial else self.v[kind.node[instances]]
-
-    # -- files ---------------------------------------------------------------------------------
 
     def array(self, one: Field) -> np.ndarray:
         owner, name = self._place_of(one)

@@ -247,8 +247,6 @@ class Functions:
                 lines = [line.replace(f"*{name_of(a)}_ =", f"{_result(a)} =") for line in lines]
         return lines
 
-    # ------------------------------------------------------------------------------ constants
-
     def _lift(self, blocks: Sequence[str]) -> None:
         graph, ordered = Graph(), [q.name for q in self.program.parameters]
         self._copies = {name: self._body(name, graph) for name in blocks}
@@ -265,8 +263,6 @@ class Functions:
     def _hoisted(self) -> list[tuple[str, Node]]:
         names = self._constants.names if self._constants is not None else {}
         return [(name, node) for node, name in names.items()]
-
-    # ------------------------------------------------------------------------------ one block
 
     def function(self, block: str) -> str:
         arguments = self.calls(block)

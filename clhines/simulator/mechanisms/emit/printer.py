@@ -49,8 +49,6 @@ class Printer:
         self.lines: list[str] = []
         self.names: dict[Node, str] = {}
 
-    # ------------------------------------------------------------------------- statements
-
     @property
     def python(self) -> bool:
         return self.real == "numpy"
@@ -120,8 +118,6 @@ class Printer:
         return (
             f"({self.type})({left}) {sign} {right}" if self.width > 1 else f"{left} {sign} {right}"
         )
-
-    # -------------------------------------------------------------------------- expressions
 
     def begin(self, block: Assignments) -> None:
         self.names = {node: safe(name) for node, name in block.names.items()}

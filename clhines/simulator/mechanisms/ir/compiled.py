@@ -18,8 +18,8 @@ from clhines.simulator.mechanisms.ir.forms import linear_parts
 from clhines.simulator.mechanisms.ir.program import Argument, IonUse, Program
 
 NEVER = "_never"  # infinity: when an event that is not sent is due
-# bounds at which iterations end, in float64 and in float32 (whose rounding errors exceed the bounds
-# float64's: first for NEURON's iterations, then for the texts' iterations
+# bounds at which iterations end, in float64 and in float32 (whose rounding errors exceed
+# float64's bounds): first for NEURON's iterations, then for the texts' iterations
 BOUNDS = {
     "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, for a state
     "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # for states whose change counts

@@ -132,8 +132,6 @@ class Graph:
             self.count += 1
         return node
 
-    # ------------------------------------------------------------------------------ leaves
-
     def number(self, x: Fraction | int) -> Node:
         return self._make("number", value=exact.bounded(Fraction(x)))
 
@@ -162,8 +160,6 @@ class Graph:
                 args = tuple(copies[a] for a in node.args)
                 copies[node] = self._make(node.op, args, node.name, node.value)
         return copies
-
-    # ---------------------------------------------------------------------- sums, products
 
     def add(self, terms: Iterable[Node]) -> Node:
         factors_of: dict[Node, list[Fraction]] = {}
@@ -247,8 +243,6 @@ class Graph:
             return self.power(base.args[0], exponent)
         return self._make("pow", (base, exponent))
 
-    # --------------------------------------------------------------------------- functions
-
     def call(self, name: str, *args: Node) -> Node:
         """Return a function call as a node whose `op` is `name`."""
         if name in exact.FUNCTIONS and args[0].is_number:
@@ -294,8 +288,6 @@ class Graph:
         if e.op in ("less", "lessequal"):
             return self.less(e.args[1], e.args[0], or_equal=e.op == "less")
         return self.where(e, self.zero, self.one)
-
-    # ---------------------------------------------------------------------------- rewriting
 
     def rebuilt(self, node: Node, args: tuple[Node, ...]) -> Node:
         """Return the operation of `node` applied to other arguments, in normal form."""

@@ -12,9 +12,6 @@ from clhines.simulator.mechanisms.ir.expressions import Graph, Node, postorder, 
 _TERMS = 32  # most terms in a `Multiples`
 
 
-# ---------------------------------------------------------------------------------- linear forms
-
-
 @dataclass(frozen=True)
 class LinearForm:
     """A sum: ``constant + sum(coefficients[name] * symbol(name))``."""
@@ -83,9 +80,6 @@ def adds_multiples(values: Mapping[str, Node], name: str, parameters: Set[str]) 
     return True
 
 
-# ------------------------------------------------------------------------------ sums of multiples
-
-
 @dataclass(frozen=True)
 class Multiples:
     """The sum ``shift + sum(factors[x] * x)``; `shift` and factors are numbers, no x is a sum."""
@@ -147,9 +141,6 @@ def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
             sign, a = -sign, -a
         args.append(a)
     return sign, graph.mul(args) if sign < 0 else x
-
-
-# ------------------------------------------------------------------------------------ quotients
 
 
 def without_quotients(e: Node) -> Node:

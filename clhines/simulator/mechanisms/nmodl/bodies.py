@@ -145,8 +145,6 @@ class _Work:
         block = self.file.main.get(name)
         return block.body if block is not None else ()
 
-    # --------------------------------------------------------------------------------- initial
-
     def initial(self) -> None:
         run = Execution(self.shared, "initial")
         run.solve = solve
@@ -170,8 +168,6 @@ class _Work:
             if sent.flag is not None:
                 results.append(("send", f"{number}.flag", sent.flag))
         return results
-
-    # --------------------------------------------------------------------------------- current
 
     def current(self) -> None:
         body = self.file.main.get("BREAKPOINT")
@@ -256,8 +252,6 @@ class _Work:
         total, step = self._total(second), graph.number(SLOPE)
         self._keep_currents(second, total, lambda name, value: (ahead[name] - value) / step)
 
-    # --------------------------------------------------------------------------------- advance
-
     def advance(self) -> None:
         run = Execution(self.shared, "advance")
         run.solve = solve
@@ -293,8 +287,6 @@ class _Work:
         for s in self._main("CONSTRUCTOR"):
             if s.kind != "verbatim" or not is_empty(str(s.names[0])):
                 raise refuse("mod.constructor", s.line, name="CONSTRUCTOR")
-
-    # ---------------------------------------------------------------------------------- events
 
     def _with_arguments(self, run: Execution, arguments: Sequence[str]) -> list[str]:
         """Declare NET_RECEIVE's arguments; return their keys, with "" for the argument ``flag``."""
@@ -439,8 +431,6 @@ class _Work:
                             "mod.pointer-in-two-blocks", self.file.pointers[name], name=name
                         )
                     body.results[k] = "assign", name, value
-
-    # ---------------------------------------------------------------------------------- tables
 
     def tables(self) -> None:
         done: set[str] = set()

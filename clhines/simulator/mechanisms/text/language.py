@@ -121,8 +121,6 @@ class _StepEquations:
         self.drawn = named(f"_drawn_{name}", self.drawn + graph.call("random_used", *words))
         return graph.sqrt(variance) * number
 
-    # -------------------------------------------------------------------- several together
-
     def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
         """Return the rates of the method's states if these states have the values `at`, at time t.
 
@@ -289,9 +287,6 @@ def _is_constant(eq: Equations) -> bool:
     return parts is not None and all(e.free <= allowed for e in parts)
 
 
-# ---------------------------------------------------------------------------------------- blocks
-
-
 def _body_of_initial(eq: Equations) -> Body:
     scope = Scope(eq)
     writes = {name: scope.expression(line.value) for name, line in eq.states.items()}
@@ -347,9 +342,6 @@ def _body_of_event(eq: Equations) -> Body:
     scope, symbol = Scope(eq), eq.graph.symbol
     writes = {n: x.acted(symbol(n), scope.expression(x.value)) for n, x in eq.events.items()}
     return Body([], writes, comment="states after an event with this weight", suffix="event")
-
-
-# --------------------------------------------------------------------------------- description
 
 
 def _about(eq: Equations, program: Program) -> tuple[str, ...]:

@@ -98,8 +98,6 @@ class Equations(TextStatements):
             uses.append(IonUse(ion, line.default if line.source else None, reads, writes))
         return tuple(uses)
 
-    # --------------------------------------------------------------------------- statements
-
     def read(self) -> None:
         self._sort(_STATEMENTS, _EXPECTED)
         self.states, self.currents = self.of_sort("state"), self.of_sort("current")

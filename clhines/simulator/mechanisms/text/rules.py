@@ -42,8 +42,6 @@ class RuleText(TextStatements):
     actions: dict[str, dict[str, Line]] = field(default_factory=dict)  # by event, then target
     limits: tuple[Line, ...] = ()
 
-    # --------------------------------------------------------------------------- statements
-
     def read(self) -> None:
         """Read and check the text; an InputError has the line."""
         if len(self.text) > MAX_TEXT:
@@ -94,8 +92,6 @@ class RuleText(TextStatements):
                     raise self.fail(line, f"{got}; expected a parameter or a number") from error
             bounds.append(one)
         self.limits = tuple(bounds)
-
-    # ------------------------------------------------------------------------------- checks
 
     def _check_rate(self, name: str, line: Line) -> None:
         parameters = {*self.of_sort("parameter")}
@@ -150,8 +146,6 @@ class RuleText(TextStatements):
                     line, f"'on reward:' does not know '{used}', a trace of {_OWNERS[of]}"
                 )
 
-    # ------------------------------------------------------------------------- contents
-
     @cached_property
     def traces(self) -> dict[str, Line]:
         """Traces by name: of sources, of postsynaptic cells, then of connections."""
@@ -201,8 +195,6 @@ class RuleText(TextStatements):
         """Return whether each action on the trace `name` adds 1 to it."""
         actions = [of[name] for of in self.actions.values() if name in of]
         return all(a.sign == "+" and a.value is self.graph.one for a in actions)
-
-    # ----------------------------------------------------------------------------- printing
 
     def _actions_on(self, event: str, side: str) -> list[Line]:
         """Return the actions at an event on a side's variables (weight, traces), in order.

@@ -85,8 +85,6 @@ class TextStatements:
     def outside(self) -> dict[str, str]:
         return {}
 
-    # --------------------------------------------------------------------------- statements
-
     def fail(self, line: Line, problem: str) -> InputError:
         where = f"{self.what} {shortened(self.name, 40)}, " if self.name else ""
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
@@ -199,8 +197,6 @@ class TextStatements:
             if name in table:
                 raise self.fail(line, f"the {sort} changes '{name}' twice")
             table[name] = Line(line.number, line.text, sort, name, source, sign)
-
-    # -------------------------------------------------------------------------- expressions
 
     def _resolve(self, name: str) -> Node:
         if name in self.predefined or name in self.defined or name in self.outside:

@@ -101,9 +101,6 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
         _implicit(run, block, steady)
 
 
-# ----------------------------------------------------------------------------------------- cnexp
-
-
 def _order(s: Statement) -> int | None:
     """Return nocmodl's degree of a rate in its own state; None if nocmodl finds no degree."""
     if s.names[1] is not None:
@@ -184,9 +181,6 @@ def _in_block(run: Execution, block: Block, prime: Callable[[Statement, str], No
         run.body(block.body)
 
 
-# -------------------------------------------------------------------------------------- explicit
-
-
 def _evaluated(run: Execution, block: Block) -> dict[str, Node]:
     rates: dict[str, Node] = {}
     guard = run.guard
@@ -235,9 +229,6 @@ def _runge(run: Execution, block: Block) -> None:
     del run.overrides["t"]
     extrapolate(run, {key: h * rates[key] for key in keys})
     _evaluated(run, block)  # leaves the block's variables at the end of the step
-
-
-# -------------------------------------------------------------------------------------- implicit
 
 
 def _implicit(run: Execution, block: Block, steady: bool) -> None:

@@ -242,8 +242,6 @@ class _Reader:
         self._tokens, self._around = [*tokens, ("end", "")], around
         self._at = self.depth = self.lowest = 0
 
-    # ------------------------------------------------------------------------------- tokens
-
     @property
     def _next(self) -> str:
         return self._tokens[self._at][1]
@@ -264,8 +262,6 @@ class _Reader:
             raise NotReadError
         self._at += 1
         return text
-
-    # ------------------------------------------------------------------------------- statements
 
     def all(self) -> str:
         lines = []
@@ -570,8 +566,6 @@ class _Reader:
             numbers.append(f"({value})" if kind == "int" else f"floor({value})")
         self._need(")")
         return f"random_setseq({stream}, 4 * {numbers[0]} + {numbers[1]})"
-
-    # ------------------------------------------------------------------------------- expressions
 
     def _expression(self, level: int = 0) -> tuple[str, str]:
         if level == len(_LEVELS):

@@ -235,8 +235,6 @@ class FileParser(Cursor):
             )
         self._main(f"{before} {which}", Block(before, which, line, (), read_block(self)))
 
-    # ------------------------------------------------------------------------- NEURON, UNITS
-
     def _neuron(self) -> None:
         self.need("{")
         while not self.take("}"):
@@ -309,8 +307,6 @@ class FileParser(Cursor):
         if self.token.text != "(":
             raise self.wrong()
         return self.unit()
-
-    # ------------------------------------------------------------------------- declarations
 
     def _declare(self, variable: Declaration) -> None:
         earlier = self.result.variables.get(variable.name)
