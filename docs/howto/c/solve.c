@@ -125,6 +125,7 @@ int main(int argc, char **argv)
         buffers[num_buffers].bytes = number("bytes");
         buffers[num_buffers].values = *value("file") ? contents(folder, word, &size)
                                                      : calloc(buffers[num_buffers].bytes, 1);
+        check(*word && size != buffers[num_buffers].bytes, word);
     }
     /* the system: in device order, packed[i] = natural[gather[i]] */
     const int *parent = (int *)buffers[buffer("parent")].values;

@@ -94,6 +94,7 @@ template <class Real> static int solve(cl_context context, cl_command_queue queu
         const size_t size = in.number("bytes");
         const std::string file = in.value("file");
         buffers[name].values = file.empty() ? Bytes(size) : contents(folder + file);
+        check(buffers[name].values.size() != size, file);
     }
     auto array = [&](const char *name) { return reinterpret_cast<Real *>(buffers.at(name).values.data()); };
     auto table = [&](const char *name) { return reinterpret_cast<int *>(buffers.at(name).values.data()); };

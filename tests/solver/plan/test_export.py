@@ -130,6 +130,10 @@ def test_programs_report_missing_files_and_failed_builds(tmp_path, programs):
     for program in programs:
         done = ran(program, tmp_path, index)
         assert done.returncode == 1 and reason in done.stderr
+    (tmp_path / "gather.int32").write_bytes(b"\0" * 8)
+    for program in programs:
+        done = ran(program, tmp_path, index)
+        assert done.returncode == 1 and "gather.int32" in done.stderr
 
 
 UNKNOWN = """
