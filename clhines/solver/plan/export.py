@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ import clhines
 from clhines.core.checks import as_switch
 from clhines.core.errors import InputError, shown
 from clhines.core.files import PathLike, path_text, whole, write_text
-from clhines.solver.forest import Forest
 from clhines.solver.plan.kernel_spec import KernelSpec, TemplateSpec
 from clhines.solver.plan.templates import render
 
@@ -31,27 +30,8 @@ METHODS = ("flat", "interleaved", "fine", "contraction")
 _REDUCED = ("rest_d", "rest_u", "rest_l", "rest_b", "rest_x")  # arrays for a reduced system
 
 
-class ExportedPlan(Protocol):
-    """The attributes of `Plan` that an export reads."""
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def forest(self) -> Forest: ...
-
-    @property
-    def gather(self) -> np.ndarray: ...
-
-    @property
-    def parts(self) -> Sequence[Any]: ...
-
-    @property
-    def scratch(self) -> Sequence[int]: ...
-
-
 def write_plan(
-    plan: ExportedPlan,
+    plan: Any,  # a `Plan`, whose module imports this one
     folder: PathLike,
     symmetric: bool = True,
     device: tuple[str, str] = ("", ""),
@@ -125,7 +105,7 @@ def _empty(name: str, size: int) -> dict[str, object]:
 
 
 def _buffers(
-    plan: ExportedPlan, specs: Sequence[KernelSpec], symmetric: bool
+    plan: Any, specs: Sequence[KernelSpec], symmetric: bool
 ) -> Iterator[tuple[str, np.ndarray | int]]:
     """Yield the name of each buffer with its values (tables) or its size in bytes (arrays)."""
     yield "parent", plan.forest.parent
@@ -146,7 +126,7 @@ def _buffers(
 
 
 def _launches(
-    plan: ExportedPlan, specs: Sequence[KernelSpec], kernels: Sequence[int]
+    plan: Any, specs: Sequence[KernelSpec], kernels: Sequence[int]
 ) -> Iterator[dict[str, object]]:
     for k, (part, spec) in enumerate(zip(plan.parts, specs, strict=True)):
         here = f"reduced{part.source}/" if part.source else ""
