@@ -26,8 +26,6 @@ class _Plain:
     """Solve NumPy arrays with a matrix or its transpose; the matrix is eliminated in each call."""
 
     def __init__(self, solver: Solver, check: bool | str) -> None:
-        if not isinstance(solver, Solver):
-            raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")
         self.solver, self.check = solver, as_check(check)
         parent = np.asarray(solver.forest.parent, np.int64)
         self.parent = torch.from_numpy(np.maximum(parent, 0))
@@ -101,6 +99,8 @@ def _on_host(t: torch.Tensor) -> np.ndarray:
 
 
 def _check(solver: Solver, tensors: dict[str, torch.Tensor | None]) -> None:
+    if not isinstance(solver, Solver):
+        raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")
     expected = torch.from_numpy(np.empty(0, solver.dtype)).dtype
     where = {str(t.device) for t in tensors.values() if isinstance(t, torch.Tensor)}
     if len(where) > 1:
@@ -138,9 +138,8 @@ def solve(
     -------
     x : like b
     """
-    way = _Plain(solver, check)
     _check(solver, {"d": d, "u": u, "l": l, "b": b})
-    return _Solve.apply(way, False, d, u, l, b)
+    return _Solve.apply(_Plain(solver, check), False, d, u, l, b)
 
 
 class TorchFactors:
@@ -164,8 +163,6 @@ class TorchFactors:
         l: torch.Tensor | None = None,
         check: bool | str = True,
     ) -> None:
-        if not isinstance(solver, Solver):
-            raise InputError(f"solver is {type(solver).__name__}; expected a clhines.Solver")
         tensors = {"d": d, "u": u, "l": l}
         _check(solver, tensors)
         self.solver = solver

@@ -38,11 +38,6 @@ from clhines.solver.factors import Factors
 from clhines.solver.plan.plan import real_name
 from clhines.solver.solver import Solver, SolverOptions
 
-
-def on_device(*arrays: Given) -> bool:
-    return any(isinstance(a, cla.Array) for a in arrays)
-
-
 MOST_KEPT = 4  # batches whose plan `solve_tridiagonal` keeps
 MOST_ROWS = 1 << 24  # rows in all these batches together
 _KEPT: OrderedDict[object, Tridiagonal] = OrderedDict()  # the last used is the last
@@ -196,7 +191,8 @@ class Tridiagonal(Holder):
         if as_switch("periodic", periodic):
             factors = self.factor(dl, d, du, check=check, periodic=True)
             return factors.solve(b, out=out, check=check, columns=columns)
-        columns, device = as_switch("columns", columns), on_device(dl, d, du, b)
+        columns = as_switch("columns", columns)
+        device = any(isinstance(a, cla.Array) for a in (dl, d, du, b))
         matrix = self._matrix(dl, d, du, device)
 
         def solve(rows: Array, out: Array | None) -> Array:
@@ -227,7 +223,7 @@ class Tridiagonal(Holder):
         if as_switch("periodic", periodic):
             whole = [self.chains.whole(*one) for one in (("dl", dl), ("d", d), ("du", du))]
             dl, d, du, corners = cut_corners(self.sizes, *whole)
-        device = on_device(dl, d, du)
+        device = any(isinstance(a, cla.Array) for a in (dl, d, du))
         matrix = self._matrix(dl, d, du, device)
         factors = self.solver.factor(matrix.d, matrix.u, l=matrix.l, check=check)
         rows = Rows(self, device, matrix.sign)

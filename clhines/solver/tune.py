@@ -172,17 +172,14 @@ def engine_for(
     tune: str,
     options: dict[str, Option],
 ) -> tuple[SolveEngine, Tuning | None]:
-    blocks = None
-    if method == "auto" and not options:
-        blocks = _chain_blocks(forest, dtype, queue.device)
+    is_free = method == "auto" and not options
+    blocks = _chain_blocks(forest, dtype, queue.device) if is_free else None
+    pick = partial(Pick, forest, method, dtype, queue, tune, options)
 
     def in_lanes(blocks: ChainBlocks, make: Callable[[], SolveEngine], lazy: bool) -> LanesEngine:
         limits = trust.limits(queue.device, "solve", dtype)
         kernels = ChainKernels(forest, blocks, limits, dtype, queue)
         return logged(LanesEngine(kernels, make, lazy))
-
-    def pick() -> Pick:
-        return Pick(forest, method, dtype, queue, tune, options)
 
     if blocks is not None and tune == "heuristic" and blocks.are_long:
         return in_lanes(blocks, lambda: logged(pick().engine()), True), None

@@ -128,15 +128,14 @@ def limits(device: cl.Device) -> Limits:
 
 def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
     """Return global and local size for `count` work-items that share values in a cache."""
-    if is_cpu(device):
-        return small_groups(device, count)
-    group = min(WIDE_GROUP, device.max_work_group_size)
-    return (-(-count // group) * group,), (group,)
+    return small_groups(device, count, SMALL_GROUP if is_cpu(device) else WIDE_GROUP)
 
 
-def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
+def small_groups(
+    device: cl.Device, count: int, most: int = SMALL_GROUP
+) -> tuple[tuple[int], tuple[int]]:
     """Return global and local size for `count` work-items that share no values."""
-    group = min(SMALL_GROUP, device.max_work_group_size)
+    group = min(most, device.max_work_group_size)
     return (-(-count // group) * group,), (group,)
 
 
