@@ -138,6 +138,7 @@ class _Trial:
         self._after, self._duration = after, duration
         self._simulation, self._group, self._name = simulation, group, name
         self._rises = simulation.record("v", nodes, reduce="crossings", threshold=level)
+        self._dt = simulation.model.dt  # read once: after `set` it makes a model
         self._slowest = np.zeros(len(nodes))  # ms from `after` to a first spike, by cell
         self._shortened, self.runs = False, 0
 
@@ -148,7 +149,7 @@ class _Trial:
         simulation.reset()
         if self._after:
             simulation.run(self._after)
-        left, dt = self._duration - self._after, simulation.model.dt
+        left, dt = self._duration - self._after, self._dt
         if enough < left - dt:
             left, self._shortened = dt * np.ceil(enough / dt), True
         self.runs += 1
