@@ -1,9 +1,10 @@
 <%page args="spec"/>\
-## Part of epoch_by_node.mako: point processes with several instances at a node, a lane per instance. It advances states
-## to the end of the step before (with records, num_mem, arena_points_end.mako has done this), then stores its current
-## in mem[slot_i + j], its conductance in mem[slot_g + j]; finally a node's lane adds up the node's slots
-## (arena_slots.mako). An instance that is alone at its node (`sole`) writes the node's right-hand side itself. On
-## NVIDIA's GPUs instances with events first enter their mechanism's list, which neighbouring lanes process:
+## Part of epoch_by_node.mako: point processes with several instances at a node, a lane per instance.
+## 1. States advance to the end of the step before (with records, num_mem, arena_points_end.mako has done this).
+## 2. Events act, then the lane stores the instance's current in mem[slot_i + j], its conductance in mem[slot_g + j].
+## 3. A node's lane adds up the node's slots (arena_slots.mako). An instance that is alone at its node (`sole`) writes
+##    the node's right-hand side itself.
+## On NVIDIA's GPUs instances with events first enter their mechanism's list, which neighbouring lanes process:
 ## otherwise a warp would wait for one mechanism's event reads after the other's.
 <%
     W, e = spec.warp, spec.arena

@@ -3,10 +3,12 @@
     M, I = spec.segment, spec.dense   # nodes of a segment; of the tree's last part, solved by its inverse
     held, tree = len(spec.chip.held), 4 if spec.chip.eliminates else 2
 %>\
-## Part of the epoch_*.mako templates: declare and read the values that stay on the chip during a launch: arrays by node
-## for each cell (`held`; in global memory if a cell is too large), where all segments' j-th nodes begin in them
-## (row_start), and arrays by lane for the segments' tree. With `dense`, the lanes in the tree's last rounds get ranks
-## and their inverse matrix. Ends with a barrier.
+## Part of the epoch_*.mako templates: declare and read the values that stay on the chip during a launch. Ends with a
+## barrier.
+## - arrays by node for each cell (`held`; in global memory if a cell is too large)
+## - row_start: where the j-th nodes of all segments begin in these arrays
+## - arrays by lane for the tree of segments; with `dense`, the lanes in the tree's last rounds get ranks and their
+##   inverse matrix
     // cells' values that stay on the chip during the launch
 % if not spec.far:
     __local real all_held[UNITS * ${held} * CAPACITY];

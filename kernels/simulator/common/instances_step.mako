@@ -1,8 +1,9 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako and epoch_constant.mako: a step for mechanisms, instance by instance. States advance
-## over the step before, events act, and the instance sets its slot: its conductance in slot_g, its part of the
-## right-hand side in slot_h. Only v at a step's begin is read from a node. A lane takes the entries active, active +
-## step_of_active, ... in a mechanism's instances: X__list has their numbers, X__site packs the slot, cell and node.
+## Part of epoch_by_instance.mako and epoch_constant.mako: a step for mechanisms, instance by instance: states advance
+## over the step before, events act, and the instance stores its conductance, slot_g, and its part of the right-hand
+## side, slot_h, at its slot in local memory. Only v at a step's begin is read from a node. With n = step_of_active, a
+## lane advances every n-th instance of a mechanism, from number `active` on: X__list has the instances' numbers,
+## X__site packs slot, cell and node.
 % for kind in spec.sites:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {
                 const uint site = ${kind.name}__site[q];

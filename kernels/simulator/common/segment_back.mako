@@ -1,9 +1,11 @@
 <%page args="spec"/>\
-## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: back substitution. First the last nodes
-## of all lanes' segments, in reverse elimination order: such a node was eliminated between the last nodes
-## in its parent's and in a child's segment (above, below), so it needs both x. tree_b has a lane's right-hand side, then
-## its x. Then each segment from its last node to its first: x_j = a_j - w_j * top - e_j * x_(j+1), top: the parent's x.
-## x is the change in v, which is added to V; with constant factors it is v itself, and stays in the registers a.
+## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: back substitution, in two parts.
+## Segments are drawn in epoch_title.mako; x is the change in v, or v itself with constant factors.
+## 1. The last nodes of all segments, in reverse elimination order. Such a node was eliminated between the last nodes
+##    of its parent's and of a child's segment (above, below), so it needs both x. tree_b has its right-hand side
+##    before, its x after.
+## 2. Each segment by one lane, from its last node to its first: x_j = a_j - w_j * top - e_j * x_(j+1), with the
+##    parent's x as top. The change is added to V; with constant factors x stays in the registers a.
 % if spec.chip.tree_rounds:
         do {
             --r;

@@ -1,11 +1,13 @@
 <%page args="spec"/>\
-## Part of the epoch_*.mako templates: contract the tree of the segments' last nodes (drawn in epoch_title.mako). Each lane leaves its segment's
-## contribution to the parent in a mailbox; the parent adds up its mailboxes. Then rounds: a round's lanes
-## eliminate their nodes and update the present parent and child. A round's lanes are not neighbours, so no value is
-## written by two lanes. At the end the root has its row, and every other lane has
+## Part of the epoch_*.mako templates: contract the tree of the segments' last nodes (drawn in epoch_title.mako).
+## 1. Each lane leaves its segment's contribution to the parent segment in a mailbox, a local variable; the parent's
+##    lane adds up its mailboxes.
+## 2. Rounds: the lanes in a round eliminate their segments' last nodes, and update the present parent and child of
+##    each. Nodes in a round are not neighbours, so no two lanes write the same value.
+## At the end the root has its row, and every other lane has
 ##     x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x).
 ## Values by lane: tree_d - above_d and tree_b - above_b are the current pivot and right-hand side, tree_up is the
-## entry with the current parent.
+## matrix entry with the current parent.
 <% I, eliminates, solves, whole = spec.dense, spec.chip.eliminates, spec.advances, spec.chip.whole %>\
         if (used) {
 % if eliminates:
