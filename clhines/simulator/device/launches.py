@@ -13,7 +13,7 @@ from clhines.solver.device import devices
 from clhines.solver.device.program import Kernel
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
-KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float
+KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float | bytes
 
 
 class BoundKernel:
@@ -29,7 +29,7 @@ class BoundKernel:
         self._types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
         self._kernel = Kernel(built, name, self._types)
         self._arguments, self._changing = list(arguments), tuple(changing)
-        self._cl_arguments = list(map(_as_argument, arguments))
+        self._cl_arguments: list[object] = list(map(_as_argument, arguments))
         # pyopencl's number formats, if it can set several arguments at once
         self._pack = getattr(self._kernel, "_set_arg_buf_pack_multi", None)
         # a struct is passed by value
@@ -45,6 +45,12 @@ class BoundKernel:
     def __setitem__(self, index: int, argument: KernelArgument) -> None:
         self._arguments[index] = argument
         self._set(index, argument)
+
+    def put(self, index: int, struct: bytes | np.ndarray) -> None:
+        """Set an argument that is a struct, passed by value."""
+        self._cl_arguments[index] = struct
+        if self._bound:
+            self._put_struct(index, struct)
 
     def change(self, *arguments: KernelArgument) -> None:
         """Set the changing arguments, in the order of `changing`; a Python int is accepted."""
@@ -65,8 +71,7 @@ class BoundKernel:
         kind = self._types[k] if isinstance(argument, int) else None
         self._cl_arguments[k] = _as_argument(kind(argument) if kind else argument)
         if self._bound:
-            put = self._put_struct if isinstance(argument, np.ndarray) else self._kernel.set_arg
-            put(k, self._cl_arguments[k])
+            self._kernel.set_arg(k, self._cl_arguments[k])
 
     def launch(
         self,
@@ -123,7 +128,7 @@ class SideBySide:
                 cl.enqueue_barrier(self._queue, wait_for=ends)
 
 
-def _as_argument(argument: KernelArgument) -> cl.Buffer | np.generic | int | float:
+def _as_argument(argument: KernelArgument) -> object:
     return argument.data if isinstance(argument, cla.Array) else argument
 
 

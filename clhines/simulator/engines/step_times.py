@@ -29,14 +29,18 @@ class StepTimes:
         """Forget which steps the device has, so that the next `put` writes their times again."""
         self.steps, self._counted = range(0), (-1, -1, -1)
 
-    def put(self, first: int, count: int) -> None:
-        """Write the times of `count` steps to the device, unless it has them."""
+    def put(self, first: int, count: int) -> int:
+        """Write the times of `count` steps to the device, unless it has them.
+
+        Return the step whose time comes first on the device.
+        """
         if first in self.steps and first + count <= self.steps.stop:
-            return
+            return self.steps.start
         half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
         half[0] = self._clock.at(first)
         self.begin.set(np.cumsum(half)[::2].astype(self.begin.dtype), self._queue)
         self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
+        return first
 
     def count_from(self, first: int, row: int, count: int) -> None:
         """Set the device's step counter to `first`, for `count` steps; `row` is its record row."""

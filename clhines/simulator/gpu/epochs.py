@@ -298,12 +298,12 @@ class CellEpochs(ArenaKernels):
         somas, others = np.split(detectors, [len(model.soma)])
         first, entries = self._records(others)
         arguments = {
-            "first_step": num(0), "num_steps": num(0), "all_v": self.v[0], "first_time": num(0),
+            "all_v": self.v[0],
             "record_start": to_device(self.queue, first, num),
             "record_list": to_device(self.queue, entries, num),
-            "record_v": rows["v_rows"], "record_row": num(0), "num_records": rows["num_v"],
+            "record_v": rows["v_rows"], "num_records": rows["num_v"],
             "seen_v": self._others.v, "num_places": num(self._places.count),
-            "looks": num(1), "pending": num(0), "soma_detector": to_device(self.queue, somas, num),
+            "soma_detector": to_device(self.queue, somas, num),
             **self._nodes.arrays, **self.run.arguments,
         }  # fmt: skip
         series = SeriesNumbers(real_name(self.dtype)).arguments
@@ -367,16 +367,16 @@ class CellEpochs(ArenaKernels):
         return 0 if constant else self._places.count
 
     def advance(self, first: int, count: int, row: int) -> None:
-        self.run.times.put(first, count)
-        cells, others, begin = self._cells, self._others, self.run.times.steps.start
+        begin, cells, others = self.run.times.put(first, count), self._cells, self._others
+        most, later = others.steps, others.later
         for done in range(0, count, self.epoch):
             epoch = min(self.epoch, count - done)
             if self.artificial is not None:
                 self.artificial.launch(epoch, first + done - begin, row + done)
                 if cells.num_sources:
                     cells.publish()
-            for step in range(0, epoch + others.later, others.steps):
-                each = min(others.steps, epoch - step)
-                cells.advance(first + done + step, each, begin, row + done + step, not step)
+            for step in range(done, done + epoch + later, most):
+                each = min(most, done + epoch - step)
+                cells.advance(first + step, each, begin, row + step, step == done)
             if cells.num_sources:
                 cells.publish()

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines.simulator.device import launches
+from clhines.simulator.device.reads import copy_onto, part_of
 from clhines.simulator.gpu.lists import NodeLists
 from clhines.simulator.gpu.plan import EpochPlan
 from clhines.simulator.gpu.spec import EpochSpec
 from clhines.simulator.state.changes import Storage
 from clhines.solver.device import program
 
+_MOST_JOINED = 1 << 18  # ints in all tables of a plan: of larger ones, no launch is short
 _TURN = threading.Lock()
 _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # last launch with meeting groups
 
@@ -61,18 +65,32 @@ class PlanLaunch:
         spec = replace(spec, whole=bool(arguments["whole"]))
         if spec.in_steps:
             spec = replace(spec, samples=bool(arguments["num_mem"]))
+        tables = {name: arguments[name] for name in spec.tables}
+        if sum(table.size for table in tables.values()) <= _MOST_JOINED:
+            spec = replace(spec, joined=True)
+            arguments |= _joined(tables, queue)
+        self._launch = struct.Struct(f"{len(spec.of_launch)}i")
+        arguments["launch"] = self._launch.pack(*[0] * len(spec.of_launch))
         built = program.build(queue.context, spec)
-        of_lists = ("numbers", "looks") * spec.by_node + ("pending",) * spec.ends_later
-        changes = "first_step", "num_steps", "first_time", "record_row", *of_lists
-        self.kernel = launches.bind(built, spec, "advance", arguments, changes)
+        self.kernel = launches.bind(built, spec, "advance", arguments)
+        self._numbers = arguments.get("numbers")
+        if self._numbers is not None:
+            names = [p.name for p in spec.parameters("advance")]
+            self._place_of_numbers = names.index("numbers")
         self._work_group = self.plan.spec.work_group
         self._items, self._meets = self.plan.groups * self._work_group, self.spec.meets
         return self.kernel
 
     def change(self, kernel: launches.BoundKernel, *steps: int, begins: bool) -> None:
-        of_lists = (self.given["numbers"], int(begins)) if self.spec.by_node else ()
-        ends = (int(not begins),) if self.spec.ends_later else ()
-        kernel.change(*steps, *of_lists, *ends)
+        if self.spec.ends_later:
+            steps = *steps, begins, not begins
+        elif self.spec.by_node:
+            steps = *steps, begins
+        kernel.put(0, self._launch.pack(*steps))
+        numbers = self.given.get("numbers")
+        if numbers is not self._numbers:
+            kernel.put(self._place_of_numbers, self.given["numbers"])
+            self._numbers = numbers
 
     def launch(self, queue: cl.CommandQueue, waits: list[cl.Event] | None = None) -> cl.Event:
         assert self.kernel is not None
@@ -109,10 +127,7 @@ class CellLaunches:
         return launches.SideBySide(self.queue, len(self._following))
 
     def set_regions(self, names: Sequence[str], at: np.ndarray) -> None:
-        regions = np.zeros((), [(name, np.int32) for name in names])
-        for name, value in zip(names, at.tolist(), strict=True):
-            regions[name] = value
-        self.regions = regions[()]
+        self.regions = _struct_of(names, at.tolist())
 
     def bind(self, arguments: dict[str, Any], num_sources: int) -> None:
         """Set all kernels' arguments by name; each kernel is built at its first launch.
@@ -149,6 +164,22 @@ class CellLaunches:
             arguments = {**self._arguments, "num_sources": np.int32(self.num_sources)}
             self._publisher = launches.bind(built, spec, "publish", arguments)
         self._publisher.launch_columns(self.queue, self.num_sources, 1)
+
+
+def _struct_of(names: Iterable[str], values: Iterable[int]) -> np.void:
+    """Return a kernel's argument: a struct with these ints."""
+    one: Any = np.array(tuple(values), [(name, np.int32) for name in names])
+    struct_of: np.void = one[()]
+    return struct_of
+
+
+def _joined(tables: dict[str, cla.Array], queue: cl.CommandQueue) -> dict[str, Any]:
+    """Copy tables into one array; return it, and where each table begins, as arguments."""
+    ends = np.cumsum([table.size for table in tables.values()]).tolist()
+    joined, begins = cla.empty(queue, ends[-1], np.int32), [0, *ends[:-1]]
+    for table, begin, end in zip(tables.values(), begins, ends, strict=True):
+        copy_onto(part_of(joined, begin, end), table, queue)
+    return {"tables": joined, "begins": _struct_of(tables, begins)}
 
 
 def _launch_in_turn(

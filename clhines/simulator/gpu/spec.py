@@ -152,7 +152,7 @@ class EpochSpec(TemplateSpec):
     )
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "advance": (
-            "int first_step, int num_steps, int num_units, const int *restrict units",
+            "launch_ launch if advances, int num_units, const int *restrict units",
             "const int *restrict rows, const int *restrict links, const int *restrict children",
             "const real *restrict all_d if by_place",
             "const real *restrict all_tie if not potentials",
@@ -179,8 +179,8 @@ class EpochSpec(TemplateSpec):
         "const int *restrict node_members if by_node, const int *restrict node_active if by_node",
         "const int *restrict node_bits if mixed",
         "const real *restrict node_scalars if by_node, const real *restrict node_values if by_node",
-        "real *restrict node_states if by_node, int looks if by_node, numbers_ numbers if by_node",
-        "int first_time, const instant *restrict step_begin, real dt, instant half_dt",
+        "real *restrict node_states if by_node, numbers_ numbers if by_node",
+        "const instant *restrict step_begin, real dt, instant half_dt",
         "ulong seed, int capacity, int *restrict spike_count if not in_steps",
         "int *restrict spike_source if not in_steps, instant *restrict spike_time if not in_steps",
         "int slots if grid, int num_targets if grid",
@@ -188,16 +188,16 @@ class EpochSpec(TemplateSpec):
         "int *restrict grid_count if lists_steps, int *restrict grid_source if lists_steps",
         "int *restrict grid_step if lists_steps",
         "int *restrict failed, const int *restrict record_start",
-        "const int *restrict record_list, real *restrict record_v, int record_row",
+        "const int *restrict record_list, real *restrict record_v",
         "int record_every, int num_records, int num_mem, const int *restrict mem_first",
         "const int *restrict mem_column, const int *restrict mem_index",
         "real *restrict mem_rows, real *mem, instant *clock, int *ints, regions_ regions",
         "real *far_held if far",
         "real *restrict seen_v if points, int num_places if points",
         "ulong *restrict arrived if meets, real *restrict shared if spreads",
-        "int pending if ends_later",
     )
     of_kind: ClassVar[str] = "const int *restrict {0}__start, const int *restrict {0}__list"
+    table: ClassVar[str] = "const int *restrict"  # type of the arrays that `joined` joins
     link: ClassVar[Word] = schedule.LINK
     at_elimination: ClassVar[Word] = schedule.AT_ELIMINATION
     family: ClassVar[Word] = schedule.FAMILY
@@ -230,6 +230,7 @@ class EpochSpec(TemplateSpec):
     registers: int = 0  # most per work-item (NVIDIA's compiler); 0: its choice
     whole: bool = False  # record rows have all voltages, in device order
     samples: bool = False  # instances' states and currents are recorded
+    joined: bool = False  # one array has all integer tables: a launch has fewer arguments
     in_steps: bool = True  # all events come in whole steps: the solve compares thresholds
     detects: bool = False  # there are detectors besides the somas'
     by_node: bool = field(default=False, repr=False)  # a lane has a node, see `lists`
@@ -269,10 +270,29 @@ class EpochSpec(TemplateSpec):
         parameters = super().parameters(kernel)
         if kernel == "publish" or not self.advances:
             return parameters
-        of_kinds = tuple(self.of_kind.format(kind.name) for kind in self.sites)
-        parameters += self._active_parameters((*self.of_steps, *of_kinds))
+        parameters += self._of_steps
+        if self.joined:
+            parameters = [p for p in parameters if p.type != self.table]
+            parameters += [Parameter("tables", self.table), Parameter("begins", "begins_")]
         names = self.series_numbers.arguments if self.takes_series else ()
         return [*parameters, *(Parameter(name, "real") for name in names)]
+
+    @property
+    def _of_steps(self) -> list[Parameter]:
+        of_kinds = tuple(self.of_kind.format(kind.name) for kind in self.sites)
+        return self._active_parameters((*self.of_steps, *of_kinds))
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables of integers that `advance` reads."""
+        parameters = super().parameters("advance") + self._of_steps
+        return [p.name for p in parameters if p.type == self.table]
+
+    @property
+    def of_launch(self) -> tuple[str, ...]:
+        """The numbers in the argument `launch`, which differ from launch to launch."""
+        of_epoch = ("looks",) * self.by_node + ("pending",) * self.ends_later
+        return ("first_step", "num_steps", "first_time", "record_row", *of_epoch)
 
     @property
     def columns(self) -> ColumnRow:

@@ -146,9 +146,8 @@ class PlacedValues:
                 copy_onto(self.arrays[name], array, queue)
             else:
                 self.arrays[name] = array
-        none = {name: np.int32(0) for name in ("first_step", "num_steps")}
         for launch in at_sites if constant else ():
             spec = launch.plan.spec.of_factors
             built = program.build(queue.context, spec)
-            kernel = launches.bind(built, spec, "advance", {**launch.given, **self.arrays, **none})
+            kernel = launches.bind(built, spec, "advance", {**launch.given, **self.arrays})
             kernel.launch(queue, launch.plan.groups * spec.work_group, spec.work_group)

@@ -17,3 +17,9 @@ typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers
 % elif spec.advances:
 ${part("simulator/common/mechanisms")}\
 % endif
+% if spec.advances:
+typedef struct { int ${", ".join(spec.of_launch)}; } launch_;
+% endif
+% if spec.joined:
+typedef struct { int ${", ".join(spec.tables)}; } begins_;
+% endif

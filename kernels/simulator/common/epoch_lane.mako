@@ -2,6 +2,12 @@
 ## Part of the epoch_*.mako templates: a work-item's lane and cell, and where the cell's values begin (`mine`,
 ## its row in the table `units`). Lanes after the last cell are not `present`, but reach every barrier. With `by_place`
 ## the lane's segment is unpacked here; epoch_by_node.mako does so in each step, since its mechanisms need registers.
+% for name in spec.of_launch if spec.advances else ():
+    const int ${name} = launch.${name};
+% endfor
+% for name in spec.tables if spec.joined else ():
+    __global const int *restrict ${name} = tables + begins.${name};
+% endfor
 % if spec.chip.alone:   # constants, which need no register
     const int lid = get_local_id(0), unit = 0, lane = lid;
 % else:

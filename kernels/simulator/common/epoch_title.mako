@@ -19,7 +19,13 @@
 //
 // Arguments; arrays by node are in device order, with a cell's segments side by side:
 ${part("simulator/common/run_arguments") if spec.advances else ""}\
-//   first_step        first of the launch's num_steps steps; first_time: the step that begins at step_begin[0]
+% if spec.advances:
+//   launch            first_step: first of the launch's num_steps steps; first_time: the step that begins at step_begin[0];
+//                     record_row: first_step's record row
+% endif
+% if spec.joined:
+//   tables            units and all other integer tables, which begin at `begins`
+% endif
 //   units             for each cell (unit) eight numbers, `mine`: s0 its first node in arrays by node; s1 count of its
 //                     values; s2 its first lane in links; s3 its lanes, packed: ${spec.lane_counts}; s4 its first entry
 //                     in rows; s5 rounds; s6 the cell's number; s7 its first lane in all_up
@@ -62,10 +68,10 @@ ${part("simulator/common/run_arguments") if spec.advances else ""}\
 //                     among the cell's active nodes; its density mechanisms, if a list's nodes differ
 //   node_members      each instance's index in the cell, -1: none;  node_scalars: parameters that are equal in a list
 //   node_values, node_states   parameters that differ in a list, and node constants; states
-//   looks             1 as an epoch begins: then all targets look for due events
+//   looks             in `launch`: 1 as an epoch begins: then all targets look for due events
 //   numbers           parameters that all instances share, and constant ion variables
 //   seen_v            voltages that other cells' POINTERs read
 //   shared            nodes' d and b before the elimination, exchanged by a cell's work-groups
-//   arrived           how many work-groups have reached a barrier;  pending: 1 if the launch before left its
-//                     last step's end to this one
+//   arrived           how many work-groups have reached a barrier;  pending, in `launch`: 1 if the
+//                     launch before left its last step's end to this one
 % endif
