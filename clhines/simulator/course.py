@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -35,12 +34,12 @@ class RunCourse:
         runner: Runner,
         progress: Progress,
         recordings: Recordings,
-        records: Sequence[Record],
+        records: list[Record],
         steps: int,
         warns: bool,
     ) -> None:
         self._runner, self._progress = runner, progress
-        self._records, self._warns = list(records), warns
+        self._records, self._warns = records, warns
         self._begin, self._end = progress.step, progress.step + steps
         self._chunks = recordings.first_values(self._records, self._begin)
         self._exchanged = runner.ranks.seconds  # s, earlier exchanges
@@ -48,15 +47,16 @@ class RunCourse:
         self._failed = 0  # 1 + the first step with a voltage that is not finite, or 0
         self._failure: SimulationError | None = None
         self._clock = time.perf_counter()
-        self._timed_from = self._begin, self._clock  # step and time, for the bar's speed
+        self._timed_from: tuple[int, float] | None = None  # step and time, for the bar's speed
 
     def run(self, chunk: int, show: bool) -> Result:
         """Advance to the end of the run, `chunk` steps at a time; `show` a progress bar."""
-        dt, progress = self._runner.model.compiled.dt, self._progress
-        progress.at_start, is_first = False, self._runner.is_first
+        progress, is_first = self._progress, self._runner.is_first
+        progress.at_start = False
         with InterruptDelay(is_first) as interrupt:
             try:
                 if show and is_first:
+                    dt = self._runner.model.compiled.dt
                     shown_bar = bar(self._end - self._begin, "ms", show, dt, _COMPILES)
                     with showing(show), shown_bar or nullcontext() as shown:
                         interrupted = self._to_end(chunk, interrupt, shown)
@@ -72,6 +72,7 @@ class RunCourse:
             self._failure.result = result
             raise self._failure
         if interrupted:
+            dt = self._runner.model.compiled.dt
             raise RunInterrupt(
                 f"interrupted at t = {progress.step * dt:g} ms of {self._end * dt:g}: run() and "
                 "save() go on from there, .result has spikes and records until then",
@@ -80,14 +81,17 @@ class RunCourse:
         return result
 
     def _to_end(self, chunk: int, interrupt: InterruptDelay, shown: tqdm | None) -> bool:
-        progress, ranks, interrupted = self._progress, self._runner.ranks, False
-        while progress.step < self._end and not self._failure and not interrupted:
+        progress, ranks = self._progress, self._runner.ranks
+        while progress.step < self._end:
             count = min(chunk, self._end - progress.step)
             self._advance(count)
-            interrupted = not self._failure and ranks.any(interrupt.pending)
             if shown is not None:
                 self._show(shown, count)
-        return interrupted
+            if self._failure is not None:
+                return False
+            if ranks.any(interrupt.pending):
+                return True
+        return False
 
     def _advance(self, count: int) -> None:
         """Advance by `count` steps and store results; after an error the state is invalid."""
@@ -118,10 +122,10 @@ class RunCourse:
 
     def _show(self, shown: tqdm, count: int) -> None:
         """Advance the bar; show the speed since the first chunk, during which kernels compile."""
-        step, begin = self._timed_from
+        step, begin = self._timed_from or (self._begin, self._clock)
         simulated = (self._progress.step - step) * self._runner.model.compiled.dt  # ms
         speed = (time.perf_counter() - begin) / (simulated * 1e-3)
-        if step == self._begin:
+        if self._timed_from is None:
             self._timed_from = self._progress.step, time.perf_counter()
         shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
         shown.update(count)

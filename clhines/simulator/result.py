@@ -121,6 +121,9 @@ class Result:
             There is no such record, or several have this name.
         """
         count = len(self.values)
+        if type(record) is Recording and record < count:
+            if record.name == self._records[record].label:
+                return int(record)
         if isinstance(record, str):
             numbers = [k for k, name in enumerate(self.names) if name == record]
             if len(numbers) == 1:
@@ -265,10 +268,13 @@ def joined_result(
     Records have this `dtype`.
     """
     begin, last, end = steps
-    values: list[np.ndarray] = []
     features: dict[int, FeatureValues] = {}
+    whole, values = len(chunks) == 1 and last == end, list[np.ndarray]()
     rows: np.ndarray
     for k, record in enumerate(records):
+        if whole and not record.reduce and record.windows is None:
+            values.append(chunks[0].values[k])
+            continue
         blocks = [chunk.values[k] for chunk in chunks]
         if record.windows is not None:
             t = _ends((begin, last), dt)
@@ -281,8 +287,16 @@ def joined_result(
             rows = np.concatenate(blocks) if len(blocks) > 1 else rows
             rows = rows[: len(record.steps(begin, last))]
         values.append(rows)
-    spikes = _spikes(chunks, last if failed else np.inf)
-    return Result(values, *spikes, cost, features, num_cells, records, (begin, last), dt)
+    if whole:
+        time, cell = chunks[0].spike_time, chunks[0].spike_cell
+    else:
+        time, cell = _spikes(chunks, last if failed else np.inf)
+    result = Result.__new__(Result)
+    vars(result).update(  # the initialiser of a frozen class takes three times as long
+        values=values, spike_time=time, spike_cell=cell, cost=cost, features=features,
+        num_cells=num_cells, _records=records, _steps=(begin, last), _dt=dt,
+    )  # fmt: skip
+    return result
 
 
 def _ends(steps: tuple[int, int], dt: float) -> np.ndarray:

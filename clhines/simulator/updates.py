@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from clhines.simulator.network.changes import (
     as_events,
     as_value,
     check_not_past,
+    is_plain,
 )
 from clhines.simulator.network.groups import Group, check_begins, inside
 from clhines.simulator.network.network import Network
@@ -38,6 +38,8 @@ class Updates:
     def __init__(self, runner: Runner, progress: Progress, recordings: Recordings) -> None:
         self._runner, self._model = runner, runner.model
         self._progress, self._recordings = progress, recordings
+        # by group and name of parameters that any number may replace: `affects_start`
+        self._checked = dict[tuple[int, str], bool]()
 
     def set(self, group: Group | None, values: Mapping[str, object]) -> None:
         ranks = self._runner.ranks
@@ -64,6 +66,8 @@ class Updates:
         self._progress.begin()
 
     def _parameter_value(self, group: Group, name: str, value: object) -> ParameterValue:
+        if (group.number, name) in self._checked and is_plain(value):
+            return ParameterValue(np.array([value]), "all")  # in a tenth of the time
         checked = as_value(group, name, value)
         spike = group.mechanism.program.spike
         if spike is not None and name == spike.refractory and checked.numbers.min() < 0:
@@ -78,6 +82,8 @@ class Updates:
             raise InputError(
                 f"{group.mechanism.name}: {name} is set by play(); expected another parameter"
             )
+        if spike is None or name != spike.refractory:
+            self._checked[group.number, name] = affects_start(model, group.mechanism, name)
         return checked
 
     def _network_values(self, values: Mapping[str, object]) -> dict[str, Any]:
@@ -100,25 +106,30 @@ class Updates:
         return checked
 
     def _set_parameters(self, group: Group, values: Mapping[str, ParameterValue]) -> None:
-        changes, pending = self._model.changes, self._runner.pending
-        new_values = changes.parameters.setdefault(group.number, {})
+        model, pending, number = self._model, self._runner.pending, group.number
         mechanism, without_memory = group.mechanism, []
+        device = None if pending.without_memory else self._runner.on_device
+        new_values = model.changes.parameters.setdefault(number, {})
         for name, value in values.items():
             new_values[name] = value
-            self._model.mark_stale(Staleness.VALUES)
+            model.mark_stale(Staleness.VALUES)
             if mechanism.constant:
                 pending.constants = True
                 continue
-            pending.start_values |= affects_start(self._model.compiled, mechanism, name)
+            starts = self._checked.get((number, name))
+            if starts is None:
+                starts = affects_start(model.compiled, mechanism, name)
+            if starts:
+                pending.start_values = True
             if name in mechanism.program.begins:
-                pending.initial_states.add((group.number, name))
-            device = None if pending.without_memory else self._runner.on_device
-            if device is None or not self._put(device, group, name, value):
-                changes.stored.add((mechanism.name, name))
-                without_memory.append(name)
-            else:
+                pending.initial_states.add((number, name))
+            if device is not None and self._put(device, group, name, value):
                 pending.only_on_device = True
-                pending.first_currents |= device.run.keeps_currents
+                if device.run.keeps_currents:
+                    pending.first_currents = True
+            else:
+                model.changes.stored.add((mechanism.name, name))
+                without_memory.append(name)
         if without_memory:  # made again at the next use
             pending.without_memory.append(f"{mechanism.name}: {', '.join(without_memory)}")
 
@@ -130,7 +141,7 @@ class Updates:
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:
             steps = refractory_steps(value.numbers, self._model.compiled.dt)
-            if not device.set_parameter(number, HELD_STEPS, replace(value, numbers=steps)):
+            if not device.set_parameter(number, HELD_STEPS, value._replace(numbers=steps)):
                 return False
         return device.set_parameter(number, name, value)
 
@@ -261,12 +272,14 @@ class Updates:
         With `first_currents`, compute also initial values again that the first step sets, such as
         currents.
         """
-        self._settle_values()
         pending = self._runner.pending
-        first_currents &= pending.first_currents
-        if self._progress.at_start and (pending.start_values or first_currents):
-            pending.start_values = True
-            self._to_start()
+        if pending.without_memory or pending.constants or self._recordings.any_computed:
+            self._settle_values()
+            pending = self._runner.pending
+        if self._progress.at_start:
+            if pending.start_values or (first_currents and pending.first_currents):
+                pending.start_values = True
+                self._to_start()
 
     def _to_start(self) -> None:
         runner, new_values = self._runner, self._runner.pending.start_values

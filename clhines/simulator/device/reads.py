@@ -63,12 +63,12 @@ def read_parts(
 
 
 def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.ndarray]]) -> None:
-    events = []  # a dropped event would wait for its copy
-    for k, (data, place, host) in enumerate(others, 1):  # blocking only the last one
-        last = k == len(others)
-        copied = cl.enqueue_copy(queue, host, data, src_offset=place, is_blocking=last)
-        events.append(copied)
-    if not others:
+    events, left = [], len(others)  # a dropped event would wait for its copy
+    for data, place, host in others:  # blocking only the last one
+        left -= 1
+        read = copies.read_buffer(queue, data, host, src_offset=place, is_blocking=not left)
+        events.append(read)
+    if not events:
         queue.finish()
 
 
@@ -113,10 +113,11 @@ class Reads:
         self._copies: dict[int, np.ndarray] = {}
         self._reads: list[tuple[cl.Buffer, int, np.ndarray]] = []
         self._shared: list[tuple[np.ndarray, np.ndarray]] = []
-        page = np.empty(_SLOTS * _SLOT_BYTES, np.uint8)
+        page, ends = np.empty(_SLOTS * _SLOT_BYTES, np.uint8), [0]
         for a in arrays:
             place, source = getattr(a, _PLACE, None), host_of(a)
             if place is not None:
+                ends.append(place + a.nbytes)
                 self._copies[id(a)] = np.ndarray(a.shape, a.dtype, page, place)
             elif 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._copies:
                 self._copies[id(a)] = host = np.empty(a.shape, a.dtype)
@@ -124,8 +125,8 @@ class Reads:
                     self._reads.append((a.base_data, a.offset, host))
                 else:
                     self._shared.append((host, source))
-        if any(hasattr(a, _PLACE) for a in arrays):
-            self._reads.append((self._page, 0, page))
+        if len(ends) > 1:
+            self._reads.append((self._page, 0, page[: max(ends)]))
 
     def get(self, a: cla.Array) -> np.ndarray:
         """Return the values at the last `wait`, if it has copied them; else read them."""

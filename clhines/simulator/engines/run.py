@@ -234,13 +234,14 @@ def take_chunk(
     Add the seconds of the phases ``steps``, ``spikes`` and ``collect`` to `cost`.
     """
     run.begin(count, records)
-    marks = [run.mark()]
-    for row in range(0, count, run.max_steps):
-        size = min(run.max_steps, count - row)
+    most, mark = run.max_steps, run.mark
+    marks = [mark()]
+    for row in range(0, count, most):
+        size = min(most, count - row)
         run.advance(first + row, size, row)
-        marks.append(run.mark())
+        marks.append(mark())
         run.deliver(first + row, size)
-        marks.append(run.mark())
+        marks.append(mark())
     at = run.seconds(marks)  # waits
     for k in range(2, len(at), 2):
         cost["steps"] += at[k - 1] - at[k - 2]
@@ -299,8 +300,8 @@ class Ending:
         device with its own memory.
         """
         self._by_host = at_once and (self._shares or rows <= _FEW_STEPS)
-        by_events = self._timed and not self._by_host
-        self.mark = self._marker if by_events else time.perf_counter
+        if self._timed:
+            self.mark = time.perf_counter if self._by_host else self._marker
 
     def _marker(self) -> Mark:
         return cl.enqueue_marker(self._queue)
@@ -309,5 +310,5 @@ class Ending:
         """Wait; return the times at `marks`, s. Then `reads` has the small ones of `arrays`."""
         self.reads.wait(arrays)
         if self._by_host:
-            return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
+            return [marks[0], *[time.perf_counter()] * (len(marks) - 1)]
         return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]

@@ -95,10 +95,16 @@ def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:
 
 def whole_steps(duration: object, dt: float) -> int | None:
     """Return the steps of `dt` ms in `duration` ms; None if it is not a valid number of steps."""
+    if type(duration) is float:
+        return _steps_in(duration, dt)
     try:
-        time = duration if type(duration) is float else as_number("duration", duration, "ms")
+        return _steps_in(as_number("duration", duration, "ms"), dt)
     except InputError:
         return None
+
+
+@lru_cache(maxsize=64)
+def _steps_in(time: float, dt: float) -> int | None:
     ratio = time / dt
     if not 0 <= ratio <= LAST_STEP:
         return None

@@ -67,6 +67,8 @@ class RecordedRows:
         ``room_for(rows, sources)`` allocates the rows, as `allocate` does, and returns the views.
         """
         room, begun = self._begun
+        if rows == self._rows == room and records == begun:  # as in the chunk before
+            return
         self._shorter = self._shorter + 1 if rows < room else 0
         change = rows > room or self._shorter == _PATIENCE  # one read brings all if rows are few
         if change or list(records) != begun:  # the same objects, not equal ones
@@ -80,10 +82,12 @@ class RecordedRows:
                 for view in self._room
             }
             views = [replace(view, array=parts[id(view.array)]) for view in self._room]
-            self._views = list(self.reducers.with_samples(views))
             self._rows, self.arrays = rows, [view.array for view in views]
-            # whether no voltage is reduced, so that the host reads their rows
-            self._whole = all(r.plain for r in self.reducers.each if r.record.kind < 0)
+            # if no voltage is reduced, the host reads their rows
+            whole = all(r.plain for r in self.reducers.each if r.record.kind < 0)
+            each = self.reducers.with_samples(views)
+            # of each record: its reducer, the views of its sources, and whether rows are copied
+            self._views = [(r, v, r.plain and (whole or r.record.kind >= 0)) for r, v in each]
 
     def allocate(
         self, rows: int, locations: Locations, owner: np.ndarray, num_owners: int
@@ -173,26 +177,25 @@ class RecordedRows:
 
     def enqueue(self) -> None:
         """Enqueue reductions that need no rows on the host, before it waits for the chunk."""
-        for reducer, (first, *others) in self._views:
-            if not others:
-                reducer.enqueue(first, self._rows, self.first_step)
+        for reducer, views, copied in self._views:
+            if not copied and len(views) == 1:
+                reducer.enqueue(views[0], self._rows, self.first_step)
 
     def kept(self, values_of: Callable[[cla.Array], np.ndarray]) -> list[np.ndarray]:
         """Reduce each record's rows; `values_of` reads an array, each array only once."""
-        rows: int = self._rows
-        host: dict[int, np.ndarray] = {}
+        rows, host, kept = self._rows, {}, []
 
-        def rows_of(view: View, source: Record) -> np.ndarray:
+        def rows_of(view: View, width: int) -> np.ndarray:
             key = id(view.array)
             if key not in host:
                 host[key] = values_of(view.array)
-            return host[key][:rows, view.column : view.column + len(source.index)]
+            values: np.ndarray = host[key][:rows, view.column : view.column + width]
+            return values
 
-        kept = []
-        for reducer, (first, *others) in self._views:
-            if reducer.plain and (self._whole or reducer.record.kind >= 0):
-                kept.append(rows_of(first, reducer.sources[0]))
+        for reducer, views, copied in self._views:
+            if copied:
+                kept.append(rows_of(views[0], reducer.width))
                 continue
-            outputs = list(map(rows_of, others, reducer.sources[1:]))
-            kept.append(reducer.chunk(first, rows, self.first_step, outputs))
+            outputs = [rows_of(v, len(s.index)) for v, s in zip(views[1:], reducer.sources[1:])]
+            kept.append(reducer.chunk(views[0], rows, self.first_step, outputs))
         return kept

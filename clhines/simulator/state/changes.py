@@ -18,7 +18,7 @@ from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import ParameterValue
 from clhines.simulator.state.decisions import external_sums
-from clhines.simulator.state.ranges import check_range
+from clhines.simulator.state.ranges import check_range, largest_of
 from clhines.simulator.state.sources import ring_sizes
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import fill_soon, set_soon
@@ -67,21 +67,22 @@ class Spread:
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
         """Enqueue a write of new values for the instances in group number `group`."""
-        numbers = value.numbers.astype(self.dtype)
-        key, first, count = (storage.key, group), 0, 1
+        numbers = np.asarray(value.numbers, self.dtype)
+        key, first, count = (storage.key, group), storage.offset, 1
         if storage.places is not None:
-            if key not in self._rows:
+            row = self._rows.get(key)
+            if row is None:
                 places = self._entries(storage, group)[0]
                 adjacent = len(places) > 0 and bool((np.diff(places) == 1).all())
-                self._rows[key] = (int(places[0]), len(places)) if adjacent else (0, 0)
-            first, count = self._rows[key]
+                row = self._rows[key] = (int(places[0]), len(places)) if adjacent else (0, 0)
+            first, count = first + row[0], row[1]
         if count and value.by == "all":
-            first += storage.offset
             if count > _FEW:
                 fill_soon(storage.array, first, count, numbers[0], self.queue)
-            else:
-                written = set_soon(storage.array, first, numbers.repeat(count), self.queue)
-                self._written.append(written)
+                return
+            if count > 1:
+                numbers = numbers.repeat(count)
+            self._written.append(set_soon(storage.array, first, numbers, self.queue))
             return
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
         source = at
@@ -150,30 +151,33 @@ class DeviceChanges:
     def __init__(self, run: Any) -> None:
         self.run, self.queue, self.model = run, run.queue, run.model
         self._spread: Spread | None = None
+        self._largest = largest_of(run.dtype)
         self._since_start: dict[tuple[int, str], ParameterValue] = {}  # by group and name
 
     def set_parameter(self, group: int, name: str, value: ParameterValue) -> bool:
-        k, instances = self.model.instances[group]
+        (k, instances), run = self.model.instances[group], self.run
         if not len(instances):
             return True
-        kind, dtype = self.model.kinds[k], self.run.dtype
-        check_range(f"{kind.mechanism.name}: {name}", value.numbers, dtype)
+        numbers, by_all = value.numbers, value.by == "all"
+        if not by_all or abs(numbers.item()) > self._largest:
+            check_range(f"{self.model.kinds[k].mechanism.name}: {name}", numbers, run.dtype)
         if self._spread is None:
-            self._spread = Spread(self.queue, dtype, self.model)
-        storages = self.run.state.storages(k, name)
-        # without `places` there is one number, for all instances
-        is_one = value.by == "all" and len(instances) == kind.count
-        for storage in storages:
-            if not (storage.places or is_one) or storage.array.size >= _MOST:
+            self._spread = Spread(self.queue, run.dtype, self.model)
+        storages = run.state.storages(k, name)
+        for storage in storages:  # without `places` there is one number, for all instances
+            if not storage.places and not (by_all and len(instances) == self.model.kinds[k].count):
+                return False
+            if storage.array.size >= _MOST:
                 return False
         if not storages:
             return False
         for storage in storages:
             self._spread.put(storage, group, value)
         self._since_start[group, name] = value
-        numbers = value.numbers if value.by == "all" else self._spread.of_each(group, value)
-        self.run.start.take(k, name, instances, numbers)
-        self.run.kernels.take(k, name, numbers)
+        if not by_all:
+            numbers = self._spread.of_each(group, value)
+        run.start.take(k, name, instances, numbers)
+        run.kernels.take(k, name, numbers)
         return True
 
     def keep_start(self) -> None:

@@ -154,7 +154,7 @@ def set_soon(
         host[first : first + len(values)] = values
         return None
     place = a.offset + first * a.dtype.itemsize
-    return cl.enqueue_copy(queue, a.base_data, values, dst_offset=place, is_blocking=False)
+    return copies.write_buffer(queue, a.base_data, values, dst_offset=place, is_blocking=False)
 
 
 def fill_soon(

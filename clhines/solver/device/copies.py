@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -29,6 +30,14 @@ Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and their buffer on the
 RowPart = tuple[np.ndarray, cl.Buffer, int]  # a row's part, its buffer, and its byte offset there
 _PAGE_BYTES = 4096
 _FEWER = 4  # cores per copying thread
+
+
+# pyopencl's copies between host and buffer; `cl.enqueue_copy` takes 2 us more to choose one
+_cl: Any = cl._cl
+write_buffer: Callable[..., cl.Event] = getattr(_cl, "_enqueue_write_buffer", cl.enqueue_copy)
+read_buffer: Callable[..., cl.Event] = getattr(_cl, "_enqueue_read_buffer", None) or (
+    lambda queue, buffer, host, **how: cl.enqueue_copy(queue, host, buffer, **how)
+)
 
 
 def threads() -> int:
