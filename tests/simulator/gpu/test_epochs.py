@@ -19,6 +19,7 @@ from networks import (
 )
 
 from clhines import InputError, Simulation, SimulationError
+from clhines.simulator.gpu import launch
 from clhines.simulator.gpu.plan import plan_epochs
 from clhines.simulator.model import compile
 from clhines.simulator.network.ring import ring_cables, ring_network
@@ -70,6 +71,20 @@ def test_fast_rates(typed_queue, dtype):
     for _ in range(5):
         parts.run(2.0)
     np.testing.assert_array_equal(parts.voltages(), whole.voltages())
+
+
+@pytest.mark.parametrize("options", [{}, {"by_node": True}])
+@pytest.mark.parametrize("build", [mixed_network, simple_network])
+def test_tables_in_one_array_change_no_bit(double_queue, build, options, monkeypatch):
+    values, sizes = [], []
+    for most in (launch._MOST_JOINED, 0):
+        monkeypatch.setattr(launch, "_MOST_JOINED", most)
+        sim = block_simulation(build, double_queue, **options)
+        values.append([*sim.run(5.0), sim.voltages()])
+        sizes.append(len(sim.runner.kernels.launches[0].kernel._arguments))
+    assert sizes[0] < sizes[1] - 9
+    for joined, apart in zip(*values, strict=True):
+        np.testing.assert_array_equal(joined, apart)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
