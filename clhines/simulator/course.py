@@ -29,6 +29,10 @@ _COMPILES = "kernels compile before the first steps of a new model"
 class RunCourse:
     """One call of `Simulation.run`: its chunks, costs and failure."""
 
+    _failed = 0  # 1 + the first step with a voltage that is not finite, or 0
+    _failure: SimulationError | None = None
+    _timed_from: tuple[int, float] | None = None  # step and time, for the bar's speed
+
     def __init__(
         self,
         runner: Runner,
@@ -44,10 +48,7 @@ class RunCourse:
         self._chunks = recordings.first_values(self._records, self._begin)
         self._exchanged = runner.ranks.seconds  # s, earlier exchanges
         self._cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
-        self._failed = 0  # 1 + the first step with a voltage that is not finite, or 0
-        self._failure: SimulationError | None = None
         self._clock = time.perf_counter()
-        self._timed_from: tuple[int, float] | None = None  # step and time, for the bar's speed
 
     def run(self, chunk: int, show: bool) -> Result:
         """Advance to the end of the run, `chunk` steps at a time; `show` a progress bar."""

@@ -23,8 +23,10 @@ class InterruptDelay:
         Whether Ctrl-C was pressed.
     """
 
+    pending = _replaced = False
+
     def __init__(self, say: bool) -> None:
-        self.pending, self._say, self._replaced = False, say, False
+        self._say = say
 
     def __enter__(self) -> InterruptDelay:
         if _signal.getsignal(signal.SIGINT) is signal.default_int_handler:
