@@ -141,7 +141,7 @@ class Updates:
         program, number = group.mechanism.program, group.number
         if program.spike is not None and name == program.spike.refractory:
             steps = refractory_steps(value.numbers, self._model.compiled.dt)
-            if not device.set_parameter(number, HELD_STEPS, value._replace(numbers=steps)):
+            if not device.set_parameter(number, HELD_STEPS, ParameterValue(steps, value.by)):
                 return False
         return device.set_parameter(number, name, value)
 

@@ -8,10 +8,10 @@ one piece while the thread fills the other.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -33,7 +33,7 @@ _FEWER = 4  # cores per copying thread
 
 
 # pyopencl's copies between host and buffer; `cl.enqueue_copy` takes 2 us more to choose one
-_cl: Any = cl._cl
+_cl = sys.modules.get("pyopencl._cl")
 write_buffer: Callable[..., cl.Event] = getattr(_cl, "_enqueue_write_buffer", cl.enqueue_copy)
 read_buffer: Callable[..., cl.Event] = getattr(_cl, "_enqueue_read_buffer", None) or (
     lambda queue, buffer, host, **how: cl.enqueue_copy(queue, host, buffer, **how)
