@@ -107,7 +107,7 @@ def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, 
 
 
 def described() -> list[tuple[str, str, str, str, str]]:
-    """Return each engine's texts: name, devices, description, missing needs, limits."""
+    """Return five texts for each engine: name, devices, description, missing needs, limits."""
     rows = []
     for e in ENGINES:
         on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"

@@ -185,7 +185,10 @@ def following_local(v: np.ndarray) -> np.ndarray:
 def first_extreme(
     v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Return the smallest sample of each ``v[rows[j], begin[j]:end[j]]``, the first one, int64."""
+    """Return the index of the smallest sample in each ``v[rows[j], begin[j]:end[j]]``, int64.
+
+    Of several it is the first one.
+    """
     sizes = end - begin
     if not len(sizes):
         return np.zeros(0, np.int64)

@@ -97,8 +97,8 @@ def make_tiles(
 ) -> Tiles:
     """Put each block's cells into tiles of at most `widest` lanes, a power of two.
 
-    For each node of the shapes, `variable` says whether its pivot changes, and `classes` numbers
-    its set of mechanisms (see `node_classes`).
+    By node of the shapes, `variable` says whether the pivot changes, and `classes` numbers the set
+    of mechanisms (see `node_classes`).
     """
     forest, trees = model.forest, model.forest.trees
     keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0, variable

@@ -36,7 +36,7 @@ class TimedEvents:
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Arrays that `chunk` reads: event count and, if there are targets, an error code."""
+        """The small arrays that `chunk` reads: event count and, with targets, an error code."""
         return [self._events.count, self._state.error][: 2 if self._wires.num_targets else 1]
 
     def chunk(self, values_of: ValuesOf, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:

@@ -293,7 +293,10 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 def without_outputs(
     model: Model, records: Sequence[Record], samples: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Replace the `samples` of outputs by NaN: a loaded state has no output values."""
+    """Set recorded outputs (variables that blocks compute for users only) to NaN.
+
+    A loaded state has no values for them. `samples` has an array for each record.
+    """
     remaining = list(samples)
     for k, r in enumerate(records):
         if r.kind < 0:

@@ -387,7 +387,10 @@ class HostEvents:
 
 
 def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return slot, time and sending time of each instance's next self event; inf without one."""
+    """Return each instance's next self event: its slot in the queue, due time, sending time, ms.
+
+    The due time is infinite if no self event is pending.
+    """
     count = len(queue.size)
     if not queue.size.any():
         never = np.full(count, np.inf)

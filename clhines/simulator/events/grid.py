@@ -298,7 +298,7 @@ class Delivery:
         return self._marks, self._turn
 
     def turn_over(self) -> None:
-        """Mark all spikes in the list as delivered; call it after the last `deliver`."""
+        """Mark all spikes in the list as delivered, in the other mark; call it after `deliver`."""
         self._turn = 1 - self._turn
 
     def deliver(

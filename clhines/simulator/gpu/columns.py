@@ -78,9 +78,9 @@ def sole_kinds(network: Model, apart: Container[int]) -> frozenset[int]:
 
 
 def listed_nodes(network: Model, model: Model, sole: Iterable[int]) -> np.ndarray:
-    """Return which nodes must be in a list, (n,) bool.
+    """Return which nodes must be in a list of nodes, (n,) bool.
 
-    The mechanisms `sole` have no instances in lists, see `sole_kinds`.
+    Nodes with only the mechanisms `sole` need none, see `sole_kinds`.
     """
     assert model.layers is not None
     listed = (model.constant_g != 0) | (model.constant_b != 0)

@@ -537,10 +537,10 @@ class LaneNumbers:
         self.scalars = np.stack(columns or [np.zeros(num_lists)], axis=1)
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
-        """Return where `values` has parameter `name` of mechanism `k`.
+        """Return where `values` has parameter `name` of mechanism `k`, for each instance.
 
-        The result is an offset and a pair of arrays. The pair has the index in `values`, to which
-        the offset is added, and each instance's number.
+        The result is an offset and a pair of arrays: indices in `values`, without the offset, and
+        the numbers of the instances.
         """
         return self._of_lane[k].index(name) * WARP, self._places[k]
 

@@ -52,7 +52,7 @@ def unsupported(model: Model, records: Sequence[Record], steps: int = 0) -> str:
 
 
 def goes_forward(model: Model, records: Sequence[Record]) -> bool:
-    """Whether the kernels' forward mode supports a model that their reverse mode supports."""
+    """Whether forward mode on the device supports a model that reverse mode supports there."""
     return (
         not EventConnections(model, 0).is_target.any()
         and not changing_ions(model, records)

@@ -35,7 +35,7 @@ class ParameterValue(NamedTuple):
 
 @dataclass(eq=False)
 class Changes:
-    """One simulation's changed parameters, weights and events; None: not changed.
+    """Parameters, weights and events that one simulation has changed; None: not changed.
 
     `parameters` are by group number and name. `stored` has the mechanism and name of parameters for
     which a run needs memory for one value per instance.

@@ -39,7 +39,7 @@ _MakeRequest = Callable[..., object]
 
 
 class WholeRun:
-    """The run on rank 0 that advances all ranks' cells, and each rank's part of it."""
+    """The run, on rank 0, that advances all ranks' cells; it divides results among the ranks."""
 
     def __init__(self, run: Run, model: Model, parts: Sequence[RankPart]) -> None:
         self.run, self._model, self._parts = run, model, parts

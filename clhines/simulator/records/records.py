@@ -95,7 +95,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether a record is a mechanism's current that is no variable of the mechanism."""
+    """Whether a record is a mechanism's current ``i`` and the mechanism has no variable for it."""
     if record.kind < 0 or record.name != CURRENT:
         return False
     return has_bare_current(model.kinds[record.kind].mechanism)

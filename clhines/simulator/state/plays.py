@@ -17,7 +17,7 @@ from clhines.simulator.model.model import Model, Played
 
 
 def shares_after(played: Played, number: int, t: float) -> tuple[tuple[int, float], ...]:
-    """Return pairs (k, share); the value at `t`, ms, is the sum of ``share * played.y[k]``.
+    """Return a played value at `t`, ms, as pairs (k, share): the sum of ``share * played.y[k]``.
 
     `number` entries have been delivered; before the first one there are no pairs. As in NEURON, an
     interpolated value is on the line through the last delivered entry and the next one.
