@@ -7,6 +7,7 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 - `Model`: the arrays of a network, for annotations.
 - `start_arrays`: the initial state of one copy, into which the importer writes values.
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
+- `begins_of`: times at which steps begin.
 - `refusal_flags`, `check_unless`: conditions under which a mechanism is not supported.
 - `joined_options`: arguments of `Simulation` for a rank with its own part of a network.
 - `load_compiler`: load PoCL's compiler while a model is read.
@@ -28,7 +29,7 @@ from clhines.simulator.engines.reference import check_unless, refusal_flags, sta
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.times import SPIKE_LATE
+from clhines.simulator.network.times import SPIKE_LATE, begins_of
 from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import devices_to_share, own_queue
 from clhines.simulator.state.sources import ring_sizes, wires_of
@@ -37,6 +38,7 @@ __all__ = [
     "CHOICES",
     "SPIKE_LATE",
     "Model",
+    "begins_of",
     "check_rings",
     "check_unless",
     "joined_options",

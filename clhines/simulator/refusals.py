@@ -268,7 +268,7 @@ REFUSALS = {
     "neuron.table-played": Refusal("TABLE of {block} depends on {variable}, which Vector.play sets"),
     "neuron.threads": Refusal("threads of NEURON", "ParallelContext().nthread(1), finitialize()"),
     "neuron.time-below-zero": Refusal("h.t is {t:g} ms; expected 0 or more: let NEURON run until 0"),
-    "neuron.time-between-steps": Refusal("h.t is {t:g} ms, not a whole number of steps of h.dt = {dt:g} ms; expected h.finitialize() after a change of h.dt"),
+    "neuron.time-between-steps": Refusal("h.t is {t:g} ms, where no step of h.dt = {dt:g} ms begins, added up from 0 ms; expected h.finitialize() after a change of h.t or h.dt"),
     "neuron.too-many-self-events": Refusal("an instance of {name} has more than {room} pending self events"),
     "neuron.transfer-not-set-up": Refusal("ParallelContext.target_var or source_var after setup_transfer()", "call setup_transfer() again"),
     "neuron.unknown-recorder": Refusal("a Graph or another object that records in each step"),

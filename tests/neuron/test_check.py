@@ -8,6 +8,7 @@ from forked import found_by
 from processes import output_of, run_python
 
 from clhines import InputError
+from clhines.core.arrays import half_steps
 from clhines.neuron.back.states import step_of
 
 pytestmark = pytest.mark.neuron
@@ -294,8 +295,16 @@ def test_constructs_are_rejected():
 @pytest.mark.parametrize("t", [-50.01, 0.26])
 def test_times_that_no_step_has(t):
     assert step_of(SimpleNamespace(t=round(t, 1)), 0.025) == round(40 * round(t, 1))
-    with pytest.raises(InputError, match="not a whole number of steps"):
+    with pytest.raises(InputError, match="where no step of h.dt = 0.025 ms begins"):
         step_of(SimpleNamespace(t=t), 0.025)
+
+
+def test_times_to_which_neurons_steps_do_not_add_up():
+    """Four million steps of 0.025 ms do not add up to 1e5 ms, to which a script may set h.t."""
+    end = float(half_steps(0.0, 0.025, 8_000_000)[-1])
+    assert step_of(SimpleNamespace(t=end), 0.025) == 4_000_000 and abs(end - 1e5) > 1e-5
+    with pytest.raises(InputError, match="where no step of h.dt = 0.025 ms begins"):
+        step_of(SimpleNamespace(t=1e5), 0.025)
 
 
 BINS = """

@@ -18,20 +18,33 @@ from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.contents import HiddenVariables, Instances, SharedVariables
-from clhines.simulator.importing import SPIKE_LATE, Model, check_unless, rings_of, start_arrays
+from clhines.simulator.importing import (
+    SPIKE_LATE,
+    Model,
+    begins_of,
+    check_unless,
+    rings_of,
+    start_arrays,
+)
 from clhines.simulator.mechanisms import UNLESS, Quantity
 from clhines.simulator.network import Group
 from clhines.simulator.refusals import refusal
 from clhines.simulator.simulation import Simulation, take_state
 
 Arrays = dict[str, np.ndarray]
+_OFF = 1e-6  # fraction of a step by which the begin of a step may differ
 _SAME = 1e-9  # ms: tolerance for equal sending times
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Return the number of the step that begins at NEURON's time; negative before 0 ms."""
+    """Return the number of the step that begins at NEURON's time; negative before 0 ms.
+
+    A run adds up the times of steps from 0 ms on, as NEURON does; a time that a script has set
+    may differ from this sum, by 1.6e-7 ms at 12 s.
+    """
     step = round(h.t / dt)
-    if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, abs(step) * 1e-3):
+    begin = begins_of(np.array([step]), dt)[0] if step > 0 else step * dt
+    if abs(h.t - begin) > _OFF * dt * max(1.0, -step * 1e-3):
         raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
     return step
 
