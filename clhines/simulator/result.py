@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -311,7 +312,8 @@ def _spikes(chunks: Sequence[Chunk], end: float) -> tuple[np.ndarray, np.ndarray
     kept = np.concatenate([chunk.spike_step for chunk in chunks]) < end
     cell = np.concatenate([chunk.spike_cell for chunk in chunks])[kept]
     time = np.concatenate([chunk.spike_time for chunk in chunks])[kept]
-    if len(chunks) > 1 and (np.diff(time) < 0).any():  # events sent ahead of time
+    # events ahead of their time, or equal times on both sides of a chunk's end
+    if any(last.spike_time[-1] >= following.spike_time[0] for last, following in pairwise(chunks)):
         order = np.lexsort((cell, time))
         cell, time = cell[order], time[order]
     return time, cell

@@ -6,6 +6,8 @@ from networks import run, spiking
 
 import clhines
 from clhines import InputError, Simulation, discretise
+from clhines.simulator.result import joined_result
+from clhines.simulator.state.chunk import Chunk
 
 
 @pytest.fixture
@@ -63,3 +65,15 @@ def test_pictures_of_results_and_cables(cable, tmp_path):
     drawn = figure.axes[0].collections[0].get_array()
     assert set(drawn) <= set(cable.distance)
     assert cable.plot(np.zeros(cable.num_nodes), "x").axes[-1].get_ylabel() == "x"
+
+
+def test_order_of_equal_spike_times_does_not_depend_on_chunks():
+    def spikes(*chunks):
+        made = [Chunk.of(*map(np.array, chunk), 0.1, np.zeros(3, int), []) for chunk in chunks]
+        result = joined_result(made, [], 0.1, (0, 30, 30), False, {}, 3, np.dtype("f8"))
+        return result.spike_time.tolist(), result.spike_cell.tolist()
+
+    expected = spikes(([0.5, 2.1, 2.1, 2.5], [1, 2, 0, 1]))
+    assert expected == ([0.5, 2.1, 2.1, 2.5], [1, 0, 2, 1])
+    assert spikes(([0.5, 2.1], [1, 2]), ([2.1, 2.5], [0, 1])) == expected
+    assert spikes(([2.1, 2.5], [2, 1]), ([0.5, 2.1], [1, 0])) == expected
