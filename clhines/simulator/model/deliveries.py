@@ -261,7 +261,7 @@ def compile_events(
     empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float, int))
     outside = [(*columns, np.full(len(columns[0]), -1)) for columns in wiring.outside]
     columns = joined_columns([*outside, *_of_trains(wiring, added)], empty)
-    soon = columns[2] / dt < LAST_STEP
+    soon = columns[2] < LAST_STEP * dt
     group, index, time, weight, number = (a[soon] for a in columns)
     step = event_steps(time, dt)
     order = np.argsort(step, kind="stable")

@@ -39,8 +39,10 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
 
     `time` is in ms. NEURON's clock adds half steps; its rounding decides about events at a middle:
     at dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Up to step 2**26,
-    middles are computed here by the same sums.
+    middles are computed here by the same sums. Events after the last step of any run act in
+    `LAST_STEP`.
     """
+    time = np.minimum(time, LAST_STEP * dt)
     steps = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     on_clock = np.flatnonzero(steps < CLOCK_STEPS - 1)
     time, step = time[on_clock], steps[on_clock]

@@ -9,7 +9,13 @@ from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.engines.reference import Clock
 from clhines.simulator.model import compile
-from clhines.simulator.network.times import CLOCK_STEPS, delay_steps, ends_of, event_steps
+from clhines.simulator.network.times import (
+    CLOCK_STEPS,
+    LAST_STEP,
+    delay_steps,
+    ends_of,
+    event_steps,
+)
 
 pytestmark = pytest.mark.neuron
 
@@ -173,3 +179,8 @@ def test_events_beyond_the_clock_are_within_half_a_step():
     steps = event_steps(times, 0.025)
     middle = (steps + 0.5) * 0.025
     assert ((times <= middle * (1 + 1e-15)) & (times > middle - 0.025 * (1 + 1e-6))).all()
+
+
+def test_events_after_the_last_step_act_in_none():
+    with np.errstate(all="raise"):
+        assert event_steps(np.array([1e18, 1e308]), 0.025).tolist() == [LAST_STEP] * 2
