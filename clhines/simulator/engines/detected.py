@@ -14,7 +14,8 @@ from clhines.simulator.events.event_list import EventList
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.events.grid_run import Grid
 from clhines.simulator.kinds.event_errors import check_events
-from clhines.simulator.state.chunk import Chunk, check_room, steps_to
+from clhines.simulator.network.times import event_steps
+from clhines.simulator.state.chunk import Chunk, check_room
 from clhines.simulator.state.sources import Wires
 
 ValuesOf: TypeAlias = "Callable[[cla.Array], np.ndarray]"  # reads a small array
@@ -59,7 +60,7 @@ class TimedEvents:
             check_room(count, self.capacity, int(t.max() / model.dt))
         if events.instant == np.float64:
             return Chunk.of(t, source, model.dt, failed, values)
-        return Chunk.of_steps(steps_to(t, model.dt), source, model.dt, failed, values)
+        return Chunk.of_steps(event_steps(t, model.dt) - 1, source, model.dt, failed, values)
 
     def _check_rings(self) -> None:
         names = "connection_source", "event_count", "cursor", "ring_size"

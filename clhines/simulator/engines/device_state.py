@@ -15,12 +15,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.simulator.engines.reference import Clock
 from clhines.simulator.events.event_list import RankEvents
 from clhines.simulator.kinds.arenas import read_back
 from clhines.simulator.kinds.layouts import Layout, at_parameter, has_constants
 from clhines.simulator.kinds.locations import locations
 from clhines.simulator.kinds.played import entries_come
+from clhines.simulator.network.times import last_middle
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.changes import Storage
@@ -120,8 +120,7 @@ class DeviceState:
         ints = self.arenas["ints"]
         if "played_next" not in ints.offset:
             return
-        until = Clock(dt).middle(step - 1) if step else -np.inf
-        came = entries_come(self.variables.model, self.layout, until)
+        came = entries_come(self.variables.model, self.layout, last_middle(step, dt))
         ints.view("played_next").set(came, self.queue)
 
     def take_events(self, source: np.ndarray, time: np.ndarray, work_group: int) -> None:

@@ -13,7 +13,7 @@ from clhines.simulator.events.exact import HostEvents
 from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model
-from clhines.simulator.network.times import CLOCK_STEPS, begins_of
+from clhines.simulator.network.times import begins_of, last_middle
 from clhines.simulator.records.records import CURRENT, Record, is_current
 from clhines.simulator.records.reduced import HostReducer, Reducers
 from clhines.simulator.refusals import refusal
@@ -258,25 +258,6 @@ def diffuse(variables: Variables) -> None:
 Wanted = Sequence[tuple[str, ...]]  # outputs to compute, by kind
 
 
-class Clock:
-    """NEURON's time, ms, with NEURON's rounding: each step adds dt / 2 twice."""
-
-    def __init__(self, dt: float) -> None:
-        self._dt, self._step, self._t = dt, 0, 0.0
-
-    def at(self, step: int) -> float:
-        near = min(step, CLOCK_STEPS)
-        if step < self._step or near > self._step + 1000:
-            self._step, self._t = near, float(begins_of(np.array([near]), self._dt)[0])
-        for _ in range(step - self._step):
-            self._t = (self._t + 0.5 * self._dt) + 0.5 * self._dt
-        self._step = step
-        return self._t
-
-    def middle(self, step: int) -> float:
-        return self.at(step) + 0.5 * self._dt
-
-
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
     """Return each mechanism's recorded outputs; the current ``i`` comes last."""
     recorded = {(r.kind, r.name) for r in records}
@@ -326,7 +307,7 @@ class Reference(PartRun):
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
-        self.has_advanced, self._clock = False, Clock(model.dt)
+        self.has_advanced = False
         self._next = -1  # step that the played values' cursors are at; -1: none
         self.variables, self.events = self.start(wanted)
         self.records: list[Record] = []
@@ -393,11 +374,11 @@ class Reference(PartRun):
     def step(self, step: int) -> None:
         self.has_advanced = True
         model, variables = self.model, self.variables
-        begin, half = self._clock.at(step), 0.5 * model.dt
+        begin, half = float(begins_of(step, model.dt)), 0.5 * model.dt
         middle = begin + half
         end = middle + half
         if step != self._next:
-            self.events.plays.begin(self._clock.middle(step - 1) if step else -np.inf)
+            self.events.plays.begin(last_middle(step, model.dt))
         self._next = step + 1
         # phase 1: events
         self.events.deliver_sums(step, middle)

@@ -6,7 +6,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.simulator.engines.reference import Clock
+from clhines.simulator.network.times import begins_of
 
 MOST_STEPS = 1024  # times on the device at once
 
@@ -20,7 +20,7 @@ class StepTimes:
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
-        self._queue, self._dt, self._clock, self.instant = queue, dt, Clock(dt), instant
+        self._queue, self._dt, self.instant = queue, dt, instant
         self.begin = cla.zeros(queue, MOST_STEPS, instant)
         self.state = cla.zeros(queue, 4, np.int32)
         self.forget()
@@ -37,7 +37,7 @@ class StepTimes:
         if first in self.steps and first + count <= self.steps.stop:
             return self.steps.start
         half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
-        half[0] = self._clock.at(first)
+        half[0] = begins_of(first, self._dt)
         self.begin.set(np.cumsum(half)[::2].astype(self.begin.dtype), self._queue)
         self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
         return first

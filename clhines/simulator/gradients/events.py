@@ -15,9 +15,8 @@ import numpy as np
 
 from clhines.core.arrays import offsets
 from clhines.core.errors import InputError
-from clhines.simulator.engines.reference import Clock
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.times import SPIKE_LATE
+from clhines.simulator.network.times import SPIKE_LATE, begins_of
 from clhines.simulator.state.variables import Variables
 
 NEVER = 0x7FFFFFFF  # a delay beyond the end
@@ -27,8 +26,7 @@ MOST = 0x7F  # most events from a source in a step
 @lru_cache(maxsize=2)
 def step_times(dt: float, steps: int) -> np.ndarray:
     """Return each step's begin, middle and end after the last step's begin, (steps + 1, 4), ms."""
-    clock, half = Clock(dt), 0.5 * dt
-    begin = np.array([clock.at(step) for step in range(steps + 1)])
+    begin, half = begins_of(np.arange(steps + 1), dt), 0.5 * dt
     before = np.concatenate([[0.0], begin[:-1]])
     times = np.stack([before, begin, begin + half, begin + half + half], axis=1)
     times.flags.writeable = False

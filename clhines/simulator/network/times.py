@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from clhines.core.arrays import half_steps
 from clhines.core.checks import as_number
 from clhines.core.errors import InputError
 
 ROUNDING = 1e-9  # fraction of a step by which a delay may be shorter than one step
 SPIKE_LATE = 1e-10  # ms that NEURON adds to a spike's time
-CLOCK_STEPS = 2**26  # up to here, step times are added up as NEURON does
-_BLOCK = 2**16  # steps whose times are added up at once
 LAST_STEP = 2**30  # in any run, and for any delay, so that an event's step fits int32
 MAX_SLOTS = 2**20  # steps in an event ring buffer
 
@@ -37,56 +36,56 @@ def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
 def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
     """Return the first step whose middle is not before an external event, (m,) int64.
 
-    `time` is in ms. NEURON's clock adds half steps; its rounding decides about events at a middle:
-    at dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Up to step 2**26,
-    middles are computed here by the same sums. Events after the last step of any run act in
-    `LAST_STEP`.
+    `time` is in ms. The rounding of NEURON's clock decides about events at a middle: at dt = 0.1 ms
+    an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. Events after the last step of any
+    run act in `LAST_STEP`.
     """
-    time = np.minimum(time, LAST_STEP * dt)
-    steps = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
-    on_clock = np.flatnonzero(steps < CLOCK_STEPS - 1)
-    time, step = time[on_clock], steps[on_clock]
+    time = np.minimum(time, begins_of(LAST_STEP, dt))
+    step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     while (late := begins_of(step, dt) + 0.5 * dt < time).any():
         step[late] += 1
     while (early := (step > 0) & (begins_of(step - (step > 0), dt) + 0.5 * dt >= time)).any():
         step[early] -= 1
-    steps[on_clock] = step
-    return steps
+    return step
 
 
-def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
-    """Return the ends of steps, ms; up to step 2**26 they are sums of half steps, as in NEURON."""
-    ends = (step + 1) * dt
-    on_clock = step < CLOCK_STEPS
-    ends[on_clock] = begins_of(step[on_clock] + 1, dt)
-    return ends
+def begins_of(step: ArrayLike, dt: float) -> np.ndarray:
+    """Return the begins of steps by NEURON's clock, ms: it adds half steps, and rounds each sum."""
+    first, time, addend = _clock_pieces(dt)
+    halves = 2 * np.asarray(step, np.int64)
+    piece = np.searchsorted(first, halves, "right") - 1
+    begins: np.ndarray = time[piece] + (halves - first[piece]) * addend[piece]
+    return begins
 
 
-def begins_of(step: np.ndarray, dt: float) -> np.ndarray:
-    """Return the steps' begins by NEURON's clock, (m,) float64, ms."""
-    result, (block, within) = np.empty(len(step)), np.divmod(step, _BLOCK)
-    for number in np.unique(block).tolist():
-        here = block == number
-        result[here] = _begins_in(dt, number)[within[here]]
-    return result
+def last_middle(step: int, dt: float) -> float:
+    """Return the middle of the step before `step`, ms; -inf for step 0."""
+    return float(begins_of(step - 1, dt)) + 0.5 * dt if step else -math.inf
 
 
 @lru_cache(maxsize=64)
-def _begins_in(dt: float, number: int) -> np.ndarray:
-    """Return the begins of the steps in block `number`, and the block's end, ms."""
-    begins, first = _block_begins(dt), number
-    while first not in begins:
-        first -= 1
-    for k in range(first, number + 1):
-        times = half_steps(begins[k], dt, 2 * _BLOCK)[::2]
-        begins[k + 1] = times[-1]
-    return times
+def _clock_pieces(dt: float) -> tuple[np.ndarray, ...]:
+    """Cut NEURON's clock into pieces of equal addends: first half step, time and addend, ms.
 
-
-@lru_cache(maxsize=4)
-def _block_begins(dt: float) -> dict[int, float]:
-    """Return a dict, which `_begins_in` fills, of the blocks' begins, ms, by number."""
-    return {0: 0.0}
+    Between two powers of 2 all times are multiples of one unit, and a half step is rounded to one
+    of its multiples. It is always the same one, except perhaps for the first sum, which makes the
+    time an even multiple if the half step is a tie. So the times in a piece are its first time plus
+    multiples of its addend, without a rounding error.
+    """
+    pieces, half, count, time = [], 0.5 * dt, 0, 0.0
+    while count < 2 * LAST_STEP + 4 and math.isfinite(time):
+        pieces.append((count, time, 0.0))
+        before, time, count = time, time + half, count + 1
+        exponent = math.frexp(time)[1]
+        if math.frexp(before)[1] == exponent and math.isfinite(time):
+            unit = max(math.ldexp(1.0, exponent - 53), math.ulp(0.0))
+            addend = time + half - time
+            room = 2**53 - 1 - int(time / unit)
+            pieces.append((count, time, addend))
+            sums = room // max(int(addend / unit), 1)  # up to the next power of 2
+            count, time = count + sums, time + sums * addend
+    first, times, addends = zip(*pieces, strict=True)
+    return np.array(first), np.array(times), np.array(addends)
 
 
 def refractory_steps(time: float | np.ndarray, dt: float) -> np.ndarray:

@@ -18,7 +18,7 @@ from clhines.simulator.engines.run import PartRun
 from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.kinds.layouts import is_artificial
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.times import SPIKE_LATE
+from clhines.simulator.network.times import SPIKE_LATE, event_steps
 from clhines.simulator.ranks.mpi import Ranks, decode, encode
 from clhines.simulator.ranks.partition import Share, steps_together
 from clhines.simulator.state.chunk import Chunk, by_step
@@ -257,7 +257,7 @@ class TimeExchange(Exchange):
         run.take_events(source[order], sent[order])
         if self._whole.on_grid:
             first, count = self._taken
-            step = np.rint(time[detected] / self._dt).astype(np.int64) - 1
+            step = event_steps(time[detected], self._dt) - 1
             check_start(self._whole, source[detected], step)
             run.send(source[detected], step, min(first, int(step.min(initial=first))), count)
         self._voltages.put(v, run)

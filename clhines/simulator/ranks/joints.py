@@ -14,10 +14,9 @@ import numpy as np
 
 from clhines.core.arrays import place_of
 from clhines.core.errors import InputError, RankError
-from clhines.simulator.engines.reference import Clock
 from clhines.simulator.engines.run import PartRun, Restarts
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.times import SPIKE_LATE
+from clhines.simulator.network.times import SPIKE_LATE, begins_of
 from clhines.simulator.ranks.exchange import (
     NO_VOLTAGES,
     NO_WORDS,
@@ -205,7 +204,7 @@ class JoinedExchange(Exchange):
         guard = ErrorGuard(ONE_PROCESS, run)  # `Joints.telling` sends errors to other ranks
         super().__init__(guard, model.dt)
         self._joints, self.max_steps, self._step = joints, guard.run.max_steps, 0
-        self._order, self._clock = np.argsort(joints.heard), Clock(model.dt)
+        self._order = np.argsort(joints.heard)
         self._outbox = Outbox(joints, model)
         parts = joints.ranks.gather((joints.nodes, joints.pointed))
         nodes, pointed = zip(*parts, strict=True)
@@ -269,7 +268,7 @@ class JoinedExchange(Exchange):
 
     def _tell(self, v: np.ndarray = NO_VOLTAGES) -> None:
         joints = self._joints
-        mine = words_of(*self._outbox.take(self._clock.at(self._step)), v)
+        mine = words_of(*self._outbox.take(float(begins_of(self._step, self._dt))), v)
         number, time, v = of_words(joints.ranks.exchange(mine), self._voltages.counts)
         at = place_of(joints.heard, number, self._order)
         source, time = joints.trains[at[at >= 0]], time[at >= 0]

@@ -21,10 +21,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from clhines.core.errors import InputError
-from clhines.simulator.engines.reference import Clock, start_model
+from clhines.simulator.engines.reference import start_model
 from clhines.simulator.engines.run import Run, take_chunk
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.times import LAST_STEP
+from clhines.simulator.network.times import LAST_STEP, begins_of
 from clhines.simulator.ranks.exchange import NO_WORDS, NOTHING
 from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.parts import RankPart, StateArrays, put_all
@@ -81,7 +81,7 @@ class WholeRun:
         ]
 
     def save(self, _: object) -> list[StateArrays]:
-        whole, now = self.run.save(), Clock(self._model.dt).at(self._step)
+        whole, now = self.run.save(), float(begins_of(self._step, self._model.dt))
         return [part.cut(whole, now) for part in self._parts]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from clhines.core.arrays import ranges
 from clhines.core.errors import InputError, SpikeOverflowError
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.times import ends_of
+from clhines.simulator.network.times import begins_of, event_steps
 from clhines.simulator.state.decisions import ring_slots
 
 RUNAWAY = 1e6  # mV; kernels have the same number
@@ -37,7 +37,7 @@ class Chunk:
     ) -> Chunk:
         order = np.lexsort((source, t))
         t, source = t[order], source[order].astype(np.int64)
-        return cls(steps_to(t, dt), source, failed, values, t)
+        return cls(event_steps(t, dt) - 1, source, failed, values, t)
 
     @classmethod
     def of_none(cls, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
@@ -69,12 +69,7 @@ def by_step(
     key = (step.astype(np.int64) << 32) | source
     key.sort()
     step = key >> 32
-    return step, key & 0xFFFFFFFF, np.where(step < 0, 0.0, ends_of(np.maximum(step, 0), dt))
-
-
-def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
-    """Return the step that ends nearest to each time `t`, ms, int64; -1 for t = 0."""
-    return np.ceil(t / dt - 0.5).astype(np.int64) - 1
+    return step, key & 0xFFFFFFFF, begins_of(step + 1, dt)
 
 
 def check_room(count: int, room: int, last: int) -> None:

@@ -7,13 +7,11 @@ from clhines import Network, Simulation
 from clhines.core.arrays import half_steps
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
-from clhines.simulator.engines.reference import Clock
 from clhines.simulator.model import compile
 from clhines.simulator.network.times import (
-    CLOCK_STEPS,
     LAST_STEP,
+    begins_of,
     delay_steps,
-    ends_of,
     event_steps,
 )
 
@@ -157,28 +155,39 @@ def test_late_steps_end_by_neurons_clock():
     dt, last = 0.025, 8_000_000
     clock = half_steps(0.0, dt, 2 * last)
     steps = np.array([0, 65_535, 65_536, 4_194_303, 4_194_304, last - 1])
-    ends = ends_of(steps, dt)
+    ends = begins_of(steps + 1, dt)
     np.testing.assert_array_equal(ends, clock[2 * steps + 2])
     assert abs(ends[-1] - last * dt) > 1e-5
-    np.testing.assert_array_equal([Clock(dt).at(int(k) + 1) for k in steps], ends)
     middles, rng = clock[1::2], np.random.default_rng(5)
     ties = middles[rng.integers(0, last, 300)]
     times = np.concatenate([ties, np.nextafter(ties, 0), np.nextafter(ties, 1e9), ends])
     np.testing.assert_array_equal(event_steps(times, dt), np.searchsorted(middles, times))
 
 
-def test_steps_beyond_the_clock_end_at_multiples_of_dt():
-    steps = np.array([CLOCK_STEPS - 1, CLOCK_STEPS, 10**9])
-    ends = ends_of(steps, 0.025)
-    np.testing.assert_array_equal(ends[1:], (steps[1:] + 1) * 0.025)
-    assert abs(ends[0] - CLOCK_STEPS * 0.025) < 0.01
+@pytest.mark.parametrize("dt", [0.025, 0.1, 1 / 3, 0.5, np.nextafter(0.5, 0), 2.0**-5, 1e-320])
+def test_steps_begin_at_the_sums_of_half_steps(dt):
+    np.testing.assert_array_equal(
+        begins_of(np.arange(200_001), dt), half_steps(0, dt, 400_000)[::2]
+    )
 
 
-def test_events_beyond_the_clock_are_within_half_a_step():
-    times = np.array([2e6, 2e6 + 0.024, 2e7 + 0.013])
-    steps = event_steps(times, 0.025)
-    middle = (steps + 0.5) * 0.025
-    assert ((times <= middle * (1 + 1e-15)) & (times > middle - 0.025 * (1 + 1e-6))).all()
+def test_steps_after_ten_thousand_seconds_begin_at_the_sums_of_half_steps():
+    """The clock is 6e-3 ms off there; the sums begin at a power of 2 that they reach exactly."""
+    dt, block = 0.025, 1_000_000
+    first = 335_548_736  # after 2**23 ms
+    assert first % 2 == 0
+    begin = float(begins_of(first, dt))
+    for count in range(0, 65 * block, block):
+        sums = half_steps(begin, dt, 2 * block)[::2]
+        steps = first + count + np.arange(block + 1)
+        np.testing.assert_array_equal(begins_of(steps, dt), sums)
+        begin = sums[-1]
+    assert 1e-3 < abs(begin - (first + 65 * block) * dt) < 0.1
+    middles = sums + 0.5 * dt
+    ties = middles[[5, 17, 1234]]
+    times = np.concatenate([ties, np.nextafter(ties, 0), np.nextafter(ties, 1e9)])
+    expected = steps[0] + np.searchsorted(middles, times)
+    np.testing.assert_array_equal(event_steps(times, dt), expected)
 
 
 def test_events_after_the_last_step_act_in_none():
