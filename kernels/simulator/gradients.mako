@@ -14,7 +14,7 @@
     const real t_0 = times[4 * step], t_1 = times[4 * step + 1], t_2 = times[4 * step + 2], t_3 = times[4 * step + 3];
     const int i = order[k];
     const uint at = i * num_rows + q;
-    __global const int4 *restrict here = (__global const int4 *)of_node + i * ${max(1, len(spec.kinds))};
+    __global const int *restrict here = of_node + i * ${max(1, 4 * len(spec.kinds))};
 % if spec.lanes:
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif
@@ -22,7 +22,11 @@
 <%def name="places(kinds, n, stage, ahead)">\
 ## the instances at the node, loaded before the mechanisms that come earlier have stored anything
 % for kind in kinds[n + ahead * (n > 0):n + ahead + 1]:
-    const int4 here_${stage}${kind.number} = here[${kind.number}];  // begin, end, entries
+<%
+    numbers = ", ".join(f"here[{4 * kind.number + k}]" for k in range(4))
+    read = f"((__global const int4 *)here)[{kind.number}]" if spec.lanes else f"(int4)({numbers})"
+%>\
+    const int4 here_${stage}${kind.number} = ${read};  // begin, end, entries
 % endfor
 </%def>\
 <%def name="near(node)">now_of[p] + (ends ? ${twice}gather(changes, OF(${node})) : 0)</%def>\

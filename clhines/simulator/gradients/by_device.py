@@ -493,6 +493,7 @@ class DeviceGradient:
         self._bind("take_back", **{**found, "rows": by_rows_on_device, "system_b": right})
         solver, solution = of.beside if len(self._bounds) > 2 else of.solver, of.arrays["solution"]
         self._solves_back = [of.prepared(d, solution, right, solver) for d, _ in self._systems]
+        at_once = self._stretch + 1 if solver is of.solver else _AT_ONCE
         last = len(self._bounds) - 2
         if self._number != last:  # after another `backward`
             for _ in self._advance(last, last):
@@ -500,10 +501,10 @@ class DeviceGradient:
         for number in range(last, -1, -1):
             _follow(solver.queue, of.queue)
             again = self._advance(number - 1, number - 1) if number else iter(())
-            for k in range(self._stretch, -1, -_AT_ONCE):
-                self._go_back(number, range(k, max(k - _AT_ONCE, -1), -1), solver.queue)
+            for k in range(self._stretch, -1, -at_once):
+                self._go_back(number, range(k, max(k - at_once, -1), -1), solver.queue)
                 _follow(of.queue, solver.queue)
-                for _ in islice(again, _AT_ONCE):
+                for _ in islice(again, at_once):
                     pass
         _follow(of.queue, solver.queue)
         return self._adjoint(found, by_rows[0])
