@@ -15,7 +15,7 @@ from clhines.core.files import PathLike, write_npz
 from clhines.simulator.common.npz import Member, Npz, check_values
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.schema import Field, split_name
-from clhines.simulator.network.times import LAST_STEP
+from clhines.simulator.network.times import LAST_STEP, begins_of
 from clhines.simulator.state.decisions import external_sums, incoming_scale, length, shape_of
 from clhines.simulator.state.sources import ring_sizes
 
@@ -226,7 +226,8 @@ def _incoming(model: Model) -> Bounds:
 def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
     if not model.exact:
         return
-    least = (step - 1) * model.dt  # earlier events were delivered by the last step's middle
+    # earlier events were delivered by the middle of the last step
+    least = float(begins_of(step, model.dt)) - model.dt
     for k, kind in enumerate(model.kinds):
         queue = model.schema.named(arrays, "queue", k)
         if not queue:

@@ -14,6 +14,7 @@ from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.gpu.epochs import CellEpochs
 from clhines.simulator.network.plasticity import STDP
+from clhines.simulator.network.times import LAST_STEP, begins_of
 from clhines.simulator.simulation import take_state
 from clhines.simulator.state.saved import members, signature
 
@@ -319,6 +320,19 @@ def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, eng
     rest = sim.run(3.0)[0][-1]
     sim.restore(tmp_path / "state.npz")
     assert sim.run(3.0)[0][-1].tolist() == rest.tolist() == [5.0, 205.0]
+
+
+def test_events_of_a_late_state_are_due_by_neurons_clock(tmp_path):
+    """After 2.6e7 ms the sums of half steps are 1 ms less than the steps times dt."""
+    sim, late = ticking(None, "reference"), LAST_STEP - 500
+    sim.run(2.5)
+    arrays = sim.arrays()
+    for name in ("queue0_time", "ring"):
+        arrays[name] += begins_of(late, DT) - begins_of(sim.step, DT)
+    sim.set_arrays(late, arrays)
+    sim.save(tmp_path / "state.npz")
+    sim.restore(tmp_path / "state.npz")
+    assert sim.run(3.0)[0][-1].tolist() == [5.0, 205.0]
 
 
 @pytest.mark.parametrize("engine", ["epochs-cpu", "epochs-gpu"])
