@@ -577,8 +577,10 @@ class Network:
             The currents. ``sim.set(group, scale=net.per_cell(...))`` sets amplitudes.
         """
         self._inside.before_change("field()")
-        number = sum(g.mechanism.name.startswith("field") for g in self.groups)
-        structure, name = self._inside.structure, f"field{number or ''}"
+        names = {group.mechanism.name for group in self.groups}
+        numbered = ("field", *(f"field{k}" for k in range(1, len(names) + 1)))
+        name = next(each for each in numbered if each not in names)
+        structure = self._inside.structure
         cells = structure.forest, structure.whole("g_axial"), structure.around
         mechanism, nodes, parameters = field_of(
             cells, name, potential, waveform, of_cell, continuous

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, Simulation, discretise, sample_cells
+from clhines import InputError, Mechanism, Network, Simulation, discretise, sample_cells
 from clhines.fields import Medium, line_matrix, point_potential
 
 STOP = 6.0  # ms
@@ -191,6 +191,15 @@ def test_refusals(given, said):
     with pytest.raises(InputError) as error:
         chain().field(**options)
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.core
+def test_a_field_leaves_the_names_of_other_mechanisms():
+    net = chain()
+    text = "NEURON { POINT_PROCESS field1 NONSPECIFIC_CURRENT i }\nASSIGNED { i (nA) }"
+    net.add(Mechanism.from_nmodl(f"{text}\nBREAKPOINT {{ i = 0.1 }}"), at=[0])
+    fields = [net.field(np.ones(12), ([0.0], [1.0])) for _ in range(2)]
+    assert [group.mechanism.name for group in fields] == ["field", "field2"]
 
 
 @pytest.mark.core
