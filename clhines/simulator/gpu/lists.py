@@ -36,7 +36,7 @@ from clhines.solver.plan import packing
 from clhines.solver.plan.by_cell.layout import runs
 from clhines.solver.plan.by_segment import codes, layout, schedule
 from clhines.solver.plan.by_segment.cut import Cut
-from clhines.solver.plan.layout import add_to_rows, index_type
+from clhines.solver.plan.layout import add_to_rows
 
 _CACHED = 1 << 17  # entries per write, so that they stay in the cache
 _SORTS = 4  # most different cells to find among cells with the same sum
@@ -263,7 +263,7 @@ class CellTable:
         size = np.diff(self.lanes.template_start) if of_lanes else self.rows.template_size
         begin, place = starts(size), self.lane_base if of_lanes else self.rows.block_start
         first = self._first[self.blocks.cells]
-        first = first.astype(index_type(first, self._forest.trees.sizes))
+        first = first.astype(_index_type(first, self._forest.trees.sizes))
         for lo, hi in runs(kind):  # units with the same tree, one after another
             width, nodes = int(size[kind[lo]]), within[begin[kind[lo]] :][: size[kind[lo]]]
             step = max(1, _CACHED // max(1, width))
@@ -297,7 +297,7 @@ class CellTable:
     @cached_property
     def gather(self) -> np.ndarray:
         """The network's node at each device index, -1 for padding, (size,) integer."""
-        dtype = index_type(self._first, self._forest.trees.sizes)
+        dtype = _index_type(self._first, self._forest.trees.sizes)
         return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
@@ -635,3 +635,9 @@ class NodeLists:
         self.homes[:, 4] = starts(unit_lines)
         if max(self.state_lines, len(numbers.values)) * WARP > _MOST:
             raise InputError("too many states for 32-bit positions")
+
+
+def _index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np.int64]:
+    """Return the smallest integer type for node indices; cell k has ``sizes[k]`` nodes."""
+    room = np.iinfo(np.int32).max - int(sizes.max())
+    return np.int32 if int(first.max()) <= room else np.int64

@@ -167,10 +167,6 @@ def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
     return outcome
 
 
-def stored_outcome(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
-    return _load(_key(devices.whole_device(device), family, np.dtype(dtype).name))
-
-
 def families(device: cl.Device) -> list[str]:
     """Return the families of kernels whose self-tests a device needs, in order.
 

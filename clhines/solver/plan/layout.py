@@ -163,12 +163,6 @@ def block_gather(
     return gather
 
 
-def index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np.int64]:
-    """Return the smallest integer type for node indices; cell k has ``sizes[k]`` nodes."""
-    room = np.iinfo(np.int32).max - int(sizes.max())
-    return np.int32 if int(first.max()) <= room else np.int64
-
-
 def add_to_rows(first: np.ndarray, within: np.ndarray, out: np.ndarray) -> None:
     """Write ``first[k] + within`` into row k of `out`, and -1 if `within` is negative."""
     within, none = within.astype(out.dtype), np.flatnonzero(within < 0)

@@ -10,7 +10,7 @@ import pytest
 
 from clhines import Mechanism, Network, Simulation
 from clhines.simulator.gpu import epochs, functions
-from clhines.simulator.gpu.lists import _mixed_rows, _rows_and_lanes, _weight_of
+from clhines.simulator.gpu.lists import _index_type, _mixed_rows, _rows_and_lanes, _weight_of
 from clhines.simulator.gpu.words import WARP
 from clhines.simulator.mechanisms.emit.series import coefficients, terms
 
@@ -231,3 +231,9 @@ def test_mixed_rows_lists_have_less_in_them():
         assert (both[0] <= both[1]).all()
         filled = sum(-(-np.bincount(cell) // WARP))
         assert filled <= row.max() + 1
+
+
+def test_node_indices_take_the_smallest_integers():
+    most = np.iinfo(np.int32).max
+    assert _index_type(np.array([most - 7]), np.array([7])) is np.int32
+    assert _index_type(np.array([most - 6]), np.array([7])) is np.int64

@@ -20,6 +20,10 @@ def limits_of(queue, family="solve"):
     return trust.limits(queue.device, family, np.float64)
 
 
+def stored_outcome(device, family, dtype):
+    return trust._load(trust._key(device, family, np.dtype(dtype).name))
+
+
 def needs_cpu(queue):
     if not devices.is_cpu(queue.device):
         pytest.skip("only CPUs have vectors")
@@ -53,7 +57,7 @@ def test_narrower_vectors_after_a_fault(stub, fast_queue, monkeypatch, bad, said
     assert [width for *_, width in started] == [64, 32]
     trust.forget()  # like another process, which reads the cache and starts no child
     assert limits_of(fast_queue) == limits and len(started) == 2
-    kept = trust.stored_outcome(fast_queue.device, "solve", np.float64)
+    kept = stored_outcome(fast_queue.device, "solve", np.float64)
     assert kept.widest == 32 and said in kept.said[0]
 
 
@@ -98,7 +102,7 @@ def test_what_cannot_be_checked_is_used(stub, fast_queue, monkeypatch, how):
     said = r"could not be checked for known answers \(solves in vectors, float64\): its process "
     with pytest.warns(UserWarning, match=said + why):
         assert limits_of(fast_queue) == devices.limits(fast_queue.device)
-    assert trust.stored_outcome(fast_queue.device, "solve", np.float64) is None
+    assert stored_outcome(fast_queue.device, "solve", np.float64) is None
 
 
 def test_children_check_nothing_and_have_their_own_cache(stub, fast_queue, monkeypatch):
@@ -112,7 +116,7 @@ def test_children_check_nothing_and_have_their_own_cache(stub, fast_queue, monke
     monkeypatch.setenv("BEFORE", os.environ.get("POCL_CACHE_DIR", ""))
     monkeypatch.setattr(trust, "command", lambda *_: [sys.executable, "-c", code])
     limits_of(fast_queue)
-    assert trust.stored_outcome(fast_queue.device, "solve", np.float64).said == ()
+    assert stored_outcome(fast_queue.device, "solve", np.float64).said == ()
 
 
 def change(**values):
@@ -197,7 +201,7 @@ def test_of_several_ranks_one_checks(fast_queue, tmp_path):
 def test_a_real_check_of_a_device(fast_queue):
     dtype = np.float64 if devices.has_fp64(fast_queue.device) else np.float32
     assert trust.limits(fast_queue.device, "solve", dtype) == devices.limits(fast_queue.device)
-    kept = trust.stored_outcome(fast_queue.device, "solve", dtype)
+    kept = stored_outcome(fast_queue.device, "solve", dtype)
     assert kept.widest == devices.limits(fast_queue.device).vector_bytes and not kept.said
 
 
