@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from threading import Lock
 
 import numpy as np
 import pyopencl as cl
 
+from clhines.core.errors import DeviceError
 from clhines.solver.device.devices import is_cpu, is_simulator
+from clhines.solver.device.guard import check_process
 
 PIECE_BYTES = 4 << 20  # bytes in a pinned piece: each piece takes the GIL a few times
 LEAST_PIECE = 2 << 20  # smallest copy, bytes, for the same reason
@@ -88,6 +92,18 @@ def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buff
     """Return a buffer that uses a host array's memory; the array must outlive all its kernels."""
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
     return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
+
+
+def finish_before(owner: object, queue: cl.CommandQueue) -> None:
+    """Let a queue finish before `owner` is deleted, whose host memory a CPU's kernels use."""
+    if shares_memory(queue.device):
+        weakref.finalize(owner, _finish, queue)
+
+
+def _finish(queue: cl.CommandQueue) -> None:
+    with suppress(cl.Error, DeviceError):  # also in a forked process
+        check_process()
+        queue.finish()
 
 
 def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:

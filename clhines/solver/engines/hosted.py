@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyopencl as cl
@@ -72,21 +72,14 @@ class Transfer:
         return copies.PinnedCopies(self.queue)
 
 
-class FinishOnError:
-    """Context manager that waits for a queue if its block fails."""
-
-    __slots__ = ("_queue",)
-
-    def __init__(self, queue: cl.CommandQueue) -> None:
-        self._queue = queue
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            with contextlib.suppress(cl.Error):
-                self._queue.finish()
+@contextlib.contextmanager
+def finish_on_error(queue: cl.CommandQueue) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(cl.Error):
+            queue.finish()
+        raise
 
 
 SHARED_VALUES = 8192  # most values in b: for more, kernels change the order faster than the host

@@ -22,7 +22,7 @@ import pyopencl.array as cla
 from clhines.solver.device import copies, devices, program
 from clhines.solver.device.arrays import set_soon, to_device, values_of, within_reach
 from clhines.solver.engines.engine import DeviceOrder, EliminatedMatrix, SolveEngine, nothing_solved
-from clhines.solver.engines.hosted import FinishOnError
+from clhines.solver.engines.hosted import finish_on_error
 from clhines.solver.engines.loaded import Step
 from clhines.solver.engines.memory import Buffer, KeptBuffers, Memory, total
 from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
@@ -221,7 +221,7 @@ class LanesEngine(SolveEngine):
             self.found_finite, self.kernel_events = self.usual.found_finite, []
             return
         matrix = {name: a for name, a in arrays.items() if name != "b"}
-        with FinishOnError(self.queue):
+        with finish_on_error(self.queue):
             buffers = self._kept.of(self.kernels.matrix_buffers("l" not in matrix))
             memory = {name: buffers[name].base_data for name in buffers.listed}
             made = self._eliminate(matrix, memory, self._status)
@@ -235,7 +235,7 @@ class LanesEngine(SolveEngine):
         if any(isinstance(a, cla.Array) for a in arrays.values()):
             return self.usual.factor(arrays)
         matrix = {name: a.copy() for name, a in arrays.items()}
-        with FinishOnError(self.queue):
+        with finish_on_error(self.queue):
             symmetric = "l" not in matrix or np.array_equal(matrix["l"], matrix["u"])
             access, context = cl.mem_flags.READ_WRITE, self.queue.context
             listed = self.kernels.matrix_buffers(symmetric)
@@ -271,6 +271,7 @@ class EliminatedLanes:
         self._symmetric, self._status = "up" not in buffers, status
         self._small: _SmallSolve | None = None  # made by the second solve: often there is one
         self._solved_before = False
+        copies.finish_before(self, engine.queue)
 
     def bad_pivots(self) -> BadPivots:
         kernels = self._engine.kernels
@@ -303,7 +304,7 @@ class EliminatedLanes:
             return
         kernels, b = engine.kernels, np.ascontiguousarray(b)
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
-        with FinishOnError(engine.queue):
+        with finish_on_error(engine.queue):
             x = kernels.on_device("x", out, False)
             in_place = np.may_share_memory(b, out) and copies.lends(engine.queue.device, out)
             self._launch(x if in_place else kernels.on_device("b", b), x, rows)

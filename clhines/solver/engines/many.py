@@ -122,7 +122,9 @@ class ManySolve:
         n, cells = self._forest.num_nodes, self._forest.num_cells
         inverse, up, factor = (cla.empty(self.queue, n, self.dtype) for _ in range(3))
         status = within_reach(self.queue, (cells,), np.dtype(np.int32), zeros=False)
-        return EliminatedCells(inverse, up, factor, status)
+        made = EliminatedCells(inverse, up, factor, status)
+        copies.finish_before(made, self.queue)
+        return made
 
     @cached_property
     def _shared(self) -> EliminatedCells:

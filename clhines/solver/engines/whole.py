@@ -125,7 +125,7 @@ class HostSolves:
         target: np.ndarray,
     ) -> None:
         most = self._most_rows
-        with hosted.FinishOnError(self.loaded.queue):  # kernels may use the host's arrays
+        with hosted.finish_on_error(self.loaded.queue):  # kernels may use the host's arrays
             if b.ndim == 1 or len(b) <= most:
                 if not b.flags.c_contiguous:
                     b = np.ascontiguousarray(b)
@@ -163,7 +163,7 @@ class HostSolves:
 
     def eliminate(self, arrays: dict[str, np.ndarray]) -> BadPivots:
         """Eliminate d, u, (l) in NumPy arrays that the device uses in place; return bad pivots."""
-        with hosted.FinishOnError(self.loaded.queue):
+        with hosted.finish_on_error(self.loaded.queue):
             return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
 
     @functools.cached_property
@@ -183,7 +183,7 @@ class HostSolves:
         if self._pool.held_blocks > spare:
             self._pool.free_held()
         listed = natural_factor_buffers(plan, self._room.dtype, spare)
-        with hosted.FinishOnError(self.loaded.queue):
+        with hosted.finish_on_error(self.loaded.queue):
             # buffers, because to make pyopencl's arrays takes longer than a copy
             memory = {one.name: self._pool(one.nbytes) for one in listed}
             bad = self.loaded.bad_of(self._elimination.run(arrays, memory))
@@ -320,7 +320,7 @@ class Whole(SolveEngine):
         if many is None:
             pivots, self.found_finite = self.on_host.solve(arrays, target)
             return pivots
-        with hosted.FinishOnError(self.queue):
+        with hosted.finish_on_error(self.queue):
             cells = many.eliminate(matrix_of(arrays), keep=False)
             many.solve_host(cells, arrays["b"], target)
             pivots, self.found_finite = many.status(cells)
@@ -346,7 +346,7 @@ class Whole(SolveEngine):
         if many is None:
             self.found_finite = self.on_host.solve_factored(factors, b, target)
             return
-        with hosted.FinishOnError(self.queue):
+        with hosted.finish_on_error(self.queue):
             cells = factors.by_step(many)
             many.solve_host(cells, b, target)
             self.found_finite = many.status(cells)[1]
@@ -462,6 +462,7 @@ class NaturalFactors(WholeFactors):
     ) -> None:
         self.engine, self.values, self._bad, self._status = engine, values, bad, status
         self.way = None
+        copies.finish_before(self, engine.queue)
 
     @property
     def _arrays(self) -> dict[str, np.ndarray | cla.Array]:

@@ -1,5 +1,7 @@
 """Many right-hand sides of few cells, in lanes over the right-hand sides."""
 
+import threading
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -9,6 +11,7 @@ from systems import System, dissimilar, make_system
 
 from bench.made import chain, random_binary_tree, star
 from clhines import AccuracyWarning, Forest, InputError, PivotError, Solver
+from clhines.solver.device import copies
 from clhines.solver.engines import many
 
 ROWS = 67  # exceeds a block of lanes, a tile and a work-group, and is a multiple of none
@@ -163,4 +166,23 @@ def test_events_of_device_arrays_are_waited_for(fast_queue):
     solver = Solver(forest, dtype=np.float32, queue=fast_queue)
     x = solver.solve(**arrays, check=False)
     event.set_status(cl.command_execution_status.COMPLETE)
+    system.assert_solved(x.get())
+
+
+def test_factors_are_deleted_after_their_kernels(fast_queue):
+    """Kernels of a CPU write to memory of the host, which is freed with the factors."""
+    if not copies.shares_memory(fast_queue.device):
+        pytest.skip("only CPUs share memory")
+    forest = Forest.from_parents(SHAPES["tree"])
+    system = make_system(forest, np.float32, rows=ROWS)
+    solver = Solver(forest, dtype=np.float32, queue=fast_queue)
+    arrays = on_device(fast_queue, system)
+    started = cl.UserEvent(fast_queue.context)
+    marker = cl.enqueue_marker(cl.CommandQueue(fast_queue.context), wait_for=[started])
+    arrays["b"].events.append(marker)
+    factors = solver.factor(arrays["d"], arrays["u"])
+    x = factors.solve(arrays["b"])
+    threading.Timer(0.2, started.set_status, [cl.command_execution_status.COMPLETE]).start()
+    del factors
+    assert x.events[-1].command_execution_status == cl.command_execution_status.COMPLETE
     system.assert_solved(x.get())
