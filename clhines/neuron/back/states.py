@@ -144,6 +144,9 @@ def take_values(
     has_sent = np.isin(source, senders)
     sent = arrays["count"][source]  # by INITIAL; already in NEURON's queue
     arrays["cursor"] = np.where(has_sent, sent, arrays["cursor"])
+    # NEURON has delivered no event of a source made for pending events, not even one due at 0 ms
+    no_origin = model.wires.origin[imported.netcons] < 0
+    arrays["cursor"][no_origin | (imported.connections < 0)] = 0
     _take_sent(compiled, imported, arrays)
     _take_crossed(compiled, imported, arrays)
     step = step_of(model.h, compiled.dt)

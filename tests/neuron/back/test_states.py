@@ -203,3 +203,20 @@ def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine):
         assert not on or switch.steps >= 190
     for neuron, ours in zip(*results, strict=True):
         assert np.shape(neuron) == np.shape(ours) and np.abs(neuron - ours).max() < 1e-9
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+def test_an_event_sent_at_0_ms_after_finitialize_is_delivered(engine):
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    synapses = [h.ExpSyn(soma(0.5)), h.nmplast(soma(0.5))]  # events to the latter change weights
+    netcons = [h.NetCon(None, synapse) for synapse in synapses]
+    rows = []
+    for run in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine=engine)):
+        h.finitialize(-65)
+        for netcon in netcons:
+            netcon.weight[0] = 0.01
+            netcon.event(0)
+        run(1)
+        rows.append([synapse.g for synapse in synapses])
+    assert min(rows[0]) > 0 and rows[1] == pytest.approx(rows[0], rel=1e-12)
