@@ -74,10 +74,10 @@ class Adjoint:
         self.states, self.outputs, self.parameters = (
             [Zeros(kind.count) for kind in self.model.kinds] for _ in range(3)
         )
-        self.weight = np.zeros(len(variables.exact.weight))
+        # of connections with exact times, then of those with delays of whole steps
+        self.weight = np.zeros(len(self.model.netcons.weight) + self.model.connections.count)
         grid = variables.grid
         self.sums = np.zeros(grid.incoming.shape if grid is not None else (1, 0))
-        self.grid_weight = np.zeros(self.model.connections.count)
         self.event_weight = np.zeros(len(self.model.events.step))
         self.played = {p: np.zeros(len(p.y)) for p in self.model.played}
         self.matrix: dict[str, np.ndarray] = Zeros(n)
@@ -233,7 +233,7 @@ class Adjoint:
     def send(self, slot: np.ndarray, connection: np.ndarray) -> None:
         """Take derivatives back through spikes that added connection weights to a target's sum."""
         by_weight = self.sums[slot, self.model.connections.target[connection]]
-        np.add.at(self.grid_weight, connection, by_weight)
+        np.add.at(self.weight, len(self.model.netcons.weight) + connection, by_weight)
 
     def add_events(self, slot: int, now: slice) -> None:
         """Take derivatives back through adding external events' weights to a step's sums."""

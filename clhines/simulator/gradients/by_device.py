@@ -561,12 +561,8 @@ class DeviceGradient:
                 "constant_g": matrix["by_conductance"],
             }
         if of.spec.events:
-            by_weight = np.zeros(len(adjoint.grid_weight) + len(adjoint.weight))
-            by_weight[of.connections.number] = found["by_weight"].get(of.queue)[
-                : len(of.connections.number)
-            ]
-            adjoint.grid_weight[:] = by_weight[: len(adjoint.grid_weight)]
-            adjoint.weight[:] = by_weight[len(adjoint.grid_weight) :]
+            places = of.connections.number
+            adjoint.weight[places] = found["by_weight"].get(of.queue)[: len(places)]
             if of.spec.outside:
                 by_outside = found["by_outside"].get(of.queue)
                 adjoint.event_weight[:] = of.connections.by_events(by_outside)

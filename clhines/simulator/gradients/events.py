@@ -36,8 +36,7 @@ def step_times(dt: float, steps: int) -> np.ndarray:
 class EventConnections:
     """A model's connections sorted by target, with delays in steps.
 
-    ``number[k]`` is connection k's index in an array of all weights. This array has the weights of
-    connections with delays in whole steps, then the first weights of connections with exact times.
+    ``number[k]`` is connection k's index in `Adjoint.weight`.
     `trained` has the steps in which train events act, and the source that stands for each train.
     """
 
@@ -62,7 +61,7 @@ class EventConnections:
         self.source = np.append(grid.source, exact_source)[order]
         self.delay = np.append(grid.delay, exact_delay)[order]
         self.weight = np.append(grid.weight, netcons.weight[places])[order]
-        self.number = np.append(np.arange(grid.count), grid.count + places)[order]
+        self.number = np.append(len(netcons.weight) + np.arange(grid.count), places)[order]
 
     def _exact(self) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, int]]]:
         """Return each exact connection's source and delay, and the trains' events.

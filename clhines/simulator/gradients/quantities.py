@@ -154,7 +154,7 @@ class Quantities:
             return self._by_axial_resistivity(matrix)
         if one == "weight":
             weight = np.zeros(len(model.given_weights))
-            weight[model.numbers] = adjoint.grid_weight
+            weight[model.numbers] = adjoint.weight[len(model.netcons.weight) :]
             weight[model.exact_numbers] = adjoint.weight[: len(model.exact_numbers)]
             of_train = model.events.number >= 0
             np.add.at(weight, model.events.number[of_train], adjoint.event_weight[of_train])
