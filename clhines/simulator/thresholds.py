@@ -22,6 +22,7 @@ from clhines.core.checks import as_choice, as_indices, as_number, as_real
 from clhines.core.errors import InputError
 from clhines.core.summary import counted
 from clhines.simulator.common.checks import check_parameter
+from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
 from clhines.simulator.runner import with_memory_for
@@ -100,7 +101,7 @@ def find_thresholds(
     Raises
     ------
     InputError
-        A cell fires at `low`, or does not fire at any amplitude.
+        A cell fires at `low`, or does not fire at any amplitude; or cells interact.
     """
     _check_arguments(network, group, name, missing)
     nodes = _node_of_each_cell(network, at)
@@ -109,6 +110,7 @@ def find_thresholds(
     with with_memory_for(group.mechanism.name, name):
         simulation = Simulation(network, **options)
     with simulation:
+        _check_apart(simulation.model)
         trial = _Trial(simulation, group, name, nodes, (level, after, duration))
         above, below = trial.bracket(below, most, tolerance)
     _check_missing(above, most, missing)
@@ -198,6 +200,19 @@ def _check_arguments(network: object, group: object, name: str, missing: str) ->
         raise InputError(f"network and group are {got}; expected a Network and a Group of it")
     check_parameter(group.mechanism.name, name, group.parameters)
     as_choice("missing", missing, ("raise", "nan"))
+
+
+def _check_apart(model: Model) -> None:
+    """Raise InputError if cells act on other cells, by events or pointers to voltages."""
+    sources = np.concatenate([model.connections.source, model.netcons.source])
+    connected = model.forest.num_cells > 1
+    connected &= bool(np.isin(sources, model.sources.detector_source).any())
+    for (k, _), to in model.pointers.items():
+        ends = (nodes[to >= 0] for nodes in (model.kinds[k].node, to))
+        reader, read = (stretch_of(model.forest.cell_offsets, nodes) for nodes in ends)
+        connected |= not np.array_equal(reader, read)
+    if connected:
+        raise InputError("cells of the network are connected; expected cells that do not interact")
 
 
 def _relative(tolerance: float) -> float:

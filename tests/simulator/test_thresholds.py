@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, Simulation, find_thresholds
+from clhines import InputError, Mechanism, Network, Simulation, find_thresholds
 from clhines.fields import fibres, point_potential
 
 DT, STOP = 0.02, 4.0  # ms
@@ -123,6 +123,26 @@ def test_refusals(given, said):
     with pytest.raises(InputError) as caught:
         found(net, group, made, engine="reference", duration=given.pop("duration", STOP), **given)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("by", ["events", "voltages"])
+def test_cells_that_interact_are_refused(by):
+    net, group, made = fibre_network(1000.0)
+    if by == "events":
+        synapse = net.add("expsyn", at=made.ranvier[:, 2])
+        train = net.spike_source([[1.0]])
+        net.connect(train, synapse, [0], 1e-6, 1.0)
+        found(net, group, made, engine="reference", tolerance=0.5, duration=1.0, missing="nan")
+        net, group, made = fibre_network(1000.0)
+        net.connect([0], net.add("expsyn", at=made.ranvier[:, 2]), [1], 1e-6, 1.0)
+    else:
+        text = "NEURON { POINT_PROCESS gap POINTER vgap NONSPECIFIC_CURRENT i }\n"
+        text += "ASSIGNED { v (mV) vgap (mV) i (nA) }\nBREAKPOINT { i = 1e-6*(v - vgap) }"
+        gap = net.add(Mechanism.from_nmodl(text), at=made.ranvier[:, 2])
+        net.set_pointer(gap, "vgap", to=np.roll(made.ranvier[:, 2], 1))
+    with pytest.raises(InputError, match="cells of the network are connected; expected cells"):
+        found(net, group, made, engine="reference")
 
 
 @pytest.mark.core
