@@ -118,13 +118,18 @@ def _record_of_group(
             f"{variable} of {mechanism.name} is one value for all instances; expected another name"
         )
     if variable not in names:
-        raise _unknown_variable(mechanism, kind, variable, names)
+        raise _unknown_variable(model, mechanism, kind, variable, names)
     return Record(variable, kind, instance[chosen], unit=mechanism.units.get(variable, ""))
 
 
 def _unknown_variable(
-    mechanism: Mechanism, kind: int, variable: str, names: tuple[str, ...]
+    model: Model, mechanism: Mechanism, kind: int, variable: str, names: tuple[str, ...]
 ) -> InputError:
+    if any(variable in ion.variables for ion in model.ions):
+        return InputError(
+            f"{variable} belongs to an ion, not to {mechanism.name}; expected nodes in place of "
+            f"the group: record({variable!r}, nodes)"
+        )
     current = (CURRENT,) if kind >= 0 and has_bare_current(mechanism) else ()
     expected = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(variable, names)
     problem = f"{mechanism.name} has no state {shown(variable)}"

@@ -154,3 +154,18 @@ def test_short_runs_after_a_long_one(double_queue):
         np.testing.assert_allclose(rows, expected, rtol=0, atol=1e-9)
         rooms.append(len(sims[0].runner.rows.arguments["v_rows"]))
     assert rooms == [40] * 16 + [1, 2, 2]
+
+
+@pytest.mark.parametrize("what", ["cai", "ica"])
+def test_variables_of_ions_are_recorded_at_nodes(what):
+    net = networks.simple_network()[0]
+    pool = net.insert(
+        "density pool\nion ca\nstate cai = 1e-4 [mM]\ndcai/dt = -1e-3*ica - (cai - 1e-4)/80"
+    )
+    sim = Simulation(net, DT, engine="reference")
+    words = f"{what} belongs to an ion, not to pool; expected nodes in place of the group"
+    with pytest.raises(InputError, match=words):
+        sim.record(what, pool)
+    with pytest.raises(InputError, match=words):
+        sim.record(f"pool.{what}", net.soma)
+    assert sim.record(what, net.soma).unit == {"cai": "mM", "ica": "mA/cm2"}[what]
