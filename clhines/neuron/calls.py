@@ -15,7 +15,7 @@ from clhines.core.errors import InputError, say_to_caller, shown
 from clhines.neuron.memory.session import Hoc
 
 _MOST_STEPS = 2**30  # in a run
-_FEW = 3  # psolve counts up to this many steps one by one
+FEW = 3  # psolve counts up to this many steps one by one
 
 
 class RunOptions(NamedTuple):
@@ -132,9 +132,9 @@ def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
 
 def _steps_of_solve(t: float, dt: float, end: float) -> int:
     steps = int((end - t) / dt + 1e-9)
-    if steps > _FEW:
+    if steps > FEW:
         return steps
-    return int(np.searchsorted(clock(t, dt, _FEW + 1), end - dt, side="right"))
+    return int(np.searchsorted(clock(t, dt, FEW + 1), end - dt, side="right"))
 
 
 def batch_steps(h: Hoc, tstop: float) -> int:
@@ -149,5 +149,5 @@ def batch_steps(h: Hoc, tstop: float) -> int:
 
 
 def _steps_before(t: float, dt: float, end: float) -> int:
-    most = max(math.ceil((end - t) / dt), 0) + _FEW
+    most = max(math.ceil((end - t) / dt), 0) + FEW
     return int(np.searchsorted(clock(t, dt, most), end))

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from functools import partial
 
-from clhines.neuron.calls import NeuronError, batch_steps, solve_steps, steps_until
+from clhines.neuron.calls import FEW, NeuronError, batch_steps, solve_steps, steps_until
 from clhines.neuron.frameworks import potentials
 from clhines.neuron.memory.redirect import METHOD, HocArguments, Redirect, suspend_in_runs
 from clhines.neuron.memory.session import Hoc, load_stdrun
@@ -127,7 +127,11 @@ class Switch:
             return steps
 
         def in_neuron() -> None:
-            present_dt, h.t, h.dt = float(h.dt), t, dt
+            present_dt, h.dt = float(h.dt), dt
+            # before single steps NEURON's psolve sets its clock to h.t: steps would be repeated
+            rest = stop * (1 + 1e-11) - clock[0] + 1e-9 * dt
+            if rest >= (FEW + 1) * dt and not self._library.variable("nrnthread_v_transfer_"):
+                h.t = t
             h.ParallelContext().psolve(stop)
             if h.dt == dt:
                 h.dt = present_dt  # set by event code, for the next psolve

@@ -327,6 +327,31 @@ def test_psolve_raises_as_in_neuron_without_a_delay_of_a_step():
     assert "mindelay is 0 (or less than dt" in truth and own == [truth, truth, "ran"]
 
 
+SHORT = """
+soma, pc = make_section("soma", "hh"), h.ParallelContext()
+pc.set_maxstep(10)
+times, states = h.Vector().record(h._ref_t), []
+
+def taken(steps):
+    states.clear()
+    h.finitialize(-65)
+    h.CVode().event(0.03, lambda: states.append(h.StateTransitionEvent(2)))
+    pc.psolve(steps * h.dt)
+    return [h.t, *times]
+
+found = []
+for steps in (3, 5, 6, 9):
+    truth = taken(steps)
+    with clhines.neuron.enable(engine="reference") as on:
+        found.append([taken(steps) == truth, on.steps])
+"""
+
+
+def test_psolve_repeats_no_step_if_neuron_takes_its_last_ones():
+    """From the third step on the model is refused."""
+    assert found_by(SHORT) == [[True, 2]] * 4
+
+
 LEFT = """
 from clhines.core.errors import BuildError, DeviceMemoryError, InputError, SimulationError
 from clhines.neuron import entry, kept
