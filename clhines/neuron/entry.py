@@ -273,7 +273,7 @@ def advance(
 def _check_step(h: Hoc, dt: float) -> None:
     if h.dt != dt:
         raise InputError(
-            f"h.dt has been set to {h.dt:g} ms in psolve, where NEURON takes it from the next "
+            f"h.dt has been set to {h.dt:g} ms in psolve, but NEURON uses it only from the next "
             "psolve on; expected h.continuerun()"
         )
 

@@ -307,7 +307,7 @@ def counts(h: Hoc, memory: NeuronMemory, names: tuple[str, ...]) -> list[ctypes.
     at = [k for k in range(_TEMPLATE_WORDS) if before[k] != after[k]]
     del vector
     if not at:
-        raise OSError("the number of objects is not found")
+        raise OSError("the object count is not found")
     return [WORD.from_address(memory.symbols.template(name) + 8 * k) for name in names for k in at]
 
 

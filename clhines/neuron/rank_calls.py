@@ -62,8 +62,8 @@ def together(ranks: Ranks, kept: KeptModel, steps: int) -> int:
     differ = bool(np.ptp(numbers[:, 1]))
     if numbers[:, 2].any() and (differ or kept.lag < 0):
         raise InputError(
-            f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, after changes, or "
-            "where a rank has no sections; expected h.finitialize() before"
+            f"several MPI ranks go on at {t:g} ms after steps by NEURON, after changes, or with no "
+            "sections on a rank; expected h.finitialize() before"
         )
     if differ:
         kept.drop_run()

@@ -67,7 +67,7 @@ class ImportedModel:
             return tree.at(thing) + copy * tree.num_nodes
         if hasattr(thing, "parentseg"):
             if thing not in tree:
-                raise InputError(f"{thing} is no section of the model")
+                raise InputError(f"{thing} is not a section of the model")
             return tree.nodes(thing) + copy * tree.num_nodes
         if hasattr(thing, "wcnt"):
             return self._netcon(thing, copy)
@@ -78,7 +78,7 @@ class ImportedModel:
             if name in self._imported.groups:
                 group = self._imported.groups[name]
                 return group, k + copy * (len(group) // self._imported.copies)
-        raise InputError(f"{thing} is nothing of the model; expected a segment or point process")
+        raise InputError(f"{thing} is not in the model; expected a segment or point process")
 
     def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
         model = self._imported.model

@@ -198,7 +198,7 @@ class NeuronMemory(Objects):
     def variables_of_hoc(self) -> list[int]:
         """Return the addresses of scalar variables that hoc statements have created."""
         if self.symbols.class_of("celsius") != _BUILT_IN:
-            raise OSError("variables of hoc are not as expected")
+            raise OSError("hoc's variables are not as expected")
         h, class_of = self.h, self.symbols.class_of
         names = [n for n in dir(h) if not n.startswith("_") and h.name_declared(n) == _SCALAR]
         places = [self.known_place(h, name) for name in names if not class_of(name)]

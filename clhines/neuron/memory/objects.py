@@ -106,7 +106,7 @@ class PointProcesses:
         begin = words_at(places(data), 1)[0]
         words = words_at(begin, 4 * size) if size > 1 else []  # slot 1 holds `point`
         if words.count(point) != 1 or words.index(point) < 3:
-            raise OSError("the places of a point process are not as expected")
+            raise OSError("a point process's places are not as expected")
         return begin, 8 * (words.index(point) - POINTER), size
 
     @cached_property

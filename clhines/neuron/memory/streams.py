@@ -54,7 +54,7 @@ class RandomVariable:
         counter = _halves(words[:, :2])
         same = np.array_equal(_ids(counter), self.ids())
         if not same or (_drawn(words) != self.drawn()).any():
-            raise InputError(f"RANDOM {self.name} of {self.owner} is not where NEURON 9.0 has it")
+            raise InputError(f"RANDOM {self.name} of {self.owner} is not laid out as in NEURON 9.0")
         if not _in_turn(words, self.index):
             raise rejection(self.owner, "neuron.random-words-before-set-ids", name=self.name)
 
@@ -171,7 +171,7 @@ class PointerStreams:
         words = words_at(words_at(random, 2)[1], _DISTRIBUTION_WORDS)
         bits = np.array(values).view(np.uint64).tolist()
         if not all(bit in words for bit in bits):
-            raise OSError("distributions of Random are not as expected")
+            raise OSError("Random's distributions are not as expected")
         return [words[0], *(words.index(bit) for bit in bits)]
 
 

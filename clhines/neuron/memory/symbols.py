@@ -87,7 +87,7 @@ class HocSymbols(Library):
         """Return hoc's word with the address of a built-in function, and check the address."""
         word = self.function_of_hoc(name)
         if word.value != ctypes.cast(self.symbol(f"_Z{len(name)}{name}v"), ctypes.c_void_p).value:
-            raise OSError("functions of hoc are not as expected")
+            raise OSError("hoc's functions are not as expected")
         return word
 
     def function_of_hoc(self, name: str) -> ctypes.c_uint64:

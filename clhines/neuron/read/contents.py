@@ -199,7 +199,7 @@ def _add_points(
         contents.adrift.extend(str(every[k]) for k in np.flatnonzero(~chosen).tolist())
         for k in np.flatnonzero(chosen)[:: max(int(chosen.sum()) // _SAMPLES, 1)].tolist():
             if tree.at(every[k].get_segment()) != nodes[k]:
-                raise OSError(f"{every[k]} is not where it was expected")
+                raise OSError(f"{every[k]} is in another node than expected")
     places = np.flatnonzero(chosen).tolist()
 
     def load() -> Callable[[int], Hoc]:
@@ -282,7 +282,7 @@ class WatchSlots:
         first = self._memory.object_address(instances.things[0])
         begin, width, _ = self._memory.points.slots_of(first)
         if begin != instances.places[0]:
-            raise OSError("the places of a point process are not as expected")
+            raise OSError("a point process's places are not as expected")
         return instances.places + width * place
 
     def moved(self, instances: Instances) -> set[int]:

@@ -108,7 +108,7 @@ class Tree:
 
     def at(self, segment: Segment) -> int:
         if segment.sec not in self:
-            raise InputError(f"{segment} is of no section of the model")
+            raise InputError(f"{segment} is in no section of the model")
         k, x = self._index[segment.sec], segment.x
         if x in (0.0, 1.0):
             return int((self.begin if x == self.turned[k] else self.end)[k])
