@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from clhines.core.checks import as_indices
+from clhines.core.checks import as_indices, as_real
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike, parse_json, write_npz
 from clhines.simulator.cells.cable import Axis
@@ -212,7 +212,9 @@ def _made(saved: dict[str, Any], get: Get, make: Callable[[Structure], Any]) -> 
 def _add_additions(net: Any, added: Additions, saved: dict[str, Any], get: Get) -> None:
     groups = net.groups
     if "remote_v" in saved:
-        added.remote_v = get(saved["remote_v"])
+        added.remote_v = as_real("remote_v", get(saved["remote_v"]))
+        if added.remote_v.ndim != 1:
+            raise InputError(f"remote_v has shape {added.remote_v.shape}; expected (m,)")
     for name, nodes, valence, values in saved["ions"]:
         net.ion(name, get(nodes), valence, **{k: get(v) for k, v in values.items()})
     for k, last in saved.get("last", ()):

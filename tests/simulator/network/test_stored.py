@@ -158,6 +158,8 @@ def endless(arrays):
         (lambda a: text_of(a, sources=[{"first": 5}]), "Network.save|follow each other"),
         (lambda a: text_of(a, celsius="warm"), "celsius"),
         (lambda a: text_of(a, mechanisms=[{"text": "density x", "nmodl": None}]), "x"),
+        (lambda a: text_of(a, remote_v=0.5), r"remote_v has shape \(\); expected \(m,\)"),
+        (lambda a: text_of(a, remote_v=[None]), "remote_v"),
         (lambda a: text_of(a, threshold={"array": 10**6}), "a1000000.* is missing"),
         (lambda a: text_of(a, rule={"a_plus": 1}), "STDP: missing a required argument"),
         (lambda a: a | {"network": np.frombuffer(b"[1, 2]", np.uint8)}, "Network.save"),
