@@ -5,7 +5,7 @@
 //
 // Arguments:
 ${part("simulator/common/run_arguments")}\
-//   first_time        index in step_begin of the launch's first step; record_row: the step's record row
+//   first_time        index in step_begin of the launch's first step; record_row: the first step's record row
 //   loose_targets     artificial cells that receive events, layer after layer: an event that is due in the step in
 //                     which it is sent goes from one layer to a later one
 //   first_of_layer    each layer's first entry in loose_targets, and the end

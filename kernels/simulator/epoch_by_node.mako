@@ -11,7 +11,8 @@
 ## events and currents, and stores the node's d and b in W and A. Then a lane per segment eliminates and solves. States
 ## are in the lists' lines, in local memory if they fit, else in global memory. A launch goes through the lists once
 ## more than it has steps, to end the last step. If instances send each other events within a step, first all nodes end
-## the step before, then events come layer by layer, then currents.
+## the step before, then events come layer by layer, then currents. With extracellular layers, `potentials` is how many
+## potentials a column has: a node inside the cell and the nodes in the layers around it.
 ${part("simulator/common/epoch_title")}\
 // Nodes with the same density mechanisms are in lists, a warp each: a lane advances the states in all
 // mechanisms at its node, and stores the node's d and b before the elimination in W and A.
@@ -19,7 +20,7 @@ ${part("simulator/common/epoch_functions")}
 ${part("simulator/common/diffusing_rows") if spec.diffusing_rounds else ""}\
 ${part("simulator/common/runaway")}\
 ${part("simulator/common/epoch_macros")}\
-// Let targets see the events that were sent before the next launches.
+// Before the next launches: make the events that have been sent visible to their targets.
 __kernel void publish(${signature(spec, "publish")})
 {
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0))

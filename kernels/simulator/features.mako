@@ -68,8 +68,8 @@ static void emit(const Segment s, const int number, const int room, const int wi
 % endfor
 }
 
-// Update the segment by sample i with the value v; sample i - 1 has the value p. is_rest: v is at most both of the next
-// two samples, so that the trace does not fall any more. Return how many segments are complete.
+// Update the segment by sample i with the value v; sample i - 1 has the value p. is_rest: neither of the next two samples
+// is below v, so that the trace does not fall any more. Return how many segments are complete.
 static int take(Segment *s, const int i, const real p, const real v, const bool is_rest,
     const real threshold, int number, const int room, const int width, const int j,
     __global int *list, __global real *list_v)
@@ -108,8 +108,8 @@ static int take(Segment *s, const int i, const real p, const real v, const bool 
 
 // A work-item reads one trace's samples. From each segment it stores the highest sample (top), the lowest ones before
 // and after the top, and the first one that is_rest, in the segment and after the top. A sample is used when the next
-// two are known. `before` and `after` are the state before and after the launch: the present segment, then
-// the last three samples. `count` has two numbers: completed segments, and all segments that the trace would
+// two are known. The arguments before, before_v, after, after_v are the state before and after the launch: the present
+// segment (with the members before and after, its lowest samples), then the last three samples. `count` has two numbers: completed segments, and all segments that the trace would
 // have if it ended here. list and list_v get the first `room` segments, whole numbers and reals.
 __kernel void segments(${signature(spec, "segments")})
 {

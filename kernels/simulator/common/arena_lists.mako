@@ -1,8 +1,9 @@
 <%page args="spec"/>\
-## Part of epoch_by_node.mako: go through the lists of nodes. First end the step before (phases 6 to 9: states,
-## thresholds, records), unless this is the first one (`opens`). Then begin this step (phases 1 to 3: events, played
-## values, currents), unless only the end was left (`closes`). A node's d and b go to W and A, arrays on the chip, or
-## to shared_rows in global memory if several work-groups share a cell.
+## Part of epoch_by_node.mako: go through the lists of nodes. A warp takes one list after another, a lane (work-item)
+## one of a list's nodes; list[0] to list[4] are a row of node_lists, see epoch_title.mako. First the lane ends the step
+## before (phases 6 to 9: states, thresholds, records), except if no step is left to end (`opens`). Then it begins this
+## step (phases 1 to 3: events, played values, currents), except after the launch's last step (`closes`). A node's d and
+## b go to W and A, arrays on the chip, or to shared_rows in global memory if several work-groups share a cell.
 <%
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists

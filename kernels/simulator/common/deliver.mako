@@ -1,7 +1,9 @@
 <%page args="spec, kind"/>\
 ## Part of arena_functions.mako: functions that deliver the events for one instance of `kind`, the earliest first; they
 ## call due_events.mako or event_bins.mako, and receive.mako. With `bins` (NEURON's `CVode.queue_mode(1, 0)`) events from
-## connections wait in their step's bin; deliver_k then delivers self events only.
+## connections wait in their step's bin; deliver_k then delivers self events only. A step then has two rounds of events,
+## at its begin (`late` and `all` are 0) and at its middle (1). In the first round the bin lacks events that were sent
+## after the step began and arrive within half a step; with `all` it has them. `flag` is a self event's, from net_send.
 <% e, k = spec.arena, kind.number %>\
 % if not e.bins or kind.queue:
 
@@ -74,7 +76,7 @@ ${e.static} void bin_${k}(
         next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
         if (next.connection < 0) break;
         instant t = t_begin;
-% if e.bins > 1:   # in NEURON t is then the time of the self event before
+% if e.bins > 1:   # in the second round NEURON's t is the time of the self event that sent the event
         const int source = ints[connection_source + next.connection];
         const int entry = ints[ring_first + source] + next.number % ints[ring_size + source];
         if (all) t = fmax(t_begin, clock[ring + entry]);

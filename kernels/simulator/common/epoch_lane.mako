@@ -1,7 +1,9 @@
 <%page args="spec"/>\
-## Part of the epoch_*.mako templates: a work-item's lane and cell, and where the cell's values begin (`mine`,
-## its row in the table `units`). Lanes after the last cell are not `present`, but reach every barrier. With `by_place`
-## the lane's segment is unpacked here; epoch_by_node.mako does so in each step, since its mechanisms need registers.
+## Part of the epoch_*.mako templates: a work-item's lane and cell, and where the cell's values begin: `mine`, its row
+## in the table `units`. epoch_title.mako describes mine.s0 to mine.s7, and the lane's packed words from the tables
+## `links` (`me`) and `children` (`family`). Lanes after the last cell are not `present`, but reach every barrier. If
+## the kernel advances instance by instance (`by_place`), the lane's segment is unpacked here; epoch_by_node.mako does
+## so in each step, since its mechanisms need registers.
 % for name in spec.of_launch if spec.advances else ():
     const int ${name} = launch.${name};
 % endfor
