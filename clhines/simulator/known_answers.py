@@ -43,7 +43,10 @@ _NMODL = """
 
 
 def epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Test engine ``epochs-gpu``; return the problem, or ''. NMODL needs float64."""
+    """Test engine ``epochs-gpu``; return the problem, or ''.
+
+    Devices without float64 are tested without the mechanism in NMODL.
+    """
     texts = [_CHANNEL, _NMODL] if devices.has_fp64(queue.device) else [_CHANNEL]
     return _network("epochs-gpu", texts, queue, dtype)
 

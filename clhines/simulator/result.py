@@ -335,9 +335,11 @@ def _reduced(
     failed: bool,
     dtype: np.dtype,
 ) -> np.ndarray:
-    """Return a record's reduction over a run; `blocks` has the reductions until each chunk's end.
+    """Return a record's reduction over a run.
 
-    `steps`: steps before the run, and until its failure or end.
+    `blocks` has for each chunk the reduction from the run's start to the chunk's end, or the steps
+    of crossings in the chunk. `steps` are the step at which the run began, and the step of its
+    failure or end. After a failure (`failed`) the result is NaN, or -1 for counts.
     """
     begin, last = steps
     reduce, width = record.reduce, record.width

@@ -52,7 +52,7 @@ _HOST = "the host, NumPy"
 
 
 def collective(method: _Method) -> _Method:
-    """Decorate a method that all MPI ranks call: ranks first compare its name; see `exclusive`."""
+    """Decorate a method that all MPI ranks must call together: `exclusive`, with ``meets``."""
     return exclusive(method, meets=True)
 
 

@@ -145,7 +145,10 @@ class _Trial:
         self._shortened, self.runs = False, 0
 
     def fires(self, amplitude: np.ndarray, enough: float = np.inf) -> np.ndarray:
-        """Return which cells fire at their amplitudes, (num_cells,) bool, until `enough` ms."""
+        """Return which cells fire in a run from t = 0 with these amplitudes, (num_cells,) bool.
+
+        The run may end `enough` ms after spikes begin to count, before the whole duration.
+        """
         simulation, network = self._simulation, self._simulation.network
         simulation.set(self._group, **{self._name: network.per_cell(amplitude)})
         simulation.reset()
@@ -163,10 +166,11 @@ class _Trial:
     def bracket(
         self, below: np.ndarray, most: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each cell an amplitude at which it fires, and a smaller one at which not.
+        """Return each cell's least amplitude that was tried and fires, and largest that does not.
 
-        The first is NaN if a cell does not fire up to `most`. `below` is the smallest to try; a
-        cell that fires at it is refused.
+        They differ by at most the factor 1 + `tolerance`. The search begins at `below`, and raises
+        InputError for a cell that fires there; the first result is NaN for a cell that does not
+        fire up to `most`.
         """
         fired = self.fires(below)
         if fired.any():
@@ -233,7 +237,7 @@ def _check_missing(above: np.ndarray, most: np.ndarray, missing: str) -> None:
 
 
 def _node_of_each_cell(network: Network, at: ArrayLike) -> np.ndarray:
-    """Return `at` as (num_cells,) integers; refuse other nodes than one of each cell in order."""
+    """Return `at` as (num_cells,) integers; raise InputError unless ``at[i]`` is in cell i."""
     nodes = as_indices("at", at, network.forest.num_nodes, "node")
     count = network.num_cells
     if not np.array_equal(stretch_of(network.forest.cell_offsets, nodes), np.arange(count)):

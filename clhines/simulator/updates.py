@@ -233,7 +233,8 @@ class Updates:
     def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
         """Make a run with all changes, which continues from the state of the run in use.
 
-        `why` is for messages; `weight` has new weights.
+        `why` is for the log. `weight` has new weights of all connections; None: as they are. With
+        `new_events`, external events have changed, too.
         """
         runner = self._runner
         keep = not (self._progress.at_start or self._progress.broken)

@@ -141,7 +141,10 @@ def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarra
 def _directions(
     rng: np.random.Generator, branch_parent: np.ndarray, level: np.ndarray
 ) -> np.ndarray:
-    """Draw branches' unit vectors, (num_branches, 3) float64, near their parents' directions."""
+    """Draw branches' unit vectors, (num_branches, 3) float64, near their parents' directions.
+
+    `branch_parent` is -1 at stems; `level` counts the branches from a stem, in ascending order.
+    """
     num = branch_parent.size
     direction = np.empty((num, 3))
     second = np.zeros(num, dtype=bool)  # second of two siblings, which are adjacent

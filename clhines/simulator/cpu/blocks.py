@@ -342,10 +342,10 @@ class GroupedKind(KindBlocks):
         return f"{test}add_{w}({local}, {where}, place, run);"
 
     def currents_of_ions(self) -> set[str]:
-        """Return the ions whose currents must be summed in each step for this mechanism.
+        """Return the ions whose currents must be summed in each step because of this mechanism.
 
-        The mechanism reads the current, or sets it by a call that is not a vector call of
-        ``current``.
+        It reads an ion's current; or it sets the current in a block other than ``current``, or in a
+        ``current`` that has no vector function.
         """
         names = {f"i{ion}": ion for ion in self.ions}
         currents = set()

@@ -198,9 +198,9 @@ class Groups(KindColumns):
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
-        """Add a region `name` to an arena: the numbers `before`, then all variables group by group.
+        """Add the region `name` to an arena: the numbers `before`, then each group's variables.
 
-        `values` has an array by instance for each variable.
+        `values` has a variable's numbers by instance. A group has a vector for each variable.
         """
         source = self.source
         lines = np.stack([v[source] for v in values], axis=1) if values else NONE

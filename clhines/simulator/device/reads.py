@@ -73,9 +73,10 @@ def _read_all(queue: cl.CommandQueue, others: Sequence[tuple[cl.Buffer, int, np.
 
 
 class Reads:
-    """Copy small device arrays to the host with one wait; arrays from `zeros` share a buffer.
+    """Copy several small device arrays to the host at once: `wait` copies, `get` returns values.
 
-    The commands of a wait are prepared once, and used until other arrays are read.
+    `zeros` makes arrays in a shared buffer, which one command copies. The commands of `wait` are
+    prepared once, and used again until it gets other arrays.
     """
 
     def __init__(self, queue: cl.CommandQueue) -> None:

@@ -126,13 +126,17 @@ class ArenaKernels(ABC):
         """
 
     def renew_constants(self) -> bool:
-        """Copy changed constant conductances and currents; return False if not supported."""
+        """Copy changed constant conductances and currents to the kernels' own arrays.
+
+        Return False if the kernels do not support this, as here in the base class.
+        """
         return False
 
     def storage(self, k: int, name: str, in_arenas: list[Storage]) -> list[Storage]:
-        """Return where mechanism `k`'s parameter `name` is stored; empty if it cannot be changed.
+        """Return all places that store mechanism `k`'s parameter `name`.
 
-        `in_arenas` says where in the arenas; subclasses may add other arrays.
+        `in_arenas` are the places in arenas; subclasses add the kernels' other arrays, or return an
+        empty list if they cannot change the parameter in place.
         """
         return in_arenas
 
@@ -147,7 +151,7 @@ class ArenaKernels(ABC):
         """Add values that the kernels do not compute to a saved state's arrays."""
 
     def suit(self, variables: Variables) -> bool:
-        """Whether the compiled kernels can use new `variables`, with arrays of the same shapes."""
+        """Whether the compiled kernels can use `variables`, whose arrays have the same shapes."""
         return False
 
     @abstractmethod

@@ -291,9 +291,9 @@ class Delivery:
 
     @property
     def marks(self) -> tuple[cla.Array, int]:
-        """The two marks in the spike list, and the index, 0 or 1, of the mark in use.
+        """Two indices in the spike list on the device, and which of them, 0 or 1, is in use.
 
-        A mark has the first new spike's index.
+        The one in use is the index of the first spike that has not been delivered.
         """
         return self._marks, self._turn
 
@@ -304,9 +304,9 @@ class Delivery:
     def deliver(
         self, new_spikes: NewSpikes, incoming: cla.Array, steps: range, ends: bool
     ) -> cl.Event:
-        """Deliver some steps' new spikes to the ring buffer `incoming`.
+        """Deliver the new spikes of some `steps` to the ring buffer `incoming`.
 
-        `ends` must be true in the last call before `turn_over`.
+        In the last call before `turn_over` `ends` must be true: the kernel then moves the mark.
         """
         lists = *(a.data for a in new_spikes), self.capacity, self._marks.data, self._turn
         return self._launcher(lists, incoming, steps, steps[-1] if ends else -1)
@@ -370,7 +370,10 @@ class Delivery:
         return self.seconds
 
     def candidates(self) -> list[DeliverSpec]:
-        """Return the specs that ``auto`` measures; on GPUs with few and with many `columns`."""
+        """Return the specs among which ``auto`` chooses the fastest.
+
+        Tiles of the targets have 2048 columns on CPUs, 256 or 2048 on GPUs.
+        """
         on_cpu = devices.is_cpu(self.queue.device)
         specs = [self._spec("vpo")]
         for columns in (2048,) if on_cpu else (256, 2048):

@@ -222,7 +222,9 @@ class Plasticity:
     ) -> list[tuple[launches.BoundKernel, int, int]]:
         """Return the kernels for an `event`: spikes of sources (``pre``) or targets (``post``).
 
-        With each come the work-group count per row, and how many rows are handled at once.
+        `tables` are index tables, kernel arguments by name; ``first`` is where the connections of
+        each source or target begin. With each kernel come two work-group counts: for one spike's
+        connections, and for spikes handled at the same time.
         """
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))

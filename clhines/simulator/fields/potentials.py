@@ -57,7 +57,7 @@ class Medium:
 
     @property
     def scale(self) -> np.ndarray:
-        """Factors, (3,) float64, by which lengths scale to a medium with conductivity 1."""
+        """Factors by which to scale lengths along x, y, z, (3,), so that the conductivity is 1."""
         return 1 / np.sqrt(np.asarray(self.sigma))
 
     @property
@@ -303,7 +303,10 @@ def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.n
 
 
 def _check_apart(what: str, distance: np.ndarray, radius: np.ndarray, first: int = 0) -> None:
-    """Raise InputError if electrode `first` + k is inside a segment, or coincides with a point."""
+    """Raise InputError if an electrode is not outside all segments.
+
+    ``distance[k, j]``, µm, is from `what` (for messages) number `first` + k to the axis of node j.
+    """
     wrong = (distance < radius) | (distance == 0)
     if wrong.any():
         k, j = np.argwhere(wrong)[0]

@@ -314,10 +314,10 @@ class CellEpochs(ArenaKernels):
             self.artificial.bind(self.v[0], self.run.arguments)
 
     def _records(self, detectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which lanes record which voltages and check which detectors, see `recorded_lists`.
+        """Return which lanes record voltages or check thresholds, as from `recorded_lists`.
 
-        Lanes check detectors only if events come in whole steps; detectors at somas are left out.
-        The i-th other detector has the number ``~detectors[i]`` in the result.
+        Instead of a column, the i-th detector that is not at a soma has the number
+        ``~detectors[i]``. If events act at exact times, lanes check no thresholds.
         """
         rows, sources = self.run.rows.arguments, self.model.sources
         count = 0 if rows["whole"] else int(rows["num_v"])

@@ -81,9 +81,9 @@ def is_quick(kind: KindBlocks) -> bool:
 
 
 def with_sites(spec: EpochSpec, functions: ArenaSpec, model: Model) -> EpochSpec:
-    """Add all mechanisms' calls to `spec`, for a kernel that advances instance by instance.
+    """Return `spec` with all mechanisms' calls, for a kernel that advances instance by instance.
 
-    `functions` has the mechanisms' functions for the engine `steps`.
+    `functions` is the engine `steps`'s spec, which has the mechanisms' functions.
     """
     pairs = zip(spec.kinds, functions.kinds, strict=True)
     kinds = tuple(_at_sites(spec, plan, kind, model.kinds[kind.number]) for plan, kind in pairs)

@@ -92,7 +92,7 @@ class KindInstances:
 
 
 def stretch(first: np.ndarray, counts: np.ndarray) -> slice | np.ndarray:
-    """Return ``ranges(first, counts)``; as a slice if each range begins where the last one ends."""
+    """Return all indices ``first[k]`` to ``first[k] + counts[k] - 1``, a slice if they adjoin."""
     if (np.diff(first) == counts[:-1]).all():
         return slice(int(first[0]), int(first[-1] + counts[-1]))
     return ranges(first, counts)

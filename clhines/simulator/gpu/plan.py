@@ -464,7 +464,10 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether the cells `like` are too large for kernels that advance instance by instance."""
+    """Whether cells are too large for kernels that advance instance by instance, and need lists.
+
+    `like` numbers these cells in the whole network; a segment has at most `most` nodes.
+    """
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)

@@ -91,8 +91,8 @@ class OnChip:
         return "mine.s5" if alone and not self.spec.dense else str(self.tree_rounds)
 
     @property
-    def of_columns(self) -> int:
-        """Reals in local memory for a segment's last column; 0 if no cell has layers."""
+    def column_reals(self) -> int:
+        """Reals in local memory per lane, for its segment's last column; 0 without layers."""
         k = self.spec.potentials
         return 2 * (2 * k + k * (k - 1) // 2) + k * k + k if k else 0
 
@@ -118,7 +118,7 @@ class OnChip:
     def local_bytes(self) -> int:
         spec, factor = self.spec, self.spec.makes_factors
         held = 0 if spec.far else len(self.held)
-        tree = self.of_columns or (7 if self.eliminates else 3)
+        tree = self.column_reals or (7 if self.eliminates else 3)
         reals = spec.units * (held * spec.capacity + tree * spec.lanes)
         ints = spec.units * (2 * spec.segment + self.num_columns)
         ints += spec.units * len(spec.kinds) if spec.by_node else sum(k.most for k in spec.kinds)
@@ -362,7 +362,7 @@ class EpochSpec(TemplateSpec):
         return replace(plain, phase="factor", extra=0, kinds=(), slots=0)
 
     def fits(self, limits: Limits) -> bool:
-        """Whether the work-groups fit on a device, and their numbers into packed integers."""
+        """Whether a device can run the work-groups, and packed integers can hold their indices."""
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group
@@ -514,7 +514,10 @@ class ListLoop:
 
     @property
     def waiting(self) -> list[ListBlocks]:
-        """Mechanisms for which a warp looks up instances with due events, to call only these."""
+        """Mechanisms for which a warp lists the instances with due events.
+
+        Then only these instances' events are handled, a lane for each instance.
+        """
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
 
     def slot(self, k: int) -> str:
@@ -529,10 +532,10 @@ class ListLoop:
         return "ulong" if self.spec.real == "double" else "uint"
 
     def of_turn(self, number: str) -> str:
-        """Return the expression for real `number` with its last bit set to the step's ``phase``.
+        """Return OpenCL text: the bits of the real `number`, with ``phase`` as the last bit.
 
-        Another work-group reads the real again and again, until this bit is the phase (0 or 1) of
-        its own step.
+        The variable ``phase``, 0 or 1, tells the step in which a real was written. A work-group
+        that reads the real waits until this bit is its own step's phase.
         """
         return f"as_{self.bits}({number}) / 2 * 2 + phase"
 

@@ -18,7 +18,7 @@ MECHANISMS = ~HAS_SPECIAL  # the other bits
 
 
 class ColumnRow:
-    """Number offsets in a column's row of factors; the column has `rows` potentials.
+    """Offsets in the row of numbers for a column, which has `rows` potentials.
 
     A segment's last column is not eliminated with the others, so its row differs:
 

@@ -269,10 +269,11 @@ def by_constant(
     model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism,
     nodes: np.ndarray, factor: np.ndarray, parameters: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Return the derivatives by the parameters of a mechanism with constant conductance.
+    """Return the derivatives with respect to parameters of a mechanism with constant conductance.
 
-    The mechanism's instances are at `nodes`. `matrix` has the derivatives with respect to the
-    nodes' constant conductances and currents.
+    Each is an array by instance. The instances are at `nodes`; `factor` is from `factor_of`.
+    `matrix` has the derivatives with respect to the nodes' constant conductances and currents,
+    `parameters` the parameters' values.
     """
     back = back_function(mechanism, "current")
     assert back is not None

@@ -79,9 +79,9 @@ _CHANGES = {  # kernel arguments that differ between launches
 class DeviceSteps:
     """The arrays and kernels that advance copies of a network on a device, and recorded values.
 
-    A run has `steps` steps. `directions` are the parameters with tangents, see `by_tangents`;
-    `surrogate` is the width of a spike's sigmoid, mV. `recorded` has the indices of the recorded
-    entries of a state.
+    A run has `steps` steps. `place` is the device's queue and the precision. `directions` are those
+    of forward mode, see `by_tangents`, or empty for reverse mode. `surrogate` is the width of a
+    spike's sigmoid, mV, or None. `recorded` has the indices of the recorded entries of a state.
     """
 
     def __init__(
@@ -361,9 +361,10 @@ class DeviceSteps:
         return values if record.matrix is None else values @ record.matrix.T
 
     def by_rows(self, cotangents: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the derivatives by recorded values, (steps + 1, r, lanes).
+        """Return the loss's derivatives with respect to the recorded entries of each step's state.
 
-        `cotangents` has the derivatives by each record's rows.
+        The result is (steps + 1, r, lanes), with r the length of `recorded`. `cotangents` has the
+        derivatives with respect to each record's rows.
         """
         shape = self.steps + 1, max(1, len(self.recorded)) * self.lanes
         record, rows = self.records[0], cotangents[0]

@@ -93,7 +93,7 @@ class EventConnections:
 
     @cached_property
     def outside(self) -> np.ndarray:
-        """Each step's sums of external events, (steps, targets) float64; (0, targets) if none."""
+        """Sums of external events' weights, (steps, targets) float64; (0, targets) if none."""
         events, targets = self.model.events, int(self.first[-1])
         sums = np.zeros((self.steps if len(events.step) else 0, targets))
         here = events.step < len(sums)

@@ -41,10 +41,10 @@ _EVENTS = (
 
 
 def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
-    """Return the bits that tell a launch which steps it ends and begins.
+    """Return the kernel argument ``turn`` of launch k, in a run of `count` steps.
 
-    In a run of `count` steps, the launch ends step k - 1 unless k is 0, and begins step k unless k
-    is `count`. `more` has further bits to set.
+    The launch ends step k - 1 (bit `ENDS`) unless k is 0, and begins step k (`BEGINS`) unless k is
+    `count`. `more` has further bits, such as `DELIVERS` to deliver events.
     """
     return ENDS * (k > 0) | BEGINS * (k < count) | more
 

@@ -86,7 +86,7 @@ class Quantities:
 
     @property
     def by_matrix(self) -> bool:
-        """Whether any of cm, Ra and parameters of constant mechanisms is a quantity."""
+        """Whether a quantity acts by the matrix: cm, Ra, a parameter of a constant mechanism."""
         constant = (self.model.instances[one[0].number][0] < 0
                     for one in self.of if not isinstance(one, str))  # fmt: skip
         return bool({"cm", "Ra"} & {one for one in self.of if isinstance(one, str)}) or any(
@@ -112,11 +112,12 @@ class Quantities:
         return names
 
     def directions(self, copies: int) -> list[Direction]:
-        """Return (mechanism, parameter, instances) for each number that gets a derivative.
+        """Return the directions of forward mode: (mechanism, parameter, instances) for each.
 
-        A number belongs to one instance in each of the `copies`, or to all of them if they share
-        the value. The list is empty if any quantity is not a parameter, or is read outside of
-        steps.
+        Along a direction, the parameter changes by the same number in these instances: in one
+        instance of each of the `copies`, or in all instances of a group that share the value. The
+        list is empty if forward mode does not support a quantity: one that is not a parameter, acts
+        by the matrix, or sets the start.
         """
         if self.by_matrix or self.of_start or any(isinstance(one, str) for one in self.of):
             return []
@@ -176,10 +177,10 @@ class Quantities:
             slopes = by_constant(self.model, adjoint.matrix, mechanism, *place)
             return slopes.get(name, np.zeros(len(group))).copy()
         if name in mechanism.parameters:
-            return _taken(adjoint.parameters[k][name], instances)
+            return _selected(adjoint.parameters[k][name], instances)
         begins = name in mechanism.begins  # its value before INITIAL
         states = adjoint.states if begins else adjoint.start["states"]
-        return _taken(states[k][name], instances)
+        return _selected(states[k][name], instances)
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
         """Return the derivatives with respect to each cell's Ra, (num_cells,).
@@ -194,15 +195,15 @@ class Quantities:
         return np.add.reduceat(by_node, forest.cell_offsets[:-1]) / self._axial_resistivity()
 
 
-def _taken(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return some values; all of them in order, as of a single group, are not copied."""
+def _selected(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return ``values[at]``, without a copy if this is all values in order."""
     is_all = len(at) == len(values) and np.array_equal(at, np.arange(len(at)))
     taken: np.ndarray = values if is_all else values[at]
     return taken
 
 
 def as_cotangents(values: object, shapes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
-    """Check the derivatives that a loss returned: an array of each record's shape."""
+    """Return a loss's derivatives as a list, an array for each record; InputError if wrong."""
     several = [values] if len(shapes) == 1 and not isinstance(values, list | tuple) else values
     if not isinstance(several, list | tuple) or len(several) != len(shapes):
         raise InputError(

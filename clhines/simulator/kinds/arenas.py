@@ -178,7 +178,10 @@ def _add_kind(
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
-    """Add lists by active node, and memory for v, d and b, which kernels with vectors need."""
+    """Add to the arenas what kernels with CPU vectors need.
+
+    This is memory for v, d and b at active nodes, and the lists of `add_cells`.
+    """
     layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
         arenas["mem"].add(name, np.zeros(layout.count))

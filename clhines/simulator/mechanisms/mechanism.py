@@ -154,7 +154,7 @@ class Mechanism:
         text_or_path : str or pathlib.Path
             A text of several lines, or the path of a file.
         path : str
-            If a text is given: its name in messages, in the folder of files that it includes.
+            For a text: the file name in messages; INCLUDE files are sought in its folder.
         use_tables : bool
             Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
         secondorder : bool

@@ -481,10 +481,10 @@ def _valence(name: str, declared: Sequence[float | None]) -> float:
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:
-    """Return how a mechanism uses an ion, as two arguments for NEURON's nrn_promote.
+    """Return NEURON's arguments of nrn_promote for an ion's use by a mechanism.
 
-    First for concentrations, then for the reversal potential: 3 if the mechanism writes, 1 if it
-    reads, else 0.
+    The first is for the concentrations, the second for the reversal potential: 3 if the mechanism
+    writes it, 1 if it reads it, else 0.
     """
 
     def level(*names: str) -> int:

@@ -84,7 +84,10 @@ def all_weights(wiring: Wiring) -> np.ndarray:
 
 
 def has_delay_outside(wiring: Wiring, added: Additions, least: float, most: float) -> bool:
-    """Return whether a delay, not of a train, is below `least` or above `most` (not plastic)."""
+    """Return whether a connection has a delay below `least` or, if not plastic, above `most`, ms.
+
+    Connections from event trains do not count.
+    """
     train = _trains(added)
     for source, _, _, _, delay, plastic in wiring.calls:
         short, long = once(delay) < least, once(delay) > most

@@ -75,7 +75,8 @@ def kinds_of(
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     """Merge each mechanism's groups; return `Model.kinds` and `Model.instances`.
 
-    Constant mechanisms are left out. `stored` has mechanisms and parameters that must be arrays.
+    Constant mechanisms are left out. `area_at` returns nodes' areas. `stored` has (mechanism,
+    parameter) names of parameters that must be arrays, even if all instances have the same value.
     `last` has, by group number, the instance that sets GLOBAL variables (see `Kind.last`); None if
     all instances must agree.
     """
@@ -330,7 +331,7 @@ def _merged(
 
 
 class ConstantSums:
-    """Sum constant mechanisms again after changes, with the same bits as `constant_sums`."""
+    """Constant mechanisms' sums at each node after changes, equal to those of `constant_sums`."""
 
     def __init__(
         self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray

@@ -168,7 +168,7 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "instant_between_cells": (sent & ~loose & ~within_cells(model)).any(),
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
-            "pointers_in_states": any(_points_in_states(model, k) for k in range(len(kinds))),
+            "pointers_in_states": any(_steps_read_pointers(model, k) for k in range(len(kinds))),
             "read_pointers": model.read,
             "read_elsewhere": any(_is_elsewhere(model, *pointer) for pointer in model.read.items()),
             "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
@@ -232,10 +232,10 @@ def _event(block: str) -> str:
     return "receive" if block in ("watch", "net_initial") or "netcons" in block else block
 
 
-def _points_in_states(model: Model, k: int) -> bool:
-    """Return whether blocks of mechanism k read other nodes' voltages by pointers.
+def _steps_read_pointers(model: Model, k: int) -> bool:
+    """Return whether mechanism k reads other nodes' voltages by pointers, except in three blocks.
 
-    INITIAL, BEFORE BREAKPOINT and currents do not count.
+    These are INITIAL, BEFORE BREAKPOINT and the current.
     """
     allowed = ("initial", "current", "before_breakpoint")
     blocks = model.kinds[k].mechanism.program.blocks.items()
@@ -415,7 +415,11 @@ def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> Non
 
 
 def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: str) -> None:
-    """Refuse a POINTER that BREAKPOINT sets if its target `to` diffuses, or if others use it."""
+    """Refuse a POINTER, (mechanism, name), that BREAKPOINT sets, unless its target is simple.
+
+    The target `to` must be another mechanism's variable that does not diffuse, and no other POINTER
+    may refer to it. `said` names the POINTER in messages.
+    """
     others = [
         at.instance
         for other, at in (*model.read.items(), *model.written.items())

@@ -132,7 +132,7 @@ class Additions:
         return sources
 
     def emits(self, group: Group) -> None:
-        """Give the instances of a group that sends events their numbers among all event sources."""
+        """Make the instances of `group` event sources, with the next numbers among all sources."""
         self.emitters.append((group, self.num_sources))
         self.num_sources += len(group)
 

@@ -86,7 +86,7 @@ def is_plain(value: object) -> bool:
 
 
 def as_value(group: Group, name: str, value: object) -> ParameterValue:
-    """Check a new value for parameter `name`. Values by cell are not expanded to instances."""
+    """Check a new value for parameter `name`; return it as one number, by cell, or by instance."""
     mechanism, network = group.mechanism, group.network
     program = mechanism.program
     if name not in program.settable:

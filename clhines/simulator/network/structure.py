@@ -291,10 +291,10 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """Return how many of the `nodes` at `at` are in the first cells of all cables.
+        """Return how many of the `nodes`, those at `at`, are in the first cell with each cable.
 
-        The result is 0 unless `at` is a region's name, which selects the same nodes in cells with
-        the same cable.
+        These are the first of `nodes`, and the other cells repeat them. Return 0 if cells do not
+        repeat: if there is only one cell per cable, or `at` is not the name of a region.
         """
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0

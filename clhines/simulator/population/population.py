@@ -241,7 +241,7 @@ class Population:
             )
         values = self._sets(sets)
         if not self._batches:
-            self._make(len(values))
+            self._make_batches(len(values))
         [batch], parts = self._batches[0], list[tuple[np.ndarray, np.ndarray]]()
         for first in range(0, len(values), batch.size):
             rows = np.minimum(first + np.arange(batch.size), len(values) - 1)
@@ -294,8 +294,8 @@ class Population:
         columns = [as_real(n, as_array(n, values[:, k])) for k, n in enumerate(self.names)]
         return np.stack(columns, axis=1)
 
-    def _make(self, number: int) -> None:
-        """Make the simulations for batches of up to `number` parameter sets.
+    def _make_batches(self, number: int) -> None:
+        """Set `batch`, parameter sets per device, for up to `number` sets; make the simulations.
 
         Each device has one simulation for all protocols with the same stop.
         """
@@ -316,7 +316,10 @@ class Population:
         _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _most(self, options: Mapping[str, Any]) -> int:
-        """Estimate how many parameter sets fit into the device's memory, or the host's."""
+        """Estimate how many parameter sets fit at once into memory: the device's, or the host's.
+
+        `options` are those of the device's simulations.
+        """
         compiled, stops = self._recipe.compiled, self._recipe.stops
         cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
@@ -343,7 +346,7 @@ class Population:
     def _batches_of(self, values: np.ndarray, begin: int, end: int) -> Iterator[list[BatchResults]]:
         """Yield the results for sets `begin` to `end`, simulated in batches on all devices."""
         if not self._batches:
-            self._make(end - begin)
+            self._make_batches(end - begin)
         size, free = self._batches[0][0].size, SimpleQueue[list[Batch]]()
         for batches in self._batches:
             free.put(batches)

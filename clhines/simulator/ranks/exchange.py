@@ -93,7 +93,10 @@ class Exchange(ABC):
         """Take note of steps that the run has advanced, or that its device is advancing."""
 
     def deliver(self) -> None:
-        """Exchange the events in the steps that were noted last; the base class does so later."""
+        """Exchange the events in the steps of the last `note_steps`.
+
+        The base class does nothing: its subclasses may exchange in other calls.
+        """
         return
 
     def end(self) -> None:
@@ -105,7 +108,7 @@ class Exchange(ABC):
         return Chunk.of(time, source, self._dt, failed, values)
 
     def load(self) -> None:
-        """Prepare for another state, which all ranks have loaded."""
+        """Go on from a state that all ranks have loaded: events of the start are not exchanged."""
         self._started = True
 
 
@@ -136,7 +139,10 @@ class StepExchange(Exchange):
         self._started = True
 
     def note_steps(self, first: int, count: int) -> None:
-        """Exchange the spikes in the previous call's steps, then take note of these steps."""
+        """Finish the exchange of the previous call's steps, and begin to read these steps' spikes.
+
+        These are `count` steps from `first` on, which the device is advancing.
+        """
         self.end()
         self._waiting = self.guard.do(self.run.note_spikes), first, count
 

@@ -41,7 +41,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class PartNumbers:
-    """One network's cells, nodes, sources, connections as indices in the joined network."""
+    """Where one network's nodes, cells, connections, groups and sources are in the joined one."""
 
     node: int  # the first node's index
     cell: int  # the first cell's index
@@ -111,7 +111,7 @@ def _structure(parts: Sequence[Structure], first: np.ndarray) -> Structure:
 
 
 class _Builder:
-    """Build the joined network, and the indices in it for each network's parts."""
+    """Build the joined network; note where in it the cells and sources of each network are."""
 
     def __init__(self, networks: Sequence[Network], ends: Sequence[Ends]) -> None:
         self.networks, self.ends = networks, ends

@@ -243,7 +243,10 @@ class JoinedExchange(Exchange):
             first += size
 
     def note_steps(self, first: int, count: int) -> None:
-        """Exchange events if these steps end an epoch."""
+        """Deliver this rank's spikes in `count` steps from `first` on.
+
+        Exchange events with other ranks if an epoch ends with these steps.
+        """
         self.guard.do(self.run.deliver, first, count)
         self._step = first + count
         if self._step % self._epoch:

@@ -117,10 +117,11 @@ def agreed_overlap(
     request: Request,
     requested: bool | None,
 ) -> bool:
-    """Return whether to exchange an epoch's spikes during the next epoch.
+    """Return whether the ranks exchange an epoch's spikes while they simulate the next epoch.
 
-    This does not pay if the cores that simulate must also exchange. `requested` is the user's
-    choice. InputError on all ranks if networks, initial voltages or arguments differ.
+    This needs epochs of half the length. It does not pay if the cores that simulate must also
+    exchange. `requested` is the user's choice, or None. InputError on all ranks if networks,
+    initial voltages or arguments differ; `signature` is a digest of the network.
     """
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
     names = "dtype", "engine", "chunk", "max_spikes", "method"
@@ -141,7 +142,7 @@ RankEntries = slice | np.ndarray
 
 
 def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Join all ranks' saved states to a state of the whole network."""
+    """Join each rank's arrays, as `save` returns them, to the arrays of the whole network."""
     joined, whole = {}, shares[0].whole
     for field in whole.schema:
         for share, arrays in zip(shares, saved, strict=True):
@@ -343,7 +344,10 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """The rank's entries on the axes `Field.per` that ranks divide; other axes it has whole."""
+        """Where the rank's part of an array is in the whole array, by the array's axis `Field.per`.
+
+        Along other axes each rank has the whole array.
+        """
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,

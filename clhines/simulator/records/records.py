@@ -55,7 +55,7 @@ class Record:
 
     @property
     def follows(self) -> bool:
-        """Whether the reduction (crossings) needs the values before a run's first step."""
+        """Whether the reduction compares each step with the one before, as crossings do."""
         return self.reduce in CROSSED
 
     @property
@@ -102,7 +102,7 @@ def is_current(record: Record, model: Model) -> bool:
 
 
 def has_bare_current(mechanism: Mechanism) -> bool:
-    """Whether a mechanism's current is no variable: a text gives only a formula for it."""
+    """Whether a mechanism has a current, but no variable with its value, only an expression."""
     program = mechanism.program
     names = {q.name for q in (*program.states, *program.outputs, *program.parameters)}
     return CURRENT not in names and any(a.role == "i" for a in program.blocks.get("current", ()))

@@ -85,7 +85,7 @@ class ReducedSpec(TemplateSpec):
 
     @property
     def vector(self) -> int:
-        """Combinations that are read at once; matrices have a multiple of it."""
+        """How many combinations a kernel reads at once; matrices are padded to a multiple of it."""
         return 16 if self.ptx else self.lanes
 
     @property

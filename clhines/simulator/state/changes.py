@@ -54,7 +54,7 @@ class Storage:
 
 
 class Spread:
-    """Write new parameter values into arrays on a device; cache the index tables."""
+    """Write new parameter values into arrays on a device; keep the tables of indices for reuse."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
@@ -66,7 +66,7 @@ class Spread:
         self._written = deque[cl.Event | None](maxlen=8)
 
     def put(self, storage: Storage, group: int, value: ParameterValue) -> None:
-        """Enqueue a write of new values for the instances in group number `group`."""
+        """Enqueue a write of `value` for the instances in group number `group`, at `storage`."""
         numbers = np.asarray(value.numbers, self.dtype)
         key, first, count = (storage.key, group), storage.offset, 1
         if storage.places is not None:

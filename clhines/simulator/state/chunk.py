@@ -122,9 +122,10 @@ class UnderWay:
             )
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
-        """Sum the weights of events that are pending when `step` begins, in multiples of `unit`.
+        """Sum the weights of events that are pending when `step` begins, by due step and target.
 
-        Return (slots, num_targets) int64.
+        Return (slots, num_targets) int64, in multiples of `unit`; events due in step s are in row
+        ``s % slots``, as in a ring buffer.
         """
         grid, sums = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
         begin, count = grid.row[self._cell], np.diff(grid.row)[self._cell]

@@ -76,12 +76,11 @@ class PlayedValues:
     def before(
         self, k: int, here: np.ndarray, until: float, due: np.ndarray, sent: np.ndarray
     ) -> None:
-        """Set the values that are played into mechanism `k` until `until`, ms.
+        """Set the parameters of mechanism `k` that are played until `until`, ms, or the next event.
 
-        Each instance gets only the values before its next event. `due` and `sent`, (count,), ms,
-        are the times at which this event is due and was sent; if a value is due at the same time,
-        the one that was sent first comes first. Instances not in `here`, (count,) bool, get no
-        values.
+        `due` and `sent`, (count,), ms, are the times at which each instance's next event is due and
+        was sent. If an entry is due at the same time, what was sent first comes first; an entry is
+        sent when the one before it is due. Only instances in `here`, (count,) bool, change.
         """
         for number in self._of_kind.get(k, ()):
             played = self._played[number]

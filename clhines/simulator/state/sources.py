@@ -50,9 +50,10 @@ class Wires:
     tight: bool  # a ring is shorter than its longest delay needs
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
-        """Return ring buffer sizes, (num_sources,) int64, with space for `steps` more steps.
+        """Return the sizes of all sources' ring buffers, (num_sources,) int64, in events.
 
-        They are needed if artificial cells are so many steps ahead of others.
+        Those of artificial cells have space for `steps` more steps, as a launch advances these
+        cells that many steps before the others.
         """
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
 

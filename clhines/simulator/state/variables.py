@@ -610,7 +610,10 @@ def whole(variables: Variables) -> Variables:
 
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:
-    """Expand one copy's events and failures at t = 0 to all copies."""
+    """Return the events and failures at t = 0 of all copies of a network from those of one copy.
+
+    If the copies are not alike (`Model.alike` is None), `early` has all copies.
+    """
     if model.alike is None:
         return early
     source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)

@@ -15,7 +15,7 @@
 % endif
     __local int row_start[UNITS * ${2 * M}];
 % if spec.potentials:   # sums of last columns, twice, their ties, and mailboxes
-    __local real all_tree[UNITS * ${spec.chip.of_columns} * LANES];
+    __local real all_tree[UNITS * ${spec.chip.column_reals} * LANES];
 % else:
     __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
 % endif
@@ -30,7 +30,7 @@
 % endif
     __local int *rows_here = row_start + at * ${2 * M};
 % if spec.potentials:
-    __local real *tree = all_tree + at * ${spec.chip.of_columns} * LANES;
+    __local real *tree = all_tree + at * ${spec.chip.column_reals} * LANES;
 % else:
     __local real *tree_b = all_tree + at * ${tree} * LANES;
     __local real *above_b = tree_b + LANES;

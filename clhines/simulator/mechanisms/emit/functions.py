@@ -63,7 +63,11 @@ _OF_VECTORS = {
 
 
 def table_helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
-    """Return source for the table look-up functions that `text` calls."""
+    """Return source for the table look-up functions that `text` calls.
+
+    `real` is ``double``, ``float`` or ``numpy``. The names begin with `prefix`; a call looks up
+    `width` instances' values.
+    """
     result, sort = "", vector(width)
     rows = [f"table[at.s{k:x}]" for k in range(width)]
     next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]

@@ -64,9 +64,9 @@ def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Return each helper's arguments, statements and result by its name.
+    """Return by name each helper's arguments, statements and result, in the language of `p`.
 
-    NumPy computes both branches of a helper for whole arrays.
+    In NumPy a helper computes both of its branches for whole arrays, and selects by ``np.where``.
     """
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)

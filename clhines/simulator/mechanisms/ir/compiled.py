@@ -105,7 +105,7 @@ class Body:
         return nodes + [node for loop in self.loops for node in loop.nodes()]
 
     def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
-        """Return the loops on which `roots` depend; drop loop variables that nothing needs."""
+        """Return the loops on which `roots` depend, without loop variables that nothing needs."""
         free = free_of(roots)
         needed: list[Loop] = []
         for loop in reversed(self.loops):
@@ -148,7 +148,10 @@ class Compiled:
         return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return a block function's arguments, including results and the variables `outputs`."""
+        """Return the arguments of a block's function: its inputs and its results.
+
+        Variables in `outputs` are results, too, if the block sets them.
+        """
         if not isinstance(block, str) or block not in self.program.blocks:
             blocks = ", ".join(self.program.blocks)
             raise InputError(

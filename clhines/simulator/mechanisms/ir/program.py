@@ -262,7 +262,7 @@ class Program:
 
     @cached_property
     def begins(self) -> dict[str, float]:
-        """The values that states have before INITIAL, by name, if users may set these values."""
+        """By name, the values before INITIAL of the states for which users may set them."""
         return {q.name: q.default for q in self.states if q.is_given}
 
     @cached_property

@@ -111,7 +111,7 @@ class Evaluation(BlockValues):
         return value
 
     def _right_side(self, sign: str, left: Node, e: Expression) -> Node:
-        """Return the value of `e`, the right side of && or ||.
+        """Return the value of `e`, the right side of `sign`, && or ||; `left` is the left value.
 
         As in C, the right side sets and draws nothing if the left side decides the result.
         """
@@ -257,7 +257,10 @@ def _pointing(run: Evaluation, arguments: Sequence[Expression], line: int) -> No
 
 
 def _discontinuity(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Call state_discontinuity: set a state, unless NEURON ignores the call here."""
+    """Evaluate state_discontinuity(state, value): set the state; the call's value is 0.
+
+    In BREAKPOINT's second execution (`jumps` is None) NEURON ignores the call.
+    """
     target = arguments[0]
     index = run.index(target[2])
     value = run.expression(arguments[1])

@@ -228,7 +228,10 @@ class Execution(Evaluation):
         self.netcons.append((names, s, inner, self.guard))
 
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute a PROCEDURE's or FUNCTION's body; return a FUNCTION's value, else 0."""
+        """Execute a PROCEDURE or FUNCTION called in `line` with the arguments' `values`.
+
+        Return a FUNCTION's value, 0 for a PROCEDURE.
+        """
         if block.name in self._calls:
             raise refuse("mod.calls-itself", line, name=block.name)
         if len(self._calls) > MAX_CALLS:

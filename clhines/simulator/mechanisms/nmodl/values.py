@@ -321,7 +321,11 @@ class BlockValues:
 
     @contextmanager
     def scope(self, rules: Rules | None = None) -> Iterator[None]:
-        """Open a scope for locals; with `rules`, the scope in which a called block is executed."""
+        """Open a scope for LOCAL variables.
+
+        With `rules`, functions by statement kind, it is the scope of a called block, which does not
+        see the caller's locals and executes its statements by these functions.
+        """
         kept = self.rules
         self.scopes.append({} if rules is None else {"": ""})
         self.rules = kept if rules is None else rules

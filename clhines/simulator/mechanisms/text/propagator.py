@@ -129,7 +129,7 @@ def _change(eq: Equations, row: dict[str, Node], v: Node) -> Node:
 
 
 def exact_current(eq: Equations) -> tuple[Node, Node]:
-    """Return the current and the slope with which an implicit step gives the exact v."""
+    """Return i and g = di/dv with which a backward-Euler step of v gives the exact solution."""
     graph, dt = eq.graph, eq.graph.symbol("dt")
     rows = _matrix(eq)
     rows["v"][_DRIVE] = dt**-1

@@ -235,7 +235,10 @@ class RuleText(TextStatements):
         return "" if self.growth is None else self._shown(self.growth, real)
 
     def act(self, event: str, side: str, values: dict[str, Any]) -> None:
-        """Execute the assignments of `printed` on NumPy arrays, `values` by name."""
+        """Execute the assignments that `printed` returns for `event` and `side`.
+
+        `values` has NumPy arrays by the names in the assignments, which replace them.
+        """
         _run("\n".join(self.printed(event, side, "numpy")), values)
 
     def grow(self, values: dict[str, Any], time: np.ndarray) -> None:

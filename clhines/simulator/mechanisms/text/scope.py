@@ -22,8 +22,8 @@ class Scope:
     def expression(self, e: Node, keep: bool = True) -> Node:
         """Replace the names in an expression by their values.
 
-        Names without a value are evaluated first. With `keep`, later expressions use these values,
-        too.
+        Names without a value are evaluated first. With `keep` these values remain for later
+        expressions, else those evaluate the names again.
         """
         values = self.values if keep else dict(self.values)
         for name in self._missing(e, values):

@@ -107,9 +107,9 @@ def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _ArgumentPairs) -
             used.update(pairs.made[k])
 
     def items(ks: Iterable[Item]) -> Iterator[Node]:
-        """Yield the arguments with the numbers `ks`; pairs have negative numbers.
+        """Yield the arguments with the numbers `ks`; a negative number stands for a pair.
 
-        Yield the two arguments instead of a pair that is used only once.
+        A pair that is used several times gets a name; else yield its two arguments.
         """
         for k in ks:
             if k >= 0:

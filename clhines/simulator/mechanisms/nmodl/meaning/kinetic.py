@@ -310,7 +310,10 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
 
 
 def extrapolate(run: Execution, steps: dict[str, Node]) -> None:
-    """Add the states' changes `steps` a second time with `secondorder`, which halves the step."""
+    """With `secondorder`, which halves the step, add the states' changes once more.
+
+    `steps` has by name each state's change in the half step, which has been added already.
+    """
     if run.shared.secondorder and run.where == "advance":
         for key, step in steps.items():
             run.set(key, run.value(key) + step)

@@ -303,7 +303,7 @@ def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, 
 
 
 def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
-    """Match each unknown with a row in which its entry is not always 0; return the rows.
+    """Return a different row for each unknown, in which the unknown's entry is not always 0.
 
     Augmenting paths find the matching. An unknown prefers the row in which its entry is the sum
     with the most terms. In a reaction scheme's equations this is the diagonal entry, the column's

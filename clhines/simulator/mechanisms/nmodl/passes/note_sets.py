@@ -9,9 +9,9 @@ from clhines.simulator.mechanisms.nmodl.blocks import FileBlocks
 
 
 def note_sets(blocks: FileBlocks) -> FileBlocks:
-    """Add outputs for v and the other variables that ``receive`` sets, if this block sets v.
+    """If the block ``receive`` sets v, add outputs: the values of v and of all variables it sets.
 
-    The outputs' names follow the pattern `SET`; the output `SET_AT` is the event's time.
+    Each is called as `SET` formats its variable's name; the output `SET_AT` has the event's time.
     """
     body = blocks.bodies.get("receive")
     set_v = [node for role, _, node in body.results if role == "set_v"] if body else []
