@@ -56,7 +56,10 @@ _NOT_SPLIT = {  # needs that ranks cannot split, and the refusals
 
 
 def check_options(options: Iterable[str], parameters: Iterable[str]) -> None:
-    """Raise InputError for an unknown `Solver` option; the message suggests `parameters`, too."""
+    """Raise InputError unless all `options` are names of `Solver` options.
+
+    The message suggests a similar name, also from `parameters`, those of `Simulation`.
+    """
     solver = [name for name in signature(Solver).parameters if name not in ("forest", "options")]
     solver_options = {*solver, *(name for row in METHODS.values() for name in row.options)}
     expected = [name for name in parameters if name not in ("self", "options")]

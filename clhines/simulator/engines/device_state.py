@@ -134,6 +134,6 @@ class DeviceState:
 
 
 def shape_of(variables: Variables, arenas: dict[str, Arena]) -> tuple[object, ...]:
-    """Return a key: variables with equal keys can use the same compiled kernels and arrays."""
+    """Return a hashable key that is equal for variables that fit the same kernels and arrays."""
     regions = {name: arena.offset for name, arena in arenas.items()}
     return regions, variables.singles, variables.wanted, has_constants(variables.once)

@@ -56,13 +56,14 @@ from clhines.solver.device.arrays import to_device
 from clhines.solver.plan.plan import Limits, real_name
 
 
-class _Others:
+class _OtherCells:
     """Decide how kernels read other cells' voltages, to which POINTERs refer.
 
     `v` is a device buffer with the voltages at this step and the next one, and with the voltage
     changes, from which a launch can end the step before. If `groups` is not 0, this number of
     work-groups wait for each other after each step. Otherwise `later` says whether the end of a
-    launch's last step is left to the next launch. A launch has at most `steps` steps.
+    launch's last step is left to the next launch. A launch has at most `steps` steps: 1 if cells
+    read voltages of work-groups that do not wait, else `epoch`.
     """
 
     v: cla.Array | None = None
@@ -145,7 +146,7 @@ class CellEpochs(ArenaKernels):
             tables = put_tables(plan, base, model, self.queue, self.dtype)
             each.append(PlanLaunch(plan, tables, plan.spec))
         self._cells = CellLaunches(self.queue, each, first)
-        self._others = _Others(model, plans, self._options["limits"], self.epoch)
+        self._others = _OtherCells(model, plans, self._options["limits"], self.epoch)
         self.place = self._places.of_node
         self.v = [cla.zeros(self.queue, max(self._places.count, 1), self.dtype)]
         self._nodes = PlacedValues(model, self._cells, self._places, self.dtype)

@@ -274,10 +274,10 @@ class DeviceSteps:
         return to_device(self.queue, values, dtype or self.dtype)
 
     def room(self, size: int, owner: object) -> cla.Array:
-        """Return an uninitialised array, which is valid as long as its `owner` lives.
+        """Return an uninitialised array of `size` reals; it must not outlive the object `owner`.
 
-        On a CPU the array is in NumPy's memory, which has large pages. The next gradient uses this
-        memory again, because clearing new memory takes longer than a step.
+        On a CPU the array is in NumPy's memory, which has large pages. When `owner` is deleted this
+        memory is kept for the next gradient, because clearing new memory takes longer than a step.
         """
         if not copies.lends_all(self.queue.device):
             return cla.Array(self.queue, size, self.dtype)

@@ -189,7 +189,10 @@ class GradientKind:
         return dict(self.columns)[a.name].at("j")
 
     def call(self, block: str) -> str:
-        """Return the OpenCL call for a block's function; ``s_NAME`` has the state NAME."""
+        """Return the OpenCL call of a block's function, with declarations of its results.
+
+        The variable ``s_NAME`` has the state NAME, and gets its new value.
+        """
         name, arguments = self._arguments(block)
         before, values = list[str](), ["series__"] * self.series
         for a in arguments:
@@ -350,7 +353,10 @@ class GradientSpec(TemplateSpec):
         return [(self.kinds, "ends"), (self.kinds, "begins")] if self.ions else [(self.kinds, "")]
 
     def row(self, entry: str) -> str:
-        """Return the OpenCL expression for where a state value, number `entry`, is recorded."""
+        """Return the OpenCL expression for the element of ``rows`` that records a state's entry.
+
+        `entry` is the text of its index in the state.
+        """
         return f"rows[((size_t)step * num_columns + column[{entry}]) * num_rows + q]"
 
     def directions_of(self, kind: int) -> list[tuple[int, str, int]]:

@@ -211,6 +211,7 @@ _COMMENTS = {
 def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
     """Return source of the helpers that `text` calls: quotients such as ``x / (exp(x) - 1)``.
 
+    `real` is ``double``, ``float`` or ``numpy``; the names begin with `prefix`.
     With a `width` above 1 the source begins with the exponentials that they and `text` call.
     """
     p = Printer(prefix, real, width=width)
