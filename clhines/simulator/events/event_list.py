@@ -135,7 +135,7 @@ class TakenSpec(TemplateSpec):
 
 
 class RankEvents:
-    """Append other ranks' events to their sources' ring buffers, on a device.
+    """Append events from other ranks to the ring buffers of their sources, on a device.
 
     This takes one copy, one kernel and no wait. The copy has times, float64, then sources and each
     source's first time as an index, int32. `most` is the device's largest work-group.

@@ -436,10 +436,10 @@ class LaneNodes:
 
 
 def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return each node's list and lane, (2, k); all nodes in a list have the same mechanisms.
+    """Return the list and the lane of each of k nodes, (2, k).
 
-    `order` sorts the nodes by cell and mechanisms. `bits` has a bit for each density mechanism at a
-    node, `cell` each node's cell.
+    All nodes in a list have the same density mechanisms. `order` sorts the nodes by cell and
+    mechanisms. `bits` has a bit for each density mechanism at a node, `cell` each node's cell.
     """
     new = np.ones(len(order), bool)
     new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
@@ -453,9 +453,10 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _mixed_rows(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return each node's list and lane, (2, k); lists mix mechanisms if this saves work.
+    """Return the list and the lane of each of k nodes, (2, k).
 
-    See `_rows_and_lanes` for `order`, `bits` and `cell`. `weight` is each density mechanism's work.
+    A cell's lists mix nodes with different mechanisms if this saves work. See `_rows_and_lanes` for
+    `order`, `bits` and `cell`. `weight` is each density mechanism's work.
     """
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)

@@ -27,7 +27,8 @@ class DiffusingRows:
     - `above`: the parent's row, -1 for roots
     - `child`: a row's children are ``child[a:b]`` with ``a, b = first_child[row : row + 2]``
     - `links`, (n, 2): a row's parent and child when it is eliminated, -1 for none
-    - `first`: round k of cell c begins at ``first[c * rounds + k]``
+    - `rounds`: round count of all cells; `first`: cell c's round k begins at row
+      ``first[c * rounds + k]``
     """
 
     def __init__(

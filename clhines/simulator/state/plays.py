@@ -70,7 +70,7 @@ class PlayedValues:
                 self._set(played, number, t)
 
     def has(self, k: int) -> bool:
-        """Whether a Vector plays into mechanism `k` by the event queue."""
+        """Whether values are played into mechanism `k` in order with its events, not after them."""
         return k in self._of_kind
 
     def before(
