@@ -104,7 +104,7 @@ __all__ = sorted(_HOME_OF)
 
 
 class _SameModule:
-    """Loader that imports a loaded module under a second name; the module keeps its spec."""
+    """Loader that gives a loaded module a second name, and keeps its ``__spec__``."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__

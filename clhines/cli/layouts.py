@@ -73,7 +73,7 @@ def _example(
 
 
 def _blocks(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Yield a line with the nodes of all blocks, and a line that marks the first cell's nodes."""
+    """Yield a line of node names, with | between blocks, and a line with ^ below the first cell."""
     part = plan.parts[0]
     starts = part.tables["cell_start"][:: part.spec.stride]
     line = " | ".join(" ".join(row) for row in _cut(plan, names, starts))

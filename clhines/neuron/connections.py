@@ -88,7 +88,7 @@ def _connect_pending(model: NeuronModel, network: Network, groups: dict[str, Gro
         if not chosen and not silent:
             continue
         if changes_weights(model, group):
-            netcons += _connect_alone(model, network, group, chosen, silent)
+            netcons += _add_sources(model, network, group, chosen, silent)
             continue
         numbers = np.array([k for k, _ in chosen], np.int64)
         times = np.array([t for _, t in chosen])
@@ -134,16 +134,16 @@ def _silent(model: NeuronModel, name: str) -> list[int]:
     return np.flatnonzero((wires.origin < 0) & is_target).tolist()
 
 
-def _connect_alone(
+def _add_sources(
     model: NeuronModel,
     network: Network,
     group: Group,
     chosen: Sequence[tuple[int, float]],
     silent: Sequence[int],
 ) -> list[int]:
-    """Create a source of `chosen` events for each NetCon without a source; return these NetCons.
+    """Give each NetCon without a source one that sends its `chosen` events; return these NetCons.
 
-    `chosen` has (NetCon, time); a NetCon in `silent` gets a source even without events.
+    `chosen` has (NetCon, event time). NetCons in `silent` get a source even without events.
     """
     wires, times = model.wires, {k: list[float]() for k in silent}
     if model.bins is not None and chosen:
@@ -177,7 +177,7 @@ def _rows(model: NeuronModel, chosen: np.ndarray) -> np.ndarray:
 
 
 def read_by_pointers(model: NeuronModel, network: Network, groups: dict[str, Group]) -> None:
-    """Connect variables of ``target_var`` and POINTERs that mechanisms read to their sources."""
+    """Set the network's pointers: for ``target_var`` variables and POINTERs that are read."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))

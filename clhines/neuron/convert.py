@@ -276,7 +276,7 @@ def begins_as(mechanism: Mechanism, names: Collection[str], now: Callable[[str],
 
 
 def rounded_tables(mechanism: Mechanism) -> list[str]:
-    """Return the constant TABLEs with a value that would be 0/0 without rounding errors."""
+    """Return the constant TABLEs with an entry that rounding errors alone keep from 0/0."""
     rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"

@@ -86,7 +86,7 @@ class NeuronNetwork:
 
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
-        """Source numbers of each threshold detector, one per model copy, by PreSyn address."""
+        """By PreSyn address, the source number in each model copy of every threshold detector."""
         detectors = {}
         for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
             if origin.sender is None:

@@ -114,7 +114,7 @@ class Records:
         return Variable("", "v", gaps[key] - self._imported.model.nodes.start)
 
     def _outer(self, variable: Variable | None) -> Variable | None:
-        """Return the node voltage that simulates vext of a layer; other variables unchanged."""
+        """Return, for vext of a layer, the voltage of the layer's node; else `variable` itself."""
         contents, layers = self._imported.model.contents, self._imported.model.tree.layers
         if variable is None or layers is None or (variable.owner, variable.name) != _VEXT:
             return variable
@@ -280,11 +280,12 @@ class Records:
     def spikes(
         self, result: Result, begin: float, after: float, last: float
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """Return (Vector address, event times in ms, numbers to append) for each Vector.
+        """Return (address, event times in ms, entries to append) for each recording Vector.
 
-        The run began at `begin`, NEURON has recorded events until `after`, and has delivered events
-        until `last` (ms). NEURON detects a crossing at the begin of the next step. So crossings in
-        the step before the run count, and crossings in its last step do not count yet.
+        The entries are times or source numbers. The run began at `begin` (ms). The Vectors already
+        have the events up to `after`; NEURON has delivered those up to `last`. It detects a
+        crossing at the begin of the next step. So crossings in the step before the run count, and
+        crossings in its last step do not count yet.
         """
         vectors = self._imported.model.plays.vectors
         every: dict[int, list[tuple[float, int]]] = {}

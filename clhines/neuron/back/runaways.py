@@ -40,7 +40,7 @@ class Runaways:
         return np.array(sorted(nodes - {-1}), np.int64)
 
     def are_seen(self) -> bool:
-        """Whether every node that events with negative weights reach is checked in each step."""
+        """Whether each step checks every node that an event with a negative weight can reach."""
         return bool(np.isin(self._reached(), self._nodes).all())
 
     def tell(self, result: Result, first: int, end: np.ndarray) -> None:

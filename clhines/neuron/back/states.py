@@ -156,7 +156,7 @@ def take_values(
 
 
 def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
-    """Raise an InputError if a group's present values select code that is not supported."""
+    """Raise an InputError if a group's present values lead to unsupported statements."""
     k, place = compiled.instances[group.number]
     kind = compiled.kinds[k]
     parameters = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}

@@ -27,7 +27,7 @@ _COUNT = 0xFFFF  # mask: a section stores its node count in 16 bits
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Offsets of fields in NEURON's objects, in words (``half``: of 32 bits); *data* is a Prop."""
+    """Offsets of fields in NEURON's C++ objects, in 64-bit words (``half``: 32-bit; data: Prop)."""
 
     parent: int  # section: its parent; -1 if all sections are roots
     count_half: int  # section: its node count
@@ -134,7 +134,7 @@ class Data(NamedTuple):
 
 
 def find_fields(memory: NeuronMemory) -> Fields:
-    """Find the offsets in a section, and in a section with a parent; OSError on failure."""
+    """Find the offsets by known values of example sections; OSError if these are not found."""
     try:
         return _fields_of_example(memory, all_sections()[0], _parent_word(memory))
     except (ValueError, IndexError, StopIteration):

@@ -228,7 +228,7 @@ class NeuronMemory(Objects):
         return never or factor == (2.0 if order else 1.0) / dt
 
     def clock(self) -> ctypes.Array[ctypes.c_double]:
-        """Return NEURON's thread time and dt (ms), and its factor for capacitances (1/ms)."""
+        """Return the first NrnThread's t and dt (ms) and cj (1/ms), a view of NEURON's memory."""
         return (ctypes.c_double * 3).from_address(self.variable("nrn_threads"))
 
 

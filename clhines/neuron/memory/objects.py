@@ -68,7 +68,7 @@ class Objects(Library):
         return float(self.number(place).value)
 
     def number(self, place: Place) -> ctypes.c_double:
-        """Return the number at an address, to read or set until NEURON moves its column."""
+        """Return a view of the number at an address, valid until NEURON reallocates its column."""
         at = place.column
         if place.row:
             entry = WORD.from_address(place.row).value * place.size + place.place
@@ -99,7 +99,7 @@ class PointProcesses:
         return [field(data, k, 0) for k in range(count(data))]
 
     def slots_of(self, point: int) -> tuple[int, int, int]:
-        """Return address, width in bytes and number of a point process's dparam slots."""
+        """Return a point process's dparam slots: their address, bytes per slot, and count."""
         data = self._property(point)
         places, kind, sizes = self._of_property
         size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value

@@ -71,7 +71,7 @@ class Redirect:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Let hoc call its own function in the block."""
+        """Context manager: let hoc call its original function."""
         self._suspensions += 1
         self._set()
         try:
@@ -88,7 +88,7 @@ def suspend_in_runs(*redirects: Redirect) -> None:
 
 @contextmanager
 def without_redirects() -> Iterator[None]:
-    """Let hoc call NEURON's own functions in the block."""
+    """Context manager: turn off the redirects that `suspend_in_runs` has registered."""
     with ExitStack() as stack:
         for redirect in _suspended_in_runs:
             stack.enter_context(redirect.off())

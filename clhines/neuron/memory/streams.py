@@ -74,7 +74,7 @@ class PointerStreams:
     """The streams to which a mechanism's POINTER `name` points, one per instance.
 
     `owner` is the mechanism, `index` the global index of all streams. `pointers` has the address in
-    each instance's POINTER, 0 for none, which raises a RejectedError unless `lack`.
+    each instance's POINTER. Address 0 raises a RejectedError, or with `lack` means no stream.
     """
 
     def __init__(

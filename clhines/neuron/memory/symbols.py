@@ -55,7 +55,7 @@ class Library:
 
     @contextmanager
     def printed(self) -> Iterator[list[str]]:
-        """Collect the pieces of text that NEURON would print in the block."""
+        """Context manager: collect the pieces of text that NEURON would print, in a list."""
         lines = list[str]()
 
         def take(_: int, text: bytes) -> int:

@@ -242,7 +242,7 @@ class WatchSlots:
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
-        """Return the address in each instance's only POINTER; a slot has `width` bytes."""
+        """Return the address in each instance's only POINTER; `width`: bytes of a dparam slot."""
         numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
         meanings = self._meanings(instances.entry.number)
         places = [k for k, number in enumerate(meanings) if number in numbers]
@@ -263,7 +263,7 @@ class WatchSlots:
     def _meaning_word(self) -> int:
         """Index, in a mechanism's entry of the table, of the word that points to slots' meanings.
 
-        A point process shows it, because the meanings of its first two slots are known.
+        It is found by a point process, whose first two slots have known meanings.
         """
         kind = int(np.flatnonzero(self._memory.are_points())[0])
         size, begin = self._memory.num_places(kind), [self._number[n] for n in _BEGIN]

@@ -85,7 +85,7 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def _entries(name: str) -> list[int] | None:
-    """Return the entries of NEURON's list `name`, ``random`` or ``scatter``; None if not found."""
+    """Return the words in NEURON's list `name`, ``random`` or ``scatter``; None if not found."""
     return vector_at(_lists[name].value) if name in _lists else None
 
 
@@ -194,9 +194,9 @@ def _find_scatter(h: Hoc) -> None:
 def _remove_list(before: list[tuple[int, np.ndarray]], after: list[tuple[int, np.ndarray]]) -> None:
     """Delete the list of extra_scatter_gather if NEURON created it between `before` and `after`.
 
-    `before` and `after` are copies of NEURON's variables. With a list, even an empty one, NEURON
-    refuses steps with several threads. A word with the list's address in `before` points to another
-    object.
+    `before` and `after` are copies of NEURON's variables. As long as there is a list, even an empty
+    one, NEURON refuses steps with several threads. A variable that already had the list's address
+    in `before` is not the list's pointer.
     """
     at = _lists["scatter"].value
     variables = [

@@ -96,8 +96,8 @@ class Player:
     def to_come(self, due: float) -> Player | None:
         """Return the player with the values still to be played; None if there are none.
 
-        NEURON reads a value's time when it plays the value before. `due` (ms) is the time that
-        NEURON has read last, infinite after the last time. Continuous values are read in each step.
+        When NEURON plays a value, it already reads the next one's time: `due` (ms), infinite after
+        the last value. It reads continuous values in each step.
         """
         first = ctypes.c_int.from_address(self.how_far).value
         if self.continuous:

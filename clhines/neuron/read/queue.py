@@ -266,7 +266,7 @@ def check_bins(
 
 
 def check_compressed(queue: EventQueue, t: float, dt: float) -> list[Rejected]:
-    """Reject ``spike_compress`` if its first exchange comes between two steps."""
+    """Reject ``spike_compress`` if the next exchange of spikes is not a whole step count away."""
     delays = [event.time - t for event in queue.events("NetParEvent")[:1]]
     loose = [delay for delay in delays if abs(delay / dt - round(delay / dt)) > _NEAR]
     return [reject("", "neuron.spike-compress-delay", delay=delay) for delay in loose]

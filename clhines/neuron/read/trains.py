@@ -59,7 +59,7 @@ class Trains:
     rejected: list[Rejected] = field(default_factory=list)
 
     def follow(self, earlier: Trains) -> bool:
-        """Whether the unsent times are the last of the `earlier` times: no Vector has changed."""
+        """Whether the unsent times end the `earlier` ones, as they do if no Vector has changed."""
         for stim, now in self.vector_times.items():
             before = earlier.vector_times.get(stim, now[:0])
             if len(now) > len(before) or not np.array_equal(now, before[len(before) - len(now) :]):
@@ -67,7 +67,7 @@ class Trains:
         return True
 
     def go_on(self, stim: tuple[str, int], count: int) -> None:
-        """Tell NEURON that an instance has sent the next `count` of its events."""
+        """Tell NEURON that `stim`, (mechanism, instance), has sent its next `count` events."""
         if stim in self.patterns:
             self.patterns[stim].go_on(count)
             return
@@ -142,10 +142,10 @@ def _add_patterns(
 def _coming(
     times: np.ndarray, fields: list[int], due: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a VecStim's unsent times (ms) twice: as NEURON rounds them, and as in its Vector.
+    """Return a VecStim's unsent times (ms) twice: as NEURON adds them up, and as in its Vector.
 
-    `times` is the Vector, `due` the time of the next event. OSError if the VecStim's variables (at
-    `fields`) do not match the Vector.
+    `times` is the Vector, `due` the time of the pending event. OSError if there is none, or if the
+    VecStim's variables (at the addresses `fields`) do not match the Vector.
     """
     index, etime = (ctypes.c_double.from_address(fields[f]).value for f in (_INDEX, _TIME))
     at = int(index) - 1

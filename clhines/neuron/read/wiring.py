@@ -82,7 +82,7 @@ class NeuronWires:
         return np.repeat(self.read.weight, self.width) + 8 * ranges(self.width * 0, self.width)
 
     def record_into(self, vectors: dict[int, tuple[int, int]]) -> bool:
-        """Set the Vectors that record some sources; return False if that is not supported.
+        """Set the Vectors that record some sources; return False if a source has only a gid.
 
         `vectors` has, by address of the source, the addresses of the Vectors of times and numbers.
         """

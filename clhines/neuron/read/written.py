@@ -40,7 +40,7 @@ def read_written(
     """
     result, elements, set_by = PointerTargets(), dict[int, None](), set[int]()
     pointers = [(n, p) for n, m in mechanisms.items() for p in m.program.written]
-    rooms = _rooms(memory, used) if pointers else np.zeros((0, 2), np.int64)
+    rooms = _address_ranges(memory, used) if pointers else np.zeros((0, 2), np.int64)
     for name, pointer in pointers:
         program, targets = mechanisms[name].program, list[Variable]()
         before = program.blocks.get("before_breakpoint", ())
@@ -101,9 +101,9 @@ def read_pointed(
     mechanisms: Mapping[str, Mechanism],
     gap_nodes: Mapping[tuple[str, str, int], int],
 ) -> tuple[dict[tuple[str, str], list[Variable]], list[Rejected]]:
-    """Return the targets of POINTERs that mechanisms read, by (mechanism, POINTER); rejections.
+    """Return, by (mechanism, POINTER), the target that each instance reads; and rejections.
 
-    `gap_nodes`: by mechanism, name and instance, the node whose voltage `target_var` assigns.
+    `gap_nodes`: by (mechanism, variable, instance), the node whose voltage ``target_var`` copies.
     """
     pointed, rejected = dict[tuple[str, str], list[Variable]](), list[Rejected]()
     for name, pointer in ((n, p) for n, m in mechanisms.items() for p in m.program.pointers):
@@ -173,8 +173,8 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
     return variable if variable is not None and variable.owner and variable.number >= 0 else None
 
 
-def _rooms(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """Return address ranges of hoc variables and of Vectors not in `used`, (k, 2) int64."""
+def _address_ranges(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
+    """Return begin and end of hoc variables and of Vectors not in `used`, (k, 2) int64."""
     busy = {*used}
     free = [
         v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)

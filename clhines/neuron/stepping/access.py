@@ -74,7 +74,7 @@ class AccessHooks:
 
     @contextmanager
     def installed(self, raises: bool) -> Iterator[None]:
-        """Install the hooks in the block, still off; `raises`: bad access raises GatherError."""
+        """Context manager: install the hooks, still off; if `raises`, bad access raises an error."""
         self.raises, self.on = raises, False
         originals = list[tuple[type, str, Any]]()
         try:

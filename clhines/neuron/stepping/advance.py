@@ -38,7 +38,7 @@ _WORDS = {  # call instructions, with numbers and texts: word count after each
 
 
 def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Rejected]]:
-    """Return the model's Python step code, whether it draws Graphs, and rejections."""
+    """Return BMTK's code for each step or None, whether hoc code draws Graphs, and rejections."""
     h, memory = model.h, model.memory
     names = STEPPING if h.name_declared("continuerun") else ("advance",)
     replaced = [name for name in names if not is_standard(h, memory.symbols, name)]

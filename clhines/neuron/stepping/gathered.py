@@ -88,7 +88,7 @@ class Gathering:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While NEURON takes a step in the block, check what the functions access."""
+        """Context manager: check what the functions access while NEURON takes a step."""
         at = gathering()
         words = gather(at)[:, 0].copy()
         calls = [self._guarded(_object_at(word)) for word in words.tolist()]

@@ -269,7 +269,7 @@ class Ledger:
         return is_sooner
 
     def _gain(self, steps: int) -> float:
-        """Return the seconds that the device, once it has begun, saves in a call."""
+        """Return the seconds by which the device, once it has begun, takes `steps` steps sooner."""
         return _MARGIN * steps * self.neuron_step - self._device_seconds(steps)
 
     def _device_seconds(self, steps: int) -> float:

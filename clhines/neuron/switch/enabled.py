@@ -159,7 +159,7 @@ def _report(is_quiet: bool) -> None:
 
 @contextmanager
 def skipping(ends: bool = False) -> Iterator[SwitchState]:
-    """Let runs in the block only set NEURON's clock; with `ends`, the first run ends the script."""
+    """Context manager: runs only set NEURON's clock; with `ends`, the first one ends the script."""
     switch = _made()
     options = SwitchOptions(RunOptions.of(None, "float64", "auto"), skips=True, ends=ends)
     switch.state.skipped = False

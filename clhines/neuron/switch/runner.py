@@ -130,7 +130,7 @@ class CallRunner:
         return done
 
     def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
-        """Start a child process for later calls if useful; return whether one is running."""
+        """Compile for later calls in a child process if useful; return whether a child runs."""
         background = self._background
         ledger = self._state.accounts.ledger_to_compile(steps, is_due)
         if ledger is None:
