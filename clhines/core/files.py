@@ -238,7 +238,7 @@ def kept_entry(name: str, schema: int, key: Mapping[str, object]) -> dict[str, A
 
 @contextmanager
 def one_process(name: str) -> Iterator[None]:
-    """Lock a file named `name` for the block: other processes of this machine wait for it."""
+    """Context manager: lock file `name`, so that other processes of this machine wait for it."""
     try:
         import fcntl
 

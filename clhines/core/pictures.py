@@ -24,7 +24,7 @@ _STYLE = Path(__file__).with_name("clhines.mplstyle")
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw all matplotlib pictures in the block in clhines' style."""
+    """Context manager: draw matplotlib pictures in clhines' style."""
     check_matplotlib()
     import matplotlib
 

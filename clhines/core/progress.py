@@ -34,7 +34,7 @@ class _Lines:
 
 @contextmanager
 def showing(show: bool, after: float = 0.0) -> Iterator[None]:
-    """If `show`, print each `phase` that begins in the block after the first `after` seconds."""
+    """Context manager: if `show`, print each `phase` that begins after `after` seconds."""
     token = _since.set(time.monotonic() + after) if show else None
     _last.set("")
     try:
@@ -46,7 +46,7 @@ def showing(show: bool, after: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def long_bars(wait: float) -> Iterator[None]:
-    """Show progress bars in the block only for work that lasts for more than `wait` seconds."""
+    """Context manager: show progress bars only for work of more than `wait` seconds."""
     token = _wait.set(wait)
     try:
         yield
@@ -55,7 +55,7 @@ def long_bars(wait: float) -> Iterator[None]:
 
 
 def phase(what: str) -> None:
-    """Print `what`, the work that begins now, if this is in a `showing` block."""
+    """Print `what`, a name of the work that begins now, while `showing` is active."""
     if time.monotonic() < _since.get() or what == _last.get():
         return
     _last.set(what)

@@ -149,7 +149,7 @@ class Arguments:
     def packed(
         self, system: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
     ) -> list[cla.Array]:
-        """Check d, u, (l), b by `in_order`, and `out`; return d, u, (l), b."""
+        """Check `out` and d, u, (l), b (their order only without `packed`); return d, u, (l), b."""
         system = {name: a for name, a in system.items() if name != "l" or a is not None}
         size, operands = len(order.gather), list[cla.Array]()
         operands = [self.in_order(name, a, order, packed) for name, a in system.items()]
@@ -183,7 +183,7 @@ class Arguments:
         return f"system {cell}, row {row} (row {node} of all)"
 
     def may_check_late(self, engine: SolveEngine, b: Array, target: Array) -> bool:
-        """Whether the solve finds values in b that are not finite: no check is needed before."""
+        """Whether b may be checked after the solve, which finds NaN and infinite values itself."""
         if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
             return False
         return engine.finds_finite and not np.may_share_memory(b, target)

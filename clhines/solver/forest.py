@@ -181,7 +181,7 @@ class Trees:
         return before[self.branch_of_node] + self.position
 
     def by_level(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each tree's first branch on each level, tree after tree, and where trees start."""
+        """Return the first branch of each level, tree after tree, and each tree's index in this."""
         first = np.flatnonzero(np.diff(self.branch_level, prepend=-1))
         first = np.union1d(first, self.branch_offsets[:-1])  # a tree with one level follows another
         return first, np.searchsorted(first, self.branch_offsets[:-1])

@@ -89,7 +89,7 @@ class Chains:
         return shapes
 
     def is_between(self, name: str, shape: Shape) -> bool:
-        """Whether a diagonal has one value less per system than `d`; refuse other shapes."""
+        """Whether diagonal `name` lacks a value per system (False: as long as `d`); else refuse."""
         if name != "d" and shape in self._shapes(True):
             return True
         if shape and shape not in self._shapes(False):

@@ -107,7 +107,7 @@ def within_reach(
 
 
 def host_of(a: cla.Array) -> np.ndarray | None:
-    """Return the host's view of an array, for use while no command uses the array, or None."""
+    """Return a view of an array of `within_reach` in SVM, for use between commands, else None."""
     return getattr(a, HOST, None)
 
 
@@ -160,7 +160,7 @@ def set_soon(
 def fill_soon(
     a: cla.Array, first: int, count: int, value: np.generic, queue: cl.CommandQueue
 ) -> None:
-    """Set `count` entries of an array, from index `first` on, to one value of its dtype."""
+    """Set ``a[first : first + count]`` to `value`, of its dtype: on the host if it shares `a`."""
     host = host_of(a)
     if host is not None:
         queue.finish()

@@ -60,7 +60,7 @@ def shares_memory(device: cl.Device) -> bool:
 
 
 def lends(device: cl.Device, a: np.ndarray) -> bool:
-    """Whether kernels can use host array `a` in place; Intel's runtime requires whole pages."""
+    """Whether kernels can use host array `a` without a copy; Intel requires it to begin a page."""
     return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
 
 

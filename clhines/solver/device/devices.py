@@ -127,7 +127,7 @@ def limits(device: cl.Device) -> Limits:
 
 
 def wide_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
-    """Return global and local size for `count` work-items that share values in a cache."""
+    """Return global and local size for `count` work-items that read the same cache lines."""
     return small_groups(device, count, SMALL_GROUP if is_cpu(device) else WIDE_GROUP)
 
 

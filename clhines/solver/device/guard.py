@@ -51,9 +51,9 @@ def lock_of(user: object) -> threading.RLock:
 
 
 def exclusive(method: _Method, meets: bool = False) -> _Method:
-    """Let only one thread at a time execute this method; refuse calls in a forked process.
+    """Decorate a method: one thread at a time may execute it, and no forked process.
 
-    With `meets`, it is an error if the ranks of an MPI simulation call different methods.
+    With `meets`, a call is an error unless all ranks of an MPI simulation call the same method.
     """
 
     @functools.wraps(method)

@@ -104,10 +104,10 @@ def solves_by_values(resident: Resident) -> bool:
 def pin_buffers(
     plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
 ) -> list[Buffer]:
-    """List the pinned arrays through which the status, and arrays not `staged`, are copied.
+    """List the buffers of pinned memory for copies of the status and of the arrays `names`.
 
-    `names` are the arrays' letters; b and x have `rows` rows. ``staged(size)`` says whether threads
-    copy an array of this size, in bytes, through pinned memory of their own.
+    b and x have `rows` rows. An array needs no buffer if ``staged(bytes)`` is true for its size:
+    then threads copy it through pinned memory of their own.
     """
     n, item = plan.forest.num_nodes, dtype.itemsize
     sizes = {name: n * (rows if name in "bx" else 1) for name in names}

@@ -59,9 +59,9 @@ class _Bound:
 
 
 class Slot:
-    """Placeholder for an array with this `shape` in a prepared launch.
+    """Argument of a prepared launch in place of an array with this `shape`.
 
-    It has the array's `memory`, or only a `name`: each call then passes a buffer by this name.
+    It has the array's `memory`, or only a `name`: then each call passes a buffer of this name.
     """
 
     def __init__(self, shape: tuple[int, ...], memory: object = None, name: str = "") -> None:

@@ -177,9 +177,9 @@ def best_fit(
 ) -> Blocks:
     """Start each block with the largest cell left, then add the cells that fit best.
 
-    The best cell is the one whose `widths` (of its shape, by level) have the largest dot product
-    with the free lanes (vector bin packing): it is wide where most lanes are free. Blocks with the
-    same trees are made together.
+    `widths`, (shapes, levels), has the lanes that a cell needs. The best cell's widths have the
+    largest dot product with the free lanes (vector bin packing): it is wide where most lanes are
+    free. Blocks with the same trees are made together.
     """
     look = min(_LOOK_AHEAD, max(_LOOK_AHEAD // 40, _CHOOSE_FROM // widths.shape[1]))
     most = len(shape_of_cell) if max_cells is None else max_cells

@@ -328,7 +328,7 @@ def coarse(needed: int, room: int, least: int = 1) -> int:
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Return a local array's size for `needed` values, rounded up if cheap, at most `room`."""
+    """Return a local array's size: `coarse` on CPUs or up to `COARSE` values, else `needed`."""
     needed = int(layout.aligned(needed))
     size = coarse(needed, room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else needed

@@ -117,7 +117,7 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
 
 
 def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:
-    """Cut levels that would be mostly padding; return the new levels, and their old levels."""
+    """Split levels with very unequal branches; return the new levels, and the old one of each."""
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])
     padding = levels.width * levels.longest - nodes
     too_many = (padding > (MOST_PADDED - 1) * nodes) & (padding > LEAST_CUT)

@@ -87,11 +87,12 @@ def _reorder_parents(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
 def shifted_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
 ) -> np.ndarray:
-    """Move subtrees to deeper levels if a level has more branches than `lanes`; return the levels.
+    """Return each branch's level: subtrees go deeper where a level has more branches than `lanes`.
 
     This is the last proposal of the 2018 report (section 8). From the roots on, each level gets up
     to `lanes` branches. Branches with the most levels below them come first, as this needs the
     fewest levels (Hu 1961). If more levels are needed than before, each level gets more branches.
+    For slots see `branch_levels`.
     """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template, level = slot_template[slot], trees.branch_level[tree_branch].copy()

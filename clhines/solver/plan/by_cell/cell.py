@@ -24,13 +24,13 @@ from clhines.solver.plan.plan import (
     work_group_size,
 )
 
-# Codes in `serial_steps`; a root's parent is -1.
+# `serial_steps`: the node begins its parent's sum in memory; has such a sum; its parent, -1: root
 STEP = Word(first=1, waiting=1, parent=29)
 MAX_CELL_NODES = STEP.most("parent") + 1
 
 
 def serial_steps(trees: Trees) -> np.ndarray:
-    """Return the step code, a `STEP`, of each node in ``trees.order``; elimination goes backwards.
+    """Return a word, `STEP`, for each node in ``trees.order``, which elimination goes backwards.
 
     A node passes its contribution to its parent in registers if the parent is the next step, and
     through memory otherwise. So every sum has a fixed order, without atomics.

@@ -87,10 +87,10 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each lane's mailbox in local memory, its first child's mailbox, and child count.
+    """Return each lane's mailbox, its first child's mailbox, and its child count.
 
-    `parent` is the parent's lane, `begin` the first lane of the template; `root` marks lanes
-    without parent.
+    A lane leaves its contribution to its parent in a mailbox, an index in local memory. `parent` is
+    the parent's lane, `begin` the first lane of the template; `root` marks lanes without parent.
     """
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))

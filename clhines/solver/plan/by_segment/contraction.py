@@ -86,10 +86,10 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
 
 
 def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
-    """Return the reduced system's forest, and each node's index in `pieces.forest`.
+    """Return the reduced system's forest, and the index in `pieces.forest` of each of its nodes.
 
-    Pieces are parts of cells. The reduced system has the nodes that their elimination leaves: some
-    last nodes of the segments in `cut`.
+    Each piece, a part of a cell, is eliminated up to a few nodes, which form the reduced system:
+    last nodes of segments in `cut`.
     """
     trees, segment = pieces.forest.trees, cut.segments
     kept = np.flatnonzero(cut.kept >= 0)
@@ -255,7 +255,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def steps_of_one(self) -> int:
-        """Steps in which a work-group copies an array of a block, with a value per lane each."""
+        """How often each lane copies one value while a work-group copies an array of its block."""
         return -(-self.capacity // self.work_group)
 
     @property

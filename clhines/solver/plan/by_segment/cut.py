@@ -16,10 +16,7 @@ USUAL_PLACES = 1056  # values per array in a usual work-group's local memory
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Join two launches: one expands the parts of large cells, the other solves whole cells.
-
-    Return the plan's parts with fewer launches.
-    """
+    """Return a plan's parts; the launch that expands large cells also solves small ones."""
     mine = [
         p for p in parts if p.spec.template == "solver/by_segment/contraction" and p.source == 0
     ]

@@ -138,9 +138,9 @@ class Contraction:
 def contract(
     parent: np.ndarray, pinned: np.ndarray | None = None, late: np.ndarray | None = None
 ) -> Contraction:
-    """Plan the contraction of a forest; roots (parent -1) and `pinned` nodes are not eliminated.
+    """Plan the rounds that eliminate a forest's nodes, except roots (parent -1) and `pinned` nodes.
 
-    `late` nodes, (n,) bool, are eliminated in the rounds even if they are leaves.
+    Leaves are eliminated before the first round, but those marked in `late`, (n,) bool, in rounds.
     """
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
