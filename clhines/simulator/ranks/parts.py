@@ -121,10 +121,10 @@ class RankPart:
         whole["ring"][ranges(starts(sizes)[there], sizes[there])] = moved
 
     def put_cursors(self, arrays: StateArrays, whole: StateArrays, new: np.ndarray) -> None:
-        """Write how many events each connection has received into the joined state.
+        """Write how many events each connection has received into `whole`, the joined state.
 
-        A connection from another rank's source has received fewer events than the source has sent:
-        neither the source's `new` events, nor the events that are pending on this rank.
+        A connection from another rank's source has received the events that the source has sent,
+        except its `new` events and the events that are pending on this rank.
         """
         cursor, at = arrays["cursor"].copy(), self._from_remote
         source = self.layout.connection_source[at]

@@ -240,8 +240,8 @@ def with_other_events(
 ) -> dict[str, np.ndarray]:
     """Convert a state of model `before` to one for `model`, which has other external events.
 
-    At exact times each external event is a source with one connection. These sources come after the
-    first `num_sources` sources, and their connections after all others.
+    If events keep exact times (not rounded to steps), each external event is a source with one
+    connection. These sources come after the first `num_sources` ones, the connections at the end.
     """
     if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
         return saved
