@@ -1,9 +1,12 @@
 <%page args="spec"/>\
 ## Part of epoch_by_instance.mako, epoch_constant.mako and epoch_by_node.mako: back substitution, in two parts.
 ## Segments are drawn in epoch_title.mako; x is the change in v, or v itself with constant factors.
-## 1. The last nodes of all segments, in reverse elimination order. Such a node was eliminated between the last nodes
-##    of its parent's and of a child's segment (above, below), so it needs both x. tree_b has its right-hand side
-##    before, its x after.
+## 1. The last nodes of all segments, in reverse elimination order. `above` and `below` are the lanes of a last node's
+##    parent and child in the contracted tree when it was eliminated. From their x it gets its own,
+##        x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x),
+##    with g its right-hand side, tree_inverse 1 / pivot, and tree_f1 and tree_f2 the matrix entries with above and
+##    below over the pivot, all from segment_rounds.mako. tree_b has its right-hand side before, its x after. `child`
+##    is `below`, or a lane that may be read where there is none.
 ## 2. Each segment by one lane, from its last node to its first: x_j = a_j - w_j * top - e_j * x_(j+1), with the
 ##    parent's x as top. The change is added to V; with constant factors x stays in the registers a.
 % if spec.chip.tree_rounds:

@@ -57,7 +57,8 @@ void eliminate(${signature(spec, "eliminate")})
             carry = 0;
         }
     }
-    status[cell] = bad ? bad | BAD : grown;   // good pivots in symmetric systems do not grow
+    // BAD and the first bad step's number in the cell, from 1; else a step's number where digits are lost; else 0
+    status[cell] = bad ? bad | BAD : grown;
 }
 
 % if spec.apart:
