@@ -116,7 +116,7 @@ class Tree:
         return int(self.inner_numbers[self._first_inner[k] + place])
 
     def near(self) -> np.ndarray:
-        """Return the index, among all segments, of each section's segment nearest its parent, (s,)."""
+        """Return the index, among all segments, of each section's one next to its parent, (s,)."""
         return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
 
     def axis(self) -> Axis:

@@ -74,7 +74,7 @@ class AccessHooks:
 
     @contextmanager
     def installed(self, raises: bool) -> Iterator[None]:
-        """Context manager: install the hooks, still off; if `raises`, bad access raises an error."""
+        """Context manager: install the hooks, off; `raises`: bad access raises GatherError."""
         self.raises, self.on = raises, False
         originals = list[tuple[type, str, Any]]()
         try:
