@@ -279,7 +279,7 @@ class KeptModel:
     def _watch(self, due: list[float], begin: float) -> Callable[[], bool]:
         """Return a function that says, after a step from `begin`, whether event code had effects.
 
-        Event code are statements of `CVode.event`; `due` has their times in the step, ms.
+        Event code means the statements of `CVode.event`; `due` has their times in the step, ms.
         """
         queue, acted, before = self.model.queue, [True], list[np.ndarray]()
         alone = np.sum(queue.columns().time == min(due)) == 1

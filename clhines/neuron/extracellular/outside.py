@@ -239,7 +239,7 @@ class Outside:
         return rejected
 
     def _at_joints(self, around: np.ndarray) -> np.ndarray:
-        """Whether one of each node and its neighbours has layers (`around` >= 0), and one none."""
+        """Whether each node has layers (`around` >= 0) unlike a neighbour, or the reverse, (n,)."""
         tree, is_joint = self._tree, np.zeros(self._tree.num_nodes, bool)
         inner = ~np.isin(np.arange(len(around)), around)
         child = np.flatnonzero(inner & (tree.parent >= 0))

@@ -177,7 +177,7 @@ class NeuronMemory(Objects):
         return bool(raw.WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as a step does, through a hoc method that catches C++ exceptions."""
+        """Copy `source_var` voltages to `target_var`, by a hoc method that catches C++ errors."""
         sources = raw.WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()

@@ -107,7 +107,7 @@ def within_reach(
 
 
 def host_of(a: cla.Array) -> np.ndarray | None:
-    """Return a view of an array of `within_reach` in SVM, for use between commands, else None."""
+    """Return the host's view of an array in SVM, for use between commands; None for others."""
     return getattr(a, HOST, None)
 
 

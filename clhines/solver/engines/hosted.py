@@ -313,7 +313,7 @@ class BufferedSolve:
     def eliminate(self, system: dict[str, np.ndarray]) -> np.ndarray:
         """Eliminate d, u, (l) in the NumPy arrays, which the device must be able to use in place.
 
-        Return the status, (num_cells,), which is valid until the next call.
+        Return each cell's status (see arguments.mako), (num_cells,), valid until the next call.
         """
         self._launch(system, self._lent(system), None)
         self._carrier.read_status(wait=True)

@@ -140,7 +140,7 @@ def _plan_levels(
 
 
 def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
-    """Return the work-group size: on a GPU large if `max_cells` cells have branches for two."""
+    """Return the work-group size: on GPUs 64, or the large one if `max_cells` cells fill two."""
     if limits.is_cpu:
         return 16
     widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
