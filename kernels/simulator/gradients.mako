@@ -24,7 +24,8 @@
 % for kind in kinds[n + ahead * (n > 0):n + ahead + 1]:
 <%
     numbers = ", ".join(f"here[{4 * kind.number + k}]" for k in range(4))
-    read = f"((__global const int4 *)here)[{kind.number}]" if spec.lanes else f"(int4)({numbers})"
+    at_once = spec.lanes and spec.lanes.inverses  # NVIDIA's GPUs; Oclgrind ends the process by it
+    read = f"((__global const int4 *)here)[{kind.number}]" if at_once else f"(int4)({numbers})"
 %>\
     const int4 here_${stage}${kind.number} = ${read};  // begin, end, entries
 % endfor

@@ -22,8 +22,9 @@ def counted(patch, apart):
         blocking.append(bool(named["is_blocking"]))
         return own(*arguments, **named)
 
-    for name in ("_enqueue_read_buffer", "_enqueue_write_buffer"):
-        patch.setattr(core, name, partial(call, getattr(core, name)))
+    for name in ("read_buffer", "write_buffer"):
+        for module, attribute in ((core, f"_enqueue_{name}"), (copies, name)):
+            patch.setattr(module, attribute, partial(call, getattr(module, attribute)))
     if apart:
         patch.setattr(copies, "fine_grained", lambda _: False)
     return blocking
