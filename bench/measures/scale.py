@@ -62,7 +62,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
     net = network(asked["cells"], asked["delay"], asked["duration"] + length)
     described = time.perf_counter()
     # one rank: on a device that is chosen as the others' are
-    queue = mpi.own_queue(mpi.Ranks(comm), asked["device"], asked["dtype"])
+    queue = mpi.own_queue(mpi.Ranks(comm, "bench scale"), asked["device"], asked["dtype"])
     sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, engine=asked["engine"])
     before = bytes_on_device()
     made = time.perf_counter()
@@ -349,7 +349,8 @@ def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> None:
     axes.set_xticks(counts)
     axes.set(xlabel="ranks")
     axes.grid(True, **plot.GRID)
-    axes.legend(frameon=False, fontsize=8)
+    if lines:
+        axes.legend(frameon=False, fontsize=8)
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:

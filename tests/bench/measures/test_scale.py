@@ -1,6 +1,9 @@
 """One and more ranks: rows, speed-ups and the extrapolation to more cells."""
 
+import json
+
 import pytest
+from mpi_runs import needs_mpi
 
 from bench.measures import scale
 
@@ -64,3 +67,16 @@ def test_the_model_extended_by_hand():
     assert eight.split()[:8] == "1,000,000 8 0.125 GB 3.25 GB 25 s".split()
     assert "0.2 MB" in one
     assert "needs rows" in scale.extended(rows[:3])
+
+
+@pytest.mark.mpi
+@needs_mpi
+def test_ranks_are_timed(measured_on, tmp_path):
+    case = "--strong 8 --weak --delay 5 --duration 5".split()
+    scale.main(["--ranks", "1", "2", *case, "--out", str(tmp_path)])
+    (path,) = tmp_path.glob("scale-*.json")
+    result = json.loads(path.read_text("utf-8"))
+    one, two = (r for r in result["rows"] if r["kind"] == "strong")
+    assert result["missing"] == []
+    assert (one["exchanges"], one["ranks"], two["ranks"]) == (0, 1, 2)
+    assert two["exchanges"] > 0 and two["digest"] == one["digest"]
