@@ -69,9 +69,9 @@ class RejectedError(InputError):
     """
 
     def __init__(self, rejected: Sequence[Rejected]) -> None:
-        lines = "\n".join(f"  {r}" for r in rejected)
-        things = "1 thing that is" if len(rejected) == 1 else f"{len(rejected)} things that are"
-        super().__init__(f"the model has {things} not simulated:\n{lines}")
+        lines = dict.fromkeys(f"\n  {r}" for r in rejected)  # instances may share a reason
+        things = "1 thing that is" if len(lines) == 1 else f"{len(lines)} things that are"
+        super().__init__(f"the model has {things} not simulated:{''.join(lines)}")
         self.rejected = list(rejected)
 
 

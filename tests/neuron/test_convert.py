@@ -7,6 +7,7 @@ import pytest
 import clhines
 from clhines import Mechanism
 from clhines.core.errors import InputError
+from clhines.neuron.convert import RejectedError, reject
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
@@ -74,6 +75,12 @@ def test_external_variables_that_are_rejected(cell):
     h.finitialize(-65)
     [said] = map(str, clhines.neuron.check())
     assert said.startswith("ext_taker: EXTERNAL drive_ext_outer, which instances set in a step")
+
+
+def test_a_reason_that_instances_share_is_said_once():
+    shared = [reject("", "neuron.vector-record-t-in-psolve") for _ in range(3)]
+    lines = str(RejectedError(shared)).splitlines()
+    assert lines == ["the model has 1 thing that is not simulated:", f"  {shared[0]}"]
 
 
 def test_external_variables_of_a_file_alone():
