@@ -155,8 +155,7 @@ class Tridiagonal(Holder):
         Parameters
         ----------
         dl, d, du, b
-            Lower, main and upper diagonal, and right-hand sides, in the shapes that `Tridiagonal`
-            lists.
+            Lower, main and upper diagonal, and right-hand sides, shaped as `Tridiagonal` lists.
         out : like x, optional
             Written and returned, also before an error; may be `b` itself.
         check : bool or "raise"

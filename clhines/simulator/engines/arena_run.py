@@ -220,8 +220,6 @@ class ArenaRun:
             count = zeros("spikes", (1,), np.int32)
             spikes = SpikeList.on(self.queue, max_spikes, count)
             self.grid = Grid(model, self.queue, self.decisions, spikes, alone)
-        delivers = self.grid is not None and self.grid.delivers
-        self._alone = job.decisions is None and not delivers  # one launch has a chunk's steps
         self.detected: TimedEvents | StepSpikes
         if self.grid is not None and self.kernels.in_steps:
             self.detected = StepSpikes(self.events, self.grid, self.decisions.split)
@@ -343,7 +341,9 @@ class ArenaRun:
         if self.state.waiting is not None:
             self.rows.forget_room()
         self.detected.empty()
-        self.ending.begin(rows, rows <= self.max_steps and self._alone)
+        delivers = self.grid is not None and self.grid.delivers
+        at_once = rows <= self.max_steps and self.job.decisions is None and not delivers
+        self.ending.begin(rows, at_once)
         self.mark = self.ending.mark  # type: ignore[method-assign] # saves a call
         self.rows.begin(rows, records, self._room_for)
         if self.state.waiting is not None:

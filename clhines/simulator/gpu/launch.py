@@ -65,9 +65,10 @@ class PlanLaunch:
         spec = replace(spec, whole=bool(arguments["whole"]))
         if spec.in_steps:
             spec = replace(spec, samples=bool(arguments["num_mem"]))
-        tables = {name: arguments[name] for name in spec.tables}
+        names = [p.name for p in spec.parameters("advance") if p.type == spec.table]
+        tables = {name: arguments[name] for name in names}
         if sum(table.size for table in tables.values()) <= _MOST_JOINED:
-            spec = replace(spec, joined=True)
+            spec = replace(spec, joined=tuple(names))
             arguments |= _joined(tables, queue)
         self._launch = struct.Struct(f"{len(spec.of_launch)}i")
         arguments["launch"] = self._launch.pack(*[0] * len(spec.of_launch))

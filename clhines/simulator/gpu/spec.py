@@ -230,7 +230,7 @@ class EpochSpec(TemplateSpec):
     registers: int = 0  # most per work-item (NVIDIA's compiler); 0: its choice
     whole: bool = False  # record rows have all voltages, in device order
     samples: bool = False  # instances' states and currents are recorded
-    joined: bool = False  # one array has all integer tables: a launch has fewer arguments
+    joined: tuple[str, ...] = ()  # integer tables in one array: a launch has fewer arguments
     in_steps: bool = True  # all events come in whole steps: the solve compares thresholds
     detects: bool = False  # there are detectors besides the somas'
     by_node: bool = field(default=False, repr=False)  # a lane has a node, see `lists`
@@ -270,23 +270,13 @@ class EpochSpec(TemplateSpec):
         parameters = super().parameters(kernel)
         if kernel == "publish" or not self.advances:
             return parameters
-        parameters += self._of_steps
+        of_kinds = tuple(self.of_kind.format(kind.name) for kind in self.sites)
+        parameters += self._active_parameters((*self.of_steps, *of_kinds))
         if self.joined:
             parameters = [p for p in parameters if p.type != self.table]
             parameters += [Parameter("tables", self.table), Parameter("begins", "begins_")]
         names = self.series_numbers.arguments if self.takes_series else ()
         return [*parameters, *(Parameter(name, "real") for name in names)]
-
-    @property
-    def _of_steps(self) -> list[Parameter]:
-        of_kinds = tuple(self.of_kind.format(kind.name) for kind in self.sites)
-        return self._active_parameters((*self.of_steps, *of_kinds))
-
-    @property
-    def tables(self) -> list[str]:
-        """Names of the tables of integers that `advance` reads."""
-        parameters = super().parameters("advance") + self._of_steps
-        return [p.name for p in parameters if p.type == self.table]
 
     @property
     def of_launch(self) -> tuple[str, ...]:

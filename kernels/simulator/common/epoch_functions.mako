@@ -21,5 +21,5 @@ ${part("simulator/common/mechanisms")}\
 typedef struct { int ${", ".join(spec.of_launch)}; } launch_;
 % endif
 % if spec.joined:
-typedef struct { int ${", ".join(spec.tables)}; } begins_;
+typedef struct { int ${", ".join(spec.joined)}; } begins_;
 % endif

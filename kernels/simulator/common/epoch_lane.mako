@@ -7,7 +7,7 @@
 % for name in spec.of_launch if spec.advances else ():
     const int ${name} = launch.${name};
 % endfor
-% for name in spec.tables if spec.joined else ():
+% for name in spec.joined:
     __global const int *restrict ${name} = tables + begins.${name};
 % endfor
 % if spec.chip.alone:   # constants, which need no register
