@@ -298,5 +298,5 @@ def test_a_run_that_begins_before_0_goes_on_at_0(engine):
         assert worst < TOLERANCE
         assert abs(ran - 15) < DT and abs(end - 15) < 1e-9
     assert [t for _, t in said] == [-10.01, -4.0, -3.0]
-    words = "not a whole number of steps", "h.t is -4 ms; expected 0 or more", "extracellular"
+    words = "no step of h.dt = 0.0625", "h.t is -4 ms; expected 0 or more", "extracellular"
     assert all(word in message for word, (message, _) in zip(words, said))
