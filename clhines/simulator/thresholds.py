@@ -86,11 +86,11 @@ def find_thresholds(
         The end of each run, and the time after which rises count.
     level : float, mV
     tolerance : float
-        Largest relative difference between `amplitude` and `below`.
+        Largest relative difference between `Thresholds.amplitude` and `Thresholds.below`.
     name : str
         Parameter of `group`; ``amp`` for an ``iclamp``.
     missing : "raise" or "nan"
-        If a cell does not fire at any amplitude up to `high`.
+        If a cell does not fire up to `high`: raise InputError, or let its amplitude be NaN.
     **options
         For `Simulation`.
 
@@ -101,7 +101,7 @@ def find_thresholds(
     Raises
     ------
     InputError
-        A cell fires at `low`, or does not fire at any amplitude; or cells interact.
+        A cell fires at `low`, or does not fire (see `missing`); or cells interact.
     """
     _check_arguments(network, group, name, missing)
     nodes = _node_of_each_cell(network, at)

@@ -43,7 +43,7 @@ def supported(test: str = "neuron") -> Hoc:
     Parameters
     ----------
     test : {"neuron", "hooks"}
-        The self-test of everything that a model needs, or of the switch's hooks alone.
+        Everything that reading a model needs, or only the hooks that `enable` puts into NEURON.
 
     Raises
     ------

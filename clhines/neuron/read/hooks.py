@@ -85,7 +85,7 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
 
 
 def _entries(name: str) -> list[int] | None:
-    """Return the words in NEURON's list `name`, ``random`` or ``scatter``; None if not found."""
+    """Return the 64-bit words in NEURON's list ``random`` or ``scatter``; None if not found."""
     return vector_at(_lists[name].value) if name in _lists else None
 
 

@@ -305,7 +305,10 @@ def _panels(
 
 
 def _frusta(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut sections at points and segments; return nodes, ends (m, 2, 3), diameters (m, 2)."""
+    """Cut sections at 3-D points and segment ends into m frusta.
+
+    Return each one's node, (m,), ends, (m, 2, 3), and diameters there, (m, 2), µm.
+    """
     node, ends, diameters = [], [], []
     points = cable.sections.points.astype(np.float64)
     for s, count in enumerate(cable.nseg.tolist()):

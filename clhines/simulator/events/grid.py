@@ -316,7 +316,7 @@ class Delivery:
             cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
     def check(self) -> None:
-        """Wait; raise SpikeOverflowError, with the last step, if the list has overflowed."""
+        """Wait; raise SpikeOverflowError, with the step of the overflow, if the list overflowed."""
         step = int(self._marks.get(self.queue)[2]) - 1
         if step >= 0:
             raise SpikeOverflowError(
@@ -345,7 +345,10 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Time all candidates on given spike lists and use the fastest; return seconds per list."""
+        """Time each delivery kernel on spike lists, use the fastest; return seconds by kernel name.
+
+        `lists` has pairs of arrays: the spikes' sources and steps.
+        """
         queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
         launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
         incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)

@@ -305,7 +305,7 @@ def _distance(electrode: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.n
 def _check_apart(what: str, distance: np.ndarray, radius: np.ndarray, first: int = 0) -> None:
     """Raise InputError if an electrode is not outside all segments.
 
-    ``distance[k, j]``, µm, is from `what` (for messages) number `first` + k to the axis of node j.
+    ``distance[k, j]``, µm, is from electrode `first` + k, `what` in messages, to node j's axis.
     """
     wrong = (distance < radius) | (distance == 0)
     if wrong.any():

@@ -37,7 +37,7 @@ class EventConnections:
     """A model's connections sorted by target, with delays in steps.
 
     ``number[k]`` is connection k's index in `Adjoint.weight`.
-    `trained` has the steps in which train events act, and the source that stands for each train.
+    `trained` has, for each spike train, the steps in which its events act, and its source number.
     """
 
     def __init__(self, model: Model, steps: int) -> None:

@@ -19,11 +19,10 @@ class DiffusingRows:
 
     The leaves are the first round, then come the rounds of `contract`, and the roots are the last:
 
-        0-1-2-3-4       rounds of a tree: the leaves 4 and 6, then 1 and 3, 5, 2, and the root 0
+        0-1-2-3-4       rounds of this tree: {4, 6}, {3, 5}, {2}, {1}, {0}
           +-5-6
 
-    - `entry`: each row's index among all states: mechanism after mechanism, then state after
-      state, of all instances
+    - `entry`: each row's index among all states, ordered by mechanism, state, then instance
     - `above`: the parent's row, -1 for roots
     - `child`: a row's children are ``child[a:b]`` with ``a, b = first_child[row : row + 2]``
     - `links`, (n, 2): a row's parent and child when it is eliminated, -1 for none

@@ -103,7 +103,10 @@ _ADVICE = (
 
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
-    """Report `what` on stderr if the block runs for `SECONDS`; ``switch=1`` would skip it."""
+    """Context manager: report the build `what` on stderr if it takes more than `SECONDS`.
+
+    The report names `switch`, an environment variable that, set to 1, leaves the build out.
+    """
     item = _WatchedBuild(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:

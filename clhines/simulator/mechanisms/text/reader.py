@@ -156,7 +156,7 @@ class Equations(TextStatements):
             raise self.fail(line, f"one of {shown} has a meaning already; expected another ion")
 
     def setting(self, line: Line, key: str, value: str) -> None:
-        """Read a setting, ``method NAME``: `key` is its word, `value` the NAME."""
+        """Read a setting such as ``method NAME``: `key` is ``method``, `value` is NAME."""
         line.sort, line.name, line.source = key, key, value
         self._once(self.settings, line)
 
