@@ -43,7 +43,7 @@ def step_of(h: Hoc, dt: float) -> int:
     may differ from this sum, by 1.6e-7 ms at 12 s.
     """
     step = round(h.t / dt)
-    begin = begins_of(np.array([step]), dt)[0] if step > 0 else step * dt
+    begin = float(begins_of(step, dt)) if step > 0 else step * dt
     if abs(h.t - begin) > _OFF * dt * max(1.0, -step * 1e-3):
         raise InputError(refusal("neuron.time-between-steps", t=h.t, dt=dt))
     return step
