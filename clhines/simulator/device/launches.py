@@ -13,6 +13,7 @@ from clhines.solver.device import devices
 from clhines.solver.device.program import Kernel
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
+_STRUCT = bytes, np.ndarray  # a struct's value
 KernelArgument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float | bytes
 
 
@@ -46,12 +47,6 @@ class BoundKernel:
         self._arguments[index] = argument
         self._set(index, argument)
 
-    def put(self, index: int, struct: bytes | np.ndarray) -> None:
-        """Set an argument that is a struct, passed by value."""
-        self._cl_arguments[index] = struct
-        if self._bound:
-            self._put_struct(index, struct)
-
     def change(self, *arguments: KernelArgument) -> None:
         """Set the changing arguments, in the order of `changing`; a Python int is accepted."""
         old = self._arguments
@@ -71,7 +66,8 @@ class BoundKernel:
         kind = self._types[k] if isinstance(argument, int) else None
         self._cl_arguments[k] = _as_argument(kind(argument) if kind else argument)
         if self._bound:
-            self._kernel.set_arg(k, self._cl_arguments[k])
+            put = self._put_struct if isinstance(argument, _STRUCT) else self._kernel.set_arg
+            put(k, self._cl_arguments[k])
 
     def launch(
         self,

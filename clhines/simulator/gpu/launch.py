@@ -73,11 +73,8 @@ class PlanLaunch:
         self._launch = struct.Struct(f"{len(spec.of_launch)}i")
         arguments["launch"] = self._launch.pack(*[0] * len(spec.of_launch))
         built = program.build(queue.context, spec)
-        self.kernel = launches.bind(built, spec, "advance", arguments)
-        self._numbers = arguments.get("numbers")
-        if self._numbers is not None:
-            names = [p.name for p in spec.parameters("advance")]
-            self._place_of_numbers = names.index("numbers")
+        changes = "launch", *("numbers",) * spec.by_node
+        self.kernel = launches.bind(built, spec, "advance", arguments, changes)
         self._work_group = self.plan.spec.work_group
         self._items, self._meets = self.plan.groups * self._work_group, self.spec.meets
         return self.kernel
@@ -87,11 +84,8 @@ class PlanLaunch:
             steps = *steps, begins, not begins
         elif self.spec.by_node:
             steps = *steps, begins
-        kernel.put(0, self._launch.pack(*steps))
-        numbers = self.given.get("numbers")
-        if numbers is not self._numbers:
-            kernel.put(self._place_of_numbers, self.given["numbers"])
-            self._numbers = numbers
+        numbers = (self.given["numbers"],) if self.spec.by_node else ()
+        kernel.change(self._launch.pack(*steps), *numbers)
 
     def launch(self, queue: cl.CommandQueue, waits: list[cl.Event] | None = None) -> cl.Event:
         assert self.kernel is not None
