@@ -36,7 +36,6 @@ MEASURES = {
     "fibres": "measures.fibres",
     "guard": "measures.guard",
     "papers": "papers.command",
-    "checks": "measures.checks.command",
     "random": "measures.random.command",
     "fuzz": "measures.fuzz.command",
     "again": "again",

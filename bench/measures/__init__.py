@@ -1,6 +1,6 @@
 """The measures; each module has `main(arguments)` and is a name of `python -m bench`.
 
-`checks`, `random` and `fuzz` compare with other programs and measure no time. They are tests in
+`random` and `fuzz` compare with other programs and measure no time. They are tests in
 `tests/slow`, and the runner finds them here, too.
 """
 

@@ -2,9 +2,7 @@
 
 import importlib
 import inspect
-import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,39 +49,6 @@ def test_every_feature_is_listed_once():
 def test_every_option_is_explained():
     explained = {names(row[0])[0] for row in rows("docs/reference/methods.md", "## Options")}
     assert explained == {name for row in METHODS.values() for name in row.options}
-
-
-def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])  # behind an installed clhines
-    from bench.measures.checks import cells, command, hodgkin_huxley, kinetics, networks
-
-    table = {
-        names(row[0])[0]: row for row in rows("docs/reference/simulating.md", "### Tolerances")
-    }
-    assert table.keys() == command.CHECKS.keys()
-    stated = {
-        "networks": (networks.APART, networks.V_BOUND, networks.MORE),
-        "hh": (hodgkin_huxley.V_BOUND,),
-        "kinetics": (kinetics.BOUND, kinetics.NEWTON_BOUND, kinetics.SUM_BOUND),
-        "units": (kinetics.BOUND,),
-        "cells": (cells.V_BOUND, cells.AGREED),
-    }
-    for check, bounds in stated.items():
-        numbers = re.findall(r"\b\d+(?:\.\d+)?(?:e-\d+)?\b", " ".join(table[check][1:]))
-        assert [float(n) for n in numbers] == list(bounds), check
-
-
-def test_counts_of_files_are_those_of_the_results():
-    """Files that agree with NEURON's import, differ on purpose, and fail in NEURON."""
-    checks = json.loads((ROOT / "bench/results/checks.json").read_text("utf-8"))["checks"]
-    row = next(row for row in checks if "different on purpose" in row["figures"])
-    cases, figures = row["cases"], row["figures"]
-    different, missing = figures["different on purpose"], figures["not imported by NEURON"]
-    words = ["no", "one", "two", "three", "four", "five"]
-    text = " ".join((DOCS / "reference/simulating.md").read_text("utf-8").split())
-    assert f"Of {cases + missing} reconstructed SWC files, {cases - different} give" in text
-    assert f"; {words[different]} have one of the differences" in text
-    assert f"and {words[missing]} are not imported by NEURON" in text
 
 
 def documented():

@@ -1,8 +1,8 @@
 """Texts of the built-in mechanisms and of the library.
 
 `hh` is NEURON's hh without its TABLE, that is with ``usetable_hh = 0``. By default NEURON
-interpolates its rates between whole mV, which moves spikes: by up to 0.37 ms in 200 ms of a single
-compartment (`python -m bench checks`, `bench/results/checks.txt`).
+interpolates its rates between whole mV, which moves spikes: by some tenths of a ms in 200 ms of a
+single compartment.
 """
 
 from functools import cache

@@ -203,6 +203,25 @@ def test_units_are_converted_in_every_place():
     assert point.current(10.0, 0.0)[0] == pytest.approx(2e-3 * 10, rel=1e-15)
 
 
+SAME = {  # value in NEURON's unit -> the same value in other units
+    "3e-4 S/cm2": """0.3 mS/cm2; 300 uS/cm2; 3 S/m2; 3 pS/um2; 3e-4 mho/cm2; 0.3 mmho/cm^2;
+        3e-9 nS/nm2; 0.3 mA/cm2/V""",
+    "-70 mV": "-0.07 V; -70000 uV; -70 millivolt",
+    "0.004 uS": "4 nS; 4000 pS; 4e-9 S; 0.004 umho; 4 pA/mV; 4e-6 millisiemens",
+    "0.1 1/ms": "0.1 /ms; 100 Hz; 0.1 kHz; 100 /s; 0.1 ms-1; 1e-4 /us",
+    "0.2 mM cm2/mA/ms": "0.2 M cm2/A/ms; 200 uM cm2/mA/ms; 2e-5 M m2/A/ms; 0.2 mM cm2/uA/s",
+    "0.0001 mM": "100 nM; 0.1 uM; 1e-7 molar; 1e-4 mol/m3",
+    "4 ms": "0.004 s; 4000 us",
+}
+
+
+@pytest.mark.parametrize("value", SAME)
+def test_a_value_is_the_same_in_every_unit(value):
+    for text in map(str.strip, SAME[value].split(";")):
+        m = Mechanism(minimal(f"parameter g = {text}\ncurrent i = g"))
+        assert m.defaults["g"] == pytest.approx(float(value.split()[0]), rel=1e-15), text
+
+
 def test_built_in_mechanisms_are_in_neurons_units():
     for name in ("pas", "hh", "expsyn", "exp2syn", "iclamp"):
         m = mechanism(name)

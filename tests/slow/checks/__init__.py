@@ -1,1 +1,0 @@
-"""Independent checks against NEURON; `command` runs them, one module for each subject."""
