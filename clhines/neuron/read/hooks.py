@@ -188,21 +188,22 @@ def _find_scatter(h: Hoc) -> None:
     finally:
         cvode.extra_scatter_gather_remove(example)
     if "scatter" in _lists:
-        _remove_list(before, [*_variables(readable)])
+        _remove_list(before)
 
 
-def _remove_list(before: list[tuple[int, np.ndarray]], after: list[tuple[int, np.ndarray]]) -> None:
-    """Delete the list of extra_scatter_gather if NEURON created it between `before` and `after`.
+def _remove_list(before: list[tuple[int, np.ndarray]]) -> None:
+    """Delete the list of extra_scatter_gather if NEURON created it since `before`.
 
-    `before` and `after` are copies of NEURON's variables. As long as there is a list, even an empty
-    one, NEURON refuses steps with several threads. A variable that already had the list's address
-    in `before` is not the list's pointer.
+    `before` is a copy of NEURON's variables. As long as there is a list, even an empty one, NEURON
+    refuses steps with several threads. A variable that already had the list's address in `before`
+    is not the list's pointer. Other threads may have returned memory behind the variables since.
     """
     at = _lists["scatter"].value
     variables = [
         begin + 8 * k
-        for (begin, words), (_, now) in zip(before, after, strict=True)
-        for k in np.flatnonzero((now == at) & (words != at)).tolist()
+        for begin, words in before
+        for now in [copied(begin, len(words))]
+        for k in np.flatnonzero((now == at) & (words[: len(now)] != at)).tolist()
     ]
     if len(variables) == 1:
         _lists["scatter"] = WORD.from_address(variables[0])

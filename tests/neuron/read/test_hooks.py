@@ -1,6 +1,7 @@
 """Callbacks and objects that act in each step of NEURON, outside the model, are refused by name."""
 
 import ctypes
+import mmap
 import sys
 
 import numpy as np
@@ -185,14 +186,30 @@ def test_neuron_steps_several_threads_of_a_model_that_was_read():
 def test_a_word_that_held_the_lists_address_before_does_not_point_to_the_list(monkeypatch):
     """NEURON may allocate its list at an address that a stale pointer still holds."""
     now = (ctypes.c_uint64 * 4)(7, 64, 64, 9)
-    variables = ctypes.addressof(now), np.array(now)
-    before = [(variables[0], np.array([7, 64, 0, 9], np.uint64))]
+    before = [(ctypes.addressof(now), np.array([7, 64, 0, 9], np.uint64))]
     monkeypatch.setitem(hooks._lists, "scatter", ctypes.c_uint64(64))
-    hooks._remove_list(before, [variables])
+    hooks._remove_list(before)
     assert now[:] == [7, 64, 0, 9]
     assert hooks._lists["scatter"].value == 0
-    hooks._remove_list(before, [(variables[0], before[0][1])])  # the list is not there: unchanged
+    monkeypatch.setitem(hooks._lists, "scatter", ctypes.c_uint64(65))  # absent: nothing changes
+    hooks._remove_list(before)
     assert now[:] == [7, 64, 0, 9]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are Linux's")
+def test_memory_behind_the_library_may_go_before_the_list_is_removed(monkeypatch):
+    """Another thread returns a page that followed NEURON's variables."""
+    page = mmap.PAGESIZE
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    at = libc.mmap(None, ctypes.c_size_t(2 * page), 3, 0x22, -1, ctypes.c_long(0))
+    before = [(at, hooks.copied(at, 2 * page // 8))]
+    libc.munmap(ctypes.c_void_p(at + page), ctypes.c_size_t(page))
+    ctypes.c_uint64.from_address(at + 8).value = 64
+    monkeypatch.setitem(hooks._lists, "scatter", ctypes.c_uint64(64))
+    hooks._remove_list(before)
+    assert ctypes.c_uint64.from_address(at + 8).value == 0
+    libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(page))
 
 
 RXD = """
