@@ -89,10 +89,16 @@ def _entries(name: str) -> list[int] | None:
     return vector_at(_lists[name].value) if name in _lists else None
 
 
-def _find(name: str, is_last: Callable[[int], bool]) -> None:
-    """Store the address of NEURON's list `name`; `is_last(word)` recognises its last entry."""
-    readable = Readable(8 * _ENTRY_WORDS)
-    addresses = {at for at, last in _vectors(readable) if last in readable and is_last(last)}
+def _find(name: str, is_last: Callable[[int, Readable], bool]) -> None:
+    """Store the address of NEURON's list `name`, after the example has been added to it.
+
+    ``is_last(word, readable)`` recognises the example. Addresses are listed here, because memory
+    that NEURON has allocated for the example may be new.
+    """
+    readable = Readable(8 * 3)
+    addresses = {
+        at for at, last in _vectors(readable) if last in readable and is_last(last, readable)
+    }
     if len(addresses) == 1:
         _lists[name] = WORD(addresses.pop())
 
@@ -140,8 +146,8 @@ def _find_random(h: Hoc, memory: NeuronMemory) -> None:
     generator, count = memory.object_address(random), _ENTRY_WORDS
     place = memory.place(ref(vector, "x")[0])
 
-    def is_example(at: int) -> bool:
-        words = words_at(at, count)
+    def is_example(at: int, _: Readable) -> bool:
+        words = copied(at, count).tolist()
         at_place = words.index(generator) + 1 if generator in words[: count - 4] else 0
         if at_place and memory.place_of(words[at_place:]) == place:
             _places["place"] = at_place
@@ -173,8 +179,8 @@ def _find_scatter(h: Hoc) -> None:
         return
     before = [*_variables(readable)]
 
-    def is_example(at: int) -> bool:
-        for place, item in enumerate([at, *words_at(at, 4)]):
+    def is_example(at: int, readable: Readable) -> bool:
+        for place, item in enumerate([at, *copied(at, 4).tolist()]):
             inside = words_at(item, 2)[1] if item in readable else 0
             words = words_at(inside, 3) if inside in readable else []
             if id(example) in words:

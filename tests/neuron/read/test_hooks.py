@@ -488,3 +488,27 @@ found = [8 * len(words) for _, words in hooks._variables(listed)]
 def test_memory_behind_the_library_may_go_while_its_variables_are_read():
     """A thread that loads PoCL's compiler takes and returns memory there."""
     assert found_by(RETURNED) == [4096]
+
+
+GROWN = """
+import ctypes
+from clhines.neuron.read import hooks
+
+libc, variables, blocks = ctypes.CDLL(None), hooks._variables, []
+libc.malloc.restype = ctypes.c_void_p
+
+def grown(readable):
+    yield from variables(readable)
+    for size in range(16, 400, 8):  # use up all free memory that has been listed
+        blocks.extend(libc.malloc(ctypes.c_size_t(size)) for _ in range(5000))
+
+soma, hooks._variables = make_section("soma", "hh"), grown
+h.finitialize(-65)
+found = [listed(), len(blocks) > 0]
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are Linux's")
+def test_neuron_may_allocate_its_list_in_new_memory():
+    """The heap grows between the copy of NEURON's variables and the example in its list."""
+    assert found_by(GROWN) == [[], True]
