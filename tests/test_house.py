@@ -51,10 +51,8 @@ OUTSIDE = {  # package -> who may import it
     "pyopencl": {"solver.device", "solver", "simulator"},
     "mako": {"solver.plan"},
     "argparse": {"cli"},
-    "matplotlib": {  # for types alone but in these two
-        *("core.pictures", "simulator.analysis"),
-        *("solver.plan", "simulator.cells", "simulator"),
-    },
+    # for types alone but in `simulator.analysis`
+    "matplotlib": {"simulator.analysis", "solver.plan", "simulator.cells", "simulator"},
     "mpi4py": {"simulator"},
     "neuron": {"neuron"},
     "torch": {"solver", "torch"},

@@ -1,4 +1,4 @@
-"""Errors, arrays, checks, files, progress and pictures. NumPy only.
+"""Errors, arrays, checks, files and progress. NumPy only.
 
 Words: a *check* is a function that returns a valid argument or raises `InputError`; a *quantity* is
 a number with a unit, which `quantities` converts to the unit that a parameter has.
@@ -7,8 +7,7 @@ Who owns what
     `errors`: all exceptions and warnings, and how a message shows a value. `arrays`: operations on
     flat arrays. `quantities`: numbers with units. `checks`: checks of arguments. `files`: reading
     and writing without a half-written file. `progress`: bars, and lines for phases. `summary`:
-    words for summaries. `pictures`: by matplotlib, their style and files. `trees`: parents of nodes
-    from parents of branches, and seeds.
+    words for summaries. `trees`: parents of nodes from parents of branches, and seeds.
 
 >>> from clhines.core.errors import meant
 >>> meant("colums", ["columns", "rows"])

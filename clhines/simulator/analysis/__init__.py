@@ -11,6 +11,7 @@ Modules
     checks; `RaggedArray`; sums and extremes. `segments`: the few samples of each spike. `features`:
     `extract`, and `Features` for runs. Both need only segments, and sums and extremes in windows
     whose bounds depend on times alone. `draw`: pictures of spikes, records and cells.
+    `pictures`: their style and files, by matplotlib.
 
 >>> import numpy as np
 >>> from clhines.simulator import analysis

@@ -12,8 +12,8 @@ import numpy as np
 from clhines.core.checks import as_text, real_numbers
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike
-from clhines.core.pictures import check_format, new_figure, save, style
 from clhines.core.summary import counted
+from clhines.simulator.analysis.pictures import check_format, new_figure, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

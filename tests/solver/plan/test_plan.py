@@ -83,7 +83,7 @@ def test_everything_down_to_plan_works_without_pyopencl():
         found = pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
         loaded = [importlib.import_module(m.name) for m in found]
         assert len(loaded) >= 20, loaded
-        for name in ("core.errors", "core.arrays", "core.checks", "core.files", "core.pictures",
+        for name in ("core.errors", "core.arrays", "core.checks", "core.files",
                      "solver.forest", "solver.reference"):
             importlib.import_module("clhines." + name)
         forest = clhines.Forest.from_parents([chain(4)] * 3)
