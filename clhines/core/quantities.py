@@ -88,22 +88,22 @@ def _of_text(name: str, text: str, unit: str) -> object:
 
 
 def _converted(name: str, value: object, unit: str | None) -> object:
-    if not unit:
-        raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number without one")
+    unit = unit or "1"
     expected = f"a quantity in {unit}, or a number" if unit != "1" else "a pure number"
     target = re.sub(r"(?<=[A-Za-z])(\d)", r"**\1", unit).replace(" ", "*")
-    target = "dimensionless" if unit == "1" else target
     for method in ("rescale", "to_value", "to"):  # quantities; astropy and unyt; pint and brian2
         convert: Callable[[str], object] | None = getattr(value, method, None)
         if convert is None:
             continue
+        if unit == "1":  # astropy has no unit "dimensionless", quantities none without a name
+            target = "dimensionless" if method == "rescale" else ""
         try:
             number = convert(target)
         except Exception as error:  # each package has its own
-            raise InputError(f"{name} is in {_unit_of(value)}; expected {expected}") from error
+            raise InputError(f"{name} is {_unit_of(value)}; expected {expected}") from error
         number = getattr(number, "magnitude", number)
         return number.item() if isinstance(number, np.ndarray) and not number.ndim else number
-    raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number in {unit}")
+    raise InputError(f"{name} is {_unit_of(value)}; expected {expected}")
 
 
 def _unit_of(value: object) -> str:
@@ -112,8 +112,9 @@ def _unit_of(value: object) -> str:
         if attribute == "dimensionality" and not hasattr(unit, "string"):
             continue  # pint's `dimensionality` names no unit
         if unit is not None:
-            return _text(getattr(unit, "string", unit))
-    return "?"
+            text = _text(getattr(unit, "string", unit))
+            return f"in {text}" if text else "dimensionless"
+    return "a quantity"
 
 
 def _text(unit: object) -> str:

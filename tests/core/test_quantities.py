@@ -18,8 +18,19 @@ def test_quantities_of_other_packages():
     assert as_numbers("t", [25 * pq.us, 1 * pq.ms], "ms") == pytest.approx([0.025, 1.0])
     with pytest.raises(InputError, match="amp is in ms; expected a quantity in nA, or a number"):
         as_numbers("amp", 1 * pq.ms, "nA")
-    with pytest.raises(InputError, match=r"where has a unit \(um\); expected a number without one"):
+    with pytest.raises(InputError, match="where is in um; expected a pure number"):
         as_numbers("where", 1 * pq.um)
+
+
+def test_dimensionless_quantities_are_pure_numbers():
+    for unit in (None, "1"):
+        assert as_numbers("scale", 3 * U.dimensionless, unit) == 3.0
+        assert as_numbers("scale", 3 * U.mV / U.V, unit) == pytest.approx(3e-3)
+    assert as_numbers("scale", np.arange(3) * U.dimensionless) == pytest.approx(np.arange(3))
+    with pytest.raises(InputError, match="scale is in nA; expected a pure number"):
+        as_numbers("scale", 3 * U.nA)
+    with pytest.raises(InputError, match="amp is dimensionless; expected a quantity in nA, or a"):
+        as_numbers("amp", 3 * U.dimensionless, "nA")
 
 
 def test_units_in_all_or_in_none():
