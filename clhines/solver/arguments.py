@@ -131,13 +131,13 @@ class Arguments:
         unmark(target)
         return target
 
-    def check_out(self, out: cla.Array, b: cla.Array, size: int) -> None:
-        """Refuse an `out` that cannot hold the solution for `b`, both in device order."""
-        self.checked("out", out, size, on_device=True)
-        if out.shape != b.shape:
-            raise InputError(f"out has shape {out.shape}; expected as for b, {b.shape}")
-        if out.offset or not out.flags.c_contiguous:
-            raise InputError("out is a strided or offset view; expected a whole array")
+    def check_out(self, out: cla.Array, shape: tuple[int, ...]) -> None:
+        """Refuse a pyopencl array `out` that cannot hold a solution of this shape."""
+        self.checked("out", out, shape[-1], on_device=True)
+        if out.shape != shape:
+            raise InputError(f"out has shape {out.shape}; expected {shape}, as b or a")
+        if not writable(out):
+            raise InputError("out is read-only or a view; expected a whole array of its own")
 
     def in_order(self, name: str, a: cla.Array, order: Order, packed: bool) -> cla.Array:
         """Check that `a` is in device order, unless the caller sets `packed`; return `a`."""
@@ -151,22 +151,13 @@ class Arguments:
     ) -> list[cla.Array]:
         """Check `out` and d, u, (l), b (their order only without `packed`); return d, u, (l), b."""
         system = {name: a for name, a in system.items() if name != "l" or a is not None}
-        size, operands = len(order.gather), list[cla.Array]()
         operands = [self.in_order(name, a, order, packed) for name, a in system.items()]
-        self.check_out(out, operands[-1], size)
+        self.check_out(out, operands[-1].shape)
         if any(a.ndim != 1 for a in operands[:-1]):
             raise InputError("d, u and l have one row; only b and out may have several")
         if any(out.base_data == a.base_data for a in operands[:-1]):
             raise InputError("out is d, u or l; expected another array")
         return operands
-
-    def check_unpacked(self, out: cla.Array, a: cla.Array, shape: tuple[int, ...]) -> None:
-        """Refuse an `out` in natural order if it cannot hold `a`, which is in device order."""
-        self.checked("out", out, shape[-1], on_device=True)
-        if out.base_data == a.base_data:
-            raise InputError("out is a; expected another array")
-        if out.shape != shape or not writable(out):
-            raise InputError(f"out has shape {out.shape}; expected a whole array of {shape}")
 
     def check_finite(self, name: str, a: np.ndarray | cla.Array) -> None:
         place = not_finite(a) if isinstance(a, np.ndarray) else None

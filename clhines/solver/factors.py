@@ -312,7 +312,7 @@ class Factors:
         call = calls.find(arrays)
         if call is None:
             b = self._arguments.in_order("b", b, order, as_switch("packed", packed))
-            self._arguments.check_out(out, b, len(order.gather))
+            self._arguments.check_out(out, b.shape)
             call = calls.add(arrays, self.eliminated.prepare(b, out))
             order.mark(out)
         waits = calls.waits(call, arrays) + waits

@@ -12,7 +12,7 @@ from solvers import make_solver
 from systems import make_system
 
 from bench.made import chain, star
-from clhines import Forest, InputError, Solver
+from clhines import Forest, InputError, Solver, Tridiagonal
 from clhines.solver.arguments import Arguments
 
 LOOSE = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
@@ -111,7 +111,7 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
             rf"d has shape \(7,\); expected \({size},\) .* device order",
         ),
         ((np.ones(size), good, good, other), "d is ndarray; expected a pyopencl array"),
-        ((good, good, rows, other), rf"out has shape \({size},\); expected .* b, \(2, {size}\)"),
+        ((good, good, rows, other), rf"out has shape \({size},\); expected \(2, {size}\), as b"),
         ((good, rows, good, other), "d, u and l have one row; only b and out may have several"),
         (
             (good, other, solver.to_device_order(np.ones(7)), other),
@@ -129,7 +129,7 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
         solver.from_device_order(np.ones(size))
     with pytest.raises(InputError, match=r"out has shape \(32,\)|out has shape"):
         solver.from_device_order(good, out=other)
-    with pytest.raises(InputError, match=r"out has shape \(7,\); expected a whole array of \(2, 7"):
+    with pytest.raises(InputError, match=r"out has shape \(7,\); expected \(2, 7\), as b or a"):
         solver.from_device_order(rows, out=natural)
 
 
@@ -339,6 +339,38 @@ def test_buffers_that_do_not_fit_are_refused(queue):
     (foreign,) = buffers_of(other, [a])
     with pytest.raises(InputError, match="d lives in another OpenCL context"):
         solver.solve(foreign, u, b)
+
+
+def test_read_only_buffers_are_no_targets(queue):
+    solver = reordered(queue)
+    a = np.ones(solver.forest.num_nodes, np.float32)
+    d, u, b, lower = buffers_of(queue, (4 * a, 0 * a, a, 0 * a))
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    frozen = cl.Buffer(queue.context, flags, hostbuf=a)
+    array = cla.Array(queue, a.shape, a.dtype, data=frozen)
+    packed = [solver.to_device_order(one) for one in (d, u, b)]
+    factors = solver.factor(d, u)
+    chains = Tridiagonal([len(a)], dtype=np.float32, queue=queue)
+    diagonals = [cla.Array(queue, a.shape, a.dtype, data=one) for one in (lower, d, lower, b)]
+    for call in (
+        partial(solver.solve, d, u, b),
+        partial(factors.solve, b),
+        partial(solver.enqueue, *packed),
+        partial(factors.enqueue, packed[2]),
+        partial(solver.from_device_order, packed[0]),
+        partial(chains.solve, *diagonals),
+    ):
+        for out in (array,) if call.func == chains.solve else (frozen, array):
+            with pytest.raises(InputError, match="out is read-only"):
+                call(out=out)
+    out = cla.empty_like(packed[2])
+    for x in (
+        solver.solve(d, u, frozen, overwrite=True),
+        solver.solve(array + 3, 0 * array, array, overwrite=True),
+    ):
+        assert x.base_data is not frozen and np.array_equal(x.get(), a / 4)
+    solver.enqueue(array, packed[1], packed[2], out=out, overwrite=True, packed=True)
+    assert np.array_equal(out.get(), a) and np.array_equal(array.get(), a)
 
 
 class Shared:

@@ -181,7 +181,8 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 def writable(a: object) -> TypeGuard[Array]:
     """Whether a solution can be written to `a`: not read-only, and no two values share memory."""
     if isinstance(a, cla.Array):
-        return a.offset == 0 and a.flags.c_contiguous
+        flags = a.base_data.flags if isinstance(a.base_data, cl.MemoryObjectHolder) else 0
+        return a.offset == 0 and a.flags.c_contiguous and not flags & cl.mem_flags.READ_ONLY
     if not isinstance(a, np.ndarray) or not a.flags.writeable:
         return False
     pairs = zip(a.shape, a.strides, strict=True)

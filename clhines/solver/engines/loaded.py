@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import set_zero
+from clhines.solver.device.arrays import set_zero, writable
 from clhines.solver.engines.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 from clhines.solver.engines.pivots import NO_PIVOTS, BadPivots
 from clhines.solver.plan.kernel_spec import NOT_FINITE, STATUS, TemplateSpec
@@ -239,7 +239,7 @@ class Resident:
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
         parts = [launch.part for launch in self.launches]
         once = all(count <= part.max_rhs and part.spec.factor_may_be_d for part in parts)
-        factor = operands[0] if overwrite and once else self.factor
+        factor = operands[0] if overwrite and once and writable(operands[0]) else self.factor
         step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
         sets: list[tuple[Sequence[cla.Array | Slot], cla.Array | Slot]]
         sets = [(operands, x), *self._scratch(len(operands))]
