@@ -32,6 +32,7 @@ from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import Option, Options, Plan, real_name
 from clhines.solver.tune import Tuning, engine_for
 
+_SMALL_GRID = 65_534  # most work-groups in PoCL's kernels for small grids
 AnyArray = TypeVar("AnyArray", np.ndarray, cla.Array)  # a solve has arrays of one kind
 
 
@@ -177,10 +178,18 @@ class Solver(Holder):
             As `Plan.export`.
         """
         plan, queue = self.engine.device_order().plan, cl.CommandQueue(cl.Context([self.device]))
-        # PoCL compiles at the first launch; without clhines it may do so for another processor
+        # PoCL compiles at the first launch; without clhines it may do so for another processor. For
+        # large grids it compiles a kernel that it then also launches for small ones, but only in
+        # this process. So kernels have a program of their own, and small grids come first.
+        symmetric = as_switch("symmetric", symmetric)
+        sizes = {groups > _SMALL_GRID for part in plan.parts for _, groups in part.launches}
+        marker = f"\ntypedef int exported_{'_'.join(map(str, sorted(sizes)))};\n"
+        for part in plan.parts:
+            program.build(queue.context, part.solve_spec(symmetric, 1), more=marker)
         ones = cla.to_device(queue, np.ones(plan.packed_size, self.dtype))
-        operands = [ones] * (3 if as_switch("symmetric", symmetric) else 4)
-        Resident(plan, queue, self.dtype).solve(operands, cla.empty_like(ones), [])
+        resident = Resident(plan, queue, self.dtype)
+        steps = resident.steps([ones] * (3 if symmetric else 4), cla.empty_like(ones))
+        resident.run(sorted(steps, key=lambda step: step.items[0] // step.work_group[0]), [])
         queue.finish()
 
         def binary(spec: TemplateSpec) -> bytes:
@@ -245,7 +254,9 @@ class Solver(Holder):
         shape = (*source.shape[:-1], self.forest.num_nodes)
         out = self.arguments.of_buffer("out", out, shape[-1])
         target = cla.empty(self.queue, shape, self.dtype) if out is None else out
-        self.arguments.check_unpacked(target, source, shape)
+        self.arguments.check_out(target, shape)
+        if target.base_data == source.base_data:
+            raise InputError("out is a; expected another array")
         unmark(target)
         return whole.unpack(source, target)
 

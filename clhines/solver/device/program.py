@@ -35,15 +35,20 @@ _SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # types of
 build_seconds: list[float] = []  # wall time of each build in this process
 
 
-def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
-    """Build a spec's kernels once per context; if `source` is set, build that in each call."""
+def build(
+    context: cl.Context, spec: TemplateSpec, source: str | None = None, more: str = ""
+) -> cl.Program:
+    """Build a spec's kernels once per context; if `source` is set, build that in each call.
+
+    The first call appends `more` to the source.
+    """
     check_process()
     if source is not None:
         return _compile(context, source, spec)
     with _LOCK:  # several devices may build in threads
         built = _BUILT.setdefault(context, OrderedDict())
         if spec not in built:
-            built[spec] = _compile(context, render(spec), spec)
+            built[spec] = _compile(context, render(spec) + more, spec)
         else:
             _log.debug("kernel %s was built before in this process", spec.template)
             if os.environ.get("CLHINES_DUMP"):

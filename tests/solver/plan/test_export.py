@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -172,6 +173,36 @@ def test_compiled_kernels_serve_processors_that_pocl_does_not_know(tmp_path):
     out = output_of("-c", UNKNOWN, tmp_path, **environment)
     arguments = manifest_of(tmp_path)["launches"][0]["arguments"]
     assert out.strip() == str(len(arguments))
+
+
+AFTER_A_LARGE_BATCH = """
+import sys
+import numpy as np
+from clhines import Forest, Solver
+cells = int(sys.argv[2])
+forest = Forest.from_parents([np.arange(-1, 9)] * cells)
+solver = Solver(forest, "flat", device=sys.argv[3])
+ones = np.ones(forest.num_nodes)
+solver.solve(4 * ones, 0 * ones, ones)
+small = Solver(forest.subset(np.arange(10)), "flat", device=sys.argv[3])
+assert small.plan.parts[0].spec == solver.plan.parts[0].spec
+small.export(sys.argv[1])
+"""
+
+
+def test_compiled_kernels_serve_small_batches_after_large_ones(tmp_path):
+    """PoCL launches its kernels for large grids for small ones, too, but only in one process."""
+    indices = [i for i, d in devices.all_devices() if "Portable" in d.platform.name]
+    if not indices:
+        pytest.skip("needs PoCL")
+    variants = []
+    for cells in (10, 70_000):
+        folder = tmp_path / str(cells)
+        options = {"POCL_CACHE_DIR": str(tmp_path / f"cache{cells}")}
+        output_of("-c", AFTER_A_LARGE_BATCH, folder, cells, indices[0], **options)
+        binary = (folder / "kernel0.bin").read_bytes()
+        variants.append(set(re.findall(rb"/solve/([0-9]+-[0-9]+-[0-9]+[a-z0-9-]*)/", binary)))
+    assert variants[0] and variants[0] == variants[1]
 
 
 @pytest.mark.core
