@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -131,13 +131,14 @@ class Arguments:
         unmark(target)
         return target
 
-    def check_out(self, out: cla.Array, shape: tuple[int, ...]) -> None:
-        """Refuse a pyopencl array `out` that cannot hold a solution of this shape."""
+    def check_out(self, out: Any, shape: tuple[int, ...]) -> cla.Array:
+        """Return the pyopencl array `out`; refuse it if it cannot hold a solution of this shape."""
         self.checked("out", out, shape[-1], on_device=True)
         if out.shape != shape:
             raise InputError(f"out has shape {out.shape}; expected {shape}, as b or a")
         if not writable(out):
             raise InputError("out is read-only or a view; expected a whole array of its own")
+        return cast("cla.Array", out)
 
     def in_order(self, name: str, a: cla.Array, order: Order, packed: bool) -> cla.Array:
         """Check that `a` is in device order, unless the caller sets `packed`; return `a`."""

@@ -253,8 +253,8 @@ class Solver(Holder):
         source = self.arguments.in_order("a", a, whole.order, as_switch("packed", packed))
         shape = (*source.shape[:-1], self.forest.num_nodes)
         out = self.arguments.of_buffer("out", out, shape[-1])
-        target = cla.empty(self.queue, shape, self.dtype) if out is None else out
-        self.arguments.check_out(target, shape)
+        empty = cla.empty(self.queue, shape, self.dtype) if out is None else out
+        target = self.arguments.check_out(empty, shape)
         if target.base_data == source.base_data:
             raise InputError("out is a; expected another array")
         unmark(target)
