@@ -21,7 +21,6 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import clhines
-from clhines.cli import layouts
 from clhines.simulator.refusals import REFUSALS
 
 HERE = Path(__file__).parent
@@ -29,6 +28,7 @@ ROOT = HERE.parent
 RESULTS = ROOT / "bench/results"
 sys.path.append(str(ROOT))  # behind an installed clhines
 sys.path.append(str(HERE))
+import layouts  # noqa: E402
 import outputs  # noqa: E402
 import tables  # noqa: E402
 
@@ -129,7 +129,7 @@ class CommandHelp(Directive):
 
 
 class Layouts(Directive):
-    """The worked examples of layouts, as `clhines plan --layouts` prints them."""
+    """The worked examples of layouts."""
 
     def run(self) -> list[nodes.Node]:
         """Compute the page."""

@@ -7,7 +7,7 @@ Who owns what
     `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.
     `arguments`: options that several commands share, and cells from files. `report`: tables, output
     files, and progress. `doctor` (and `devices`, `engines`), `plan`, `solve`, `simulate`: the
-    commands. `layouts`: layouts of plans as text.
+    commands.
 
 >>> from clhines.cli.main import main
 >>> main(["plan", "missing.swc"])

@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 import clhines
-from clhines.cli import layouts
 from clhines.cli.arguments import Commands, add_cells, add_command, read_cells
 from clhines.cli.report import doing, folded
 from clhines.core.errors import InputError, meant, shown
@@ -34,8 +33,6 @@ def add_plan(commands: Commands) -> None:
     # fmt: off
     plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
                       help="an option of the method, see `clhines methods`; several times")
-    plan.add_argument("--layouts", action="store_true",
-                      help="only show worked examples of the layouts")
     # fmt: on
     plan.set_defaults(run=run_plan)
 
@@ -75,9 +72,6 @@ def option_of(text: str) -> tuple[str, Option]:
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
-    if arguments.layouts:
-        print(layouts.page())
-        return 0
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))

@@ -4,7 +4,6 @@ import pytest
 from commands import TREE_METHODS, index_of, process
 
 from clhines import METHODS
-from clhines.cli import layouts
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
 from clhines.solver.plan.methods import OPTION_TEXTS
@@ -53,11 +52,6 @@ def test_methods_are_listed_with_their_options(cli):
         assert all(f"  {option} " in result.out for option in method.options)
     assert "mean, block" in result.out
     assert {o for m in METHODS.values() for o in m.options} == set(OPTION_TEXTS)
-
-
-def test_examples_of_layouts(cli):
-    result = cli("plan", "--layouts")
-    assert (result.code, result.out, result.err) == (0, layouts.page() + "\n", "")
 
 
 def test_plan_for_a_device(cli, every_queue):

@@ -39,7 +39,7 @@ Four chains of three nodes, node j of all cells side by side; and one cell by br
 ('solver/by_branch/fine', 2)
 
 `Plan.describe` and `Plan.parts[k].statistics` show a plan's cost without a device: dependent steps,
-idle lanes, padding and bytes; ``clhines plan --layouts`` draws the layouts.
+idle lanes, padding and bytes; ``docs/layouts.py`` draws the layouts.
 
 To add a method: a row in `methods.METHODS`, a planning module ``by_X/NAME.py`` whose function
 returns a `Plan`, and ``kernels/solver/by_X/NAME.mako``. Its spec states the template's name, all

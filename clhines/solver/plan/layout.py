@@ -2,7 +2,7 @@
 
 A layout is an array `gather`: ``packed[i] = natural[gather[i]]``; -1 marks padding. The layouts are
 `by_cell.layout.Columns`, `by_branch.layout.LevelStrided` and `VectorRows`, and
-`by_segment.layout.SegmentRows`; ``clhines plan --layouts`` draws them.
+`by_segment.layout.SegmentRows`; ``docs/layouts.py`` draws them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layouts as text, by worked examples: the output of ``clhines plan --layouts``.
+"""Layouts as text, by worked examples: the drawings on the page `layouts.md`.
 
 Every position comes from the `gather` array and the tables of a real plan.
 """
