@@ -29,7 +29,6 @@ MEASURES = {
     "pieces": "measures.pieces",
     "frameworks": "measures.frameworks",
     "spikes": "measures.spikes",
-    "orders": "measures.orders",
     "points": "measures.points",
     "features": "measures.features",
     "gradients": "measures.gradients",

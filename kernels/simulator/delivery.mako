@@ -2,7 +2,6 @@
 <%
     staged, pulled = spec.staged, spec.pulled
     several = spec.lanes < spec.work_group   # both are powers of two
-    at = "position[i]" if spec.indexed else "i"   # place of the weight of connection i
 %>\
 // Deliver spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
 // spec: ${spec}
@@ -24,7 +23,7 @@
 //   spike_count   entry count in the list; at most `capacity` were stored
 //   turn          which of the two words in `marks` this launch reads
 //   last_step     the step in which the list may have overflowed; -1 if later launches deliver the same entries
-//   weight        by connection${", at position[i] for connection i" if spec.indexed else ""}
+//   weight        by connection${", at position[i] for connection i" if pulled else ""}
 % if pulled:
 //   first         each target's first connection; source, delay: by connection
 //   fired         for each source a bit per step in which it has spiked
@@ -65,7 +64,7 @@ __kernel void pull(${signature(spec, "pull")})
         for (int i = first[target]; i < first[target + 1]; ++i) {
             uint bits = (uint)fired[source[i]];
             for (int slot = (first_step + 1 + delay[i]) % slots; bits; bits >>= 1) {
-                if (bits & 1) incoming[(long)slot * num_targets + target] += weight[${at}];
+                if (bits & 1) incoming[(long)slot * num_targets + target] += weight[position[i]];
                 slot = slot + 1 < slots ? slot + 1 : 0;
             }
         }
@@ -105,7 +104,7 @@ void deliver(${signature(spec, "deliver")})
             const long chunk = row * num_blocks + get_group_id(0);
             const int stop = first[chunk + 1];
             for (int i = first[chunk] + ${f"(lane & {spec.lanes - 1})" if several else "lane"}; i < stop; i += ${spec.lanes})
-                atom_add((volatile __local long *)stage + (target[i] - column), weight[${at}]);
+                atom_add((volatile __local long *)stage + (target[i] - column), weight[i]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         const long slot = (long)((step + 1 + delay) % slots) * num_targets + column;
@@ -127,7 +126,7 @@ void deliver(${signature(spec, "deliver")})
         const int stop = first[from + 1];
         for (int i = first[from] + get_global_id(0); i < stop; i += get_global_size(0)) {
             const uint place = start + offset[i];
-            atom_add(incoming + (place < size ? place : place - size), weight[${at}]);
+            atom_add(incoming + (place < size ? place : place - size), weight[i]);
         }
     }
 % endif

@@ -93,7 +93,7 @@ left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
         const int last = first[${event}_at + 1];
         for (int j = first[${event}_at] + get_global_id(0); j < last; j += get_global_size(0)) {
 % if event == "pre":
-            const int i = ${"place[j]" if spec.indexed else "j"}, post_at = cell[j];
+            const int i = j, post_at = cell[j];
             if (post_at < 0) continue;   // the weight is fixed
 % else:
             const int i = place[j], pre_at = source[j];
@@ -158,7 +158,7 @@ void reward(${signature(spec, "reward")})
 {
     for (int j = get_global_id(0); j < connections; j += get_global_size(0)) {
         if (cell[j] >= 0) {
-            const int i = ${"place[j]" if spec.indexed else "j"};
+            const int i = j;
 ${connection("reward")}\
         }
     }

@@ -1,22 +1,12 @@
-"""Weights of connections in every order, and plastic connections on a device."""
+"""Plastic connections on a device."""
 
 import numpy as np
 import pyopencl.array as cla
 
-from bench import weight_order
 from clhines.simulator.events.grid import Delivery
 from clhines.simulator.events.plasticity import Plasticity
 
 DT = 0.5  # ms, a plasticity step
-
-
-def orders_of(connections):
-    """Return the positions of weights by target, by a graph cut, and in random order."""
-    c = connections
-    source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
-    groups = weight_order.group_numbers(source, delay), weight_order.group_numbers(target)
-    anyhow = np.random.default_rng(4).permutation(c.count)
-    return weight_order.sorted_places(target), weight_order.graph_cut(*groups), anyhow
 
 
 class PlasticDevice:

@@ -42,8 +42,7 @@ NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, spike coun
 class Tables:
     """Connection arrays on a device, each of which is made at its first use.
 
-    Weights are in the row order of `GridConnections`; if `place` is not None, the weight at row
-    position i is at ``place[i]`` in memory.
+    Weights are in the row order of `GridConnections`.
     """
 
     def __init__(
@@ -52,28 +51,11 @@ class Tables:
         connections: GridConnections,
         num_targets: int,
         weight: np.ndarray,
-        place: np.ndarray | None,
     ) -> None:
         self.queue, self.connections, self.num_targets = queue, connections, num_targets
-        self.place = place
-        self.weight = to_device(queue, self.in_memory_order(connections.by_rows(weight)), np.int64)
+        self.weight = to_device(queue, connections.by_rows(weight), np.int64)
         self.row = to_device(queue, connections.row, np.int32)
         self._chunks: dict[int, np.ndarray] = {}
-
-    def in_memory_order(self, rows: np.ndarray) -> np.ndarray:
-        """Reorder values from row order to the weights' order in memory."""
-        if self.place is None:
-            return rows
-        values = np.empty_like(rows)
-        values[self.place] = rows
-        return values
-
-    def where(self, rows: np.ndarray) -> np.ndarray:
-        return rows if self.place is None else self.place[rows]
-
-    @cached_property
-    def position(self) -> cla.Array:
-        return to_device(self.queue, self.where(np.arange(self.connections.count)), np.int32)
 
     @cached_property
     def offset(self) -> cla.Array:
@@ -97,7 +79,7 @@ class Tables:
 
     def forget(self) -> None:
         """Drop all arrays but weights and rows; launchers keep the arrays that they use."""
-        for name in ("offset", "target", "delays", "pulled", "position"):
+        for name in ("offset", "target", "delays", "pulled"):
             self.__dict__.pop(name, None)
         self._chunks.clear()
 
@@ -112,7 +94,7 @@ class Tables:
         first, index = c.backward()
         first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
         which = c.order[index]
-        arrays = first, c.source[which], c.delay[which], self.where(index)
+        arrays = first, c.source[which], c.delay[which], index
         return [to_device(self.queue, a, np.int32) for a in arrays]
 
 
@@ -140,7 +122,7 @@ class DeliverSpec(TemplateSpec):
         "pull": (
             "int first_step, int num_targets, int slots, const int *restrict fired",
             "const int *restrict first, const int *restrict source, const int *restrict delay",
-            "const int *restrict position if indexed, const long *restrict weight",
+            "const int *restrict position, const long *restrict weight",
             "long *restrict incoming",
         ),
         "deliver": (
@@ -148,7 +130,7 @@ class DeliverSpec(TemplateSpec):
             "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
             "int steps, int last_step, int num_targets, int slots, const int *restrict first",
             "const int *restrict delays if staged, const int *restrict target if staged",
-            "const int *restrict offset if placed, const int *restrict position if indexed",
+            "const int *restrict offset if placed",
             "const long *restrict weight, volatile long *incoming",
         ),
     }
@@ -157,7 +139,6 @@ class DeliverSpec(TemplateSpec):
     columns: int = 0  # a work-group's targets
     lanes: int = 0  # work-items per spike, a power of two like `work_group`
     exclusive: bool = False  # whether there is one delay: no two work-groups add to the same sum
-    indexed: bool = False  # whether weights in memory are in another order than the connections
 
     @property
     def pulled(self) -> bool:
@@ -193,8 +174,6 @@ class Delivery:
       `tune`); devices without 64-bit atomics support ``pull`` only
     - `external`, `largest`: arguments of `GridConnections.scale`; `scale` replaces its result
     - `columns`, `work_group`: replace the defaults of `DeliverSpec`
-    - `place`, (k,): index in memory of the weight at each row position
-      (`bench/weight_order.py` has orders)
     - `incoming_scale`: a power of two, by which a sum is multiplied to get a weight
     - `seconds`: each candidate's measured time by name
     """
@@ -214,22 +193,19 @@ class Delivery:
         columns: int | None = None,
         work_group: int | None = None,
         scale: float | None = None,
-        place: np.ndarray | None = None,
     ) -> None:
         if slots * num_targets >= 2**31 or connections.count >= 2**31:
             raise InputError(
                 f"{slots} slots of {num_targets} targets and {connections.count} connections; "
                 "expected less than 2**31 of each"
             )
-        if place is not None and not np.array_equal(np.sort(place), np.arange(connections.count)):
-            raise InputError(f"place is no order of {connections.count} weights")
         self.queue, self.connections = queue, connections
         self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
         self.atomics = has_atomics(queue.device)
         self.incoming_scale = scale or connections.scale(external, largest)
         self.seconds: dict[str, float] = {}
         weight = self.quantise(connections.weight)
-        self.tables = Tables(queue, connections, num_targets, weight, place)
+        self.tables = Tables(queue, connections, num_targets, weight)
         self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
         self._turn = 0
         if algorithm == "auto":
@@ -269,7 +245,7 @@ class Delivery:
 
     def set_weights(self, weight: np.ndarray) -> None:
         integers = self.quantise(self.connections.by_rows(weight))
-        self.tables.weight.set(self.tables.in_memory_order(integers), self.queue)
+        self.tables.weight.set(integers, self.queue)
 
     def enqueue(
         self, new_spikes: NewSpikes, incoming: cla.Array, first_step: int, steps: int = 1
@@ -401,15 +377,11 @@ class Delivery:
                 f"{self.queue.device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} "
                 "needs; use 'pull'"
             )
-        apart = self.tables.place is not None
         on_cpu = devices.is_cpu(self.queue.device)
         most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
         group = work_group or min(16 if on_cpu else 256, most)
-        if algorithm == "pull":
-            rows = self.connections.backward()[1] if apart else None
-            apart = rows is None or bool((np.diff(self.tables.where(rows)) != 1).any())
         if algorithm in ("vpo", "pull"):
-            return DeliverSpec(algorithm, group, indexed=apart)
+            return DeliverSpec(algorithm, group)
         if group & (group - 1):
             raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
         wide = columns or (2048 if on_cpu else 256)
@@ -429,7 +401,7 @@ class Delivery:
             filled = np.count_nonzero(np.diff(self.tables.chunks(wide)))
             mean = c.count / max(1, int(filled))
             lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
-        return DeliverSpec(algorithm, group, wide, lanes, len(self.connections.delays) == 1, apart)
+        return DeliverSpec(algorithm, group, wide, lanes, len(self.connections.delays) == 1)
 
 
 def _name(spec: DeliverSpec) -> str:
@@ -451,7 +423,7 @@ class _Launcher:
             self._flag = program.kernel_of(context, spec, "flag")
             self._clear = program.kernel_of(context, spec, "clear")
             self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
-            self._arguments = [a.data for a in tables.pulled[: None if spec.indexed else 3]]
+            self._arguments = [a.data for a in tables.pulled]
         elif spec.algorithm == "vpo":
             longest = int(np.max(np.diff(c.row), initial=1))
             across = max(1, min(self._groups, -(-longest // spec.work_group)))
@@ -462,8 +434,6 @@ class _Launcher:
             self._grid = -(-c.num_targets // columns), 1, len(c.delays)
             chunks = to_device(queue, tables.chunks(columns), np.int32)
             self._arguments = [chunks.data, tables.delays.data, tables.target.data]
-        if spec.indexed and not spec.pulled:
-            self._arguments.append(tables.position.data)
         name = "pull" if spec.pulled else "deliver"
         self._deliver_kernel = program.kernel_of(context, spec, name)
 

@@ -157,7 +157,7 @@ class Grid:
 
         They are each source's first connection, and each connection's weight and sum index.
         """
-        assert self.delivery is not None and self.delivery.tables.place is None
+        assert self.delivery is not None
         tables = self.delivery.tables
         return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}
 

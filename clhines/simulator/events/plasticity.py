@@ -47,7 +47,6 @@ _CHANGES = "spike_source", "spike_step", "spike_count", "capacity", "turn", "ste
 _ROWS = "const int *restrict first"
 # postsynaptic cell by position in the rows; -1 if the weight is fixed
 _CELLS = "const int *restrict cell"
-_PLACES = "const int *restrict place if indexed"
 
 
 @dataclass(frozen=True)
@@ -64,18 +63,17 @@ class Trace:
 class PlasticSpec(TemplateSpec):
     template: ClassVar[str] = "simulator/plasticity"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "pre": (*_SPIKES, *_RULE, *_WEIGHTS, _ROWS, _CELLS, _PLACES),
+        "pre": (*_SPIKES, *_RULE, *_WEIGHTS, _ROWS, _CELLS),
         "post": (
             *(*_SPIKES, *_RULE, *_WEIGHTS, _ROWS),
             "const int *restrict source, const int *restrict place",
         ),
         "pre_traces": (*_SPIKES, *_RULE),
         "post_traces": (*_SPIKES, *_RULE),
-        "reward": ("double reward, int step", *_RULE, *_WEIGHTS, _CELLS, _PLACES),
+        "reward": ("double reward, int step", *_RULE, *_WEIGHTS, _CELLS),
     }
     work_group: int
     text: str = field(repr=False)
-    indexed: bool = False  # whether weights in memory are in another order than the forward rows
 
     @cached_property
     def about(self) -> RuleText:
@@ -156,7 +154,7 @@ class Plasticity:
                 "largest=rule.max_weight(connections, plastic)"
             )
         self.delivery, self.rule, self.connections = delivery, rule, connections
-        weight = delivery.tables.in_memory_order(connections.weight[connections.order])
+        weight = connections.weight[connections.order]
         self._weight = to_device(queue, weight, np.float64)
         counts = dict.fromkeys(SIDES, connections.num_sources) | {"synapse": connections.count}
         self._traces = {
@@ -170,8 +168,7 @@ class Plasticity:
         self._wrong = to_device(queue, np.zeros(1), np.int32)
         on_cpu = devices.is_cpu(queue.device)
         most = queue.device.max_work_group_size
-        indexed = delivery.tables.place is not None
-        self._spec = PlasticSpec(min(16 if on_cpu else 256, most), rule.text, indexed)
+        self._spec = PlasticSpec(min(16 if on_cpu else 256, most), rule.text)
         self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
         # postsynaptic cells in the forward rows; then the backward rows
         c = connections
@@ -179,12 +176,10 @@ class Plasticity:
         indices = np.flatnonzero(cell >= 0)
         indices = indices[np.argsort(cell[indices], kind="stable")]
         first, source = offsets_of(cell[indices], c.num_sources), c.source[c.order][indices]
-        place = delivery.tables.where(indices)
         self._shared = self._arguments(dt)
         forward = {"first": c.row, "cell": cell}
-        forward |= {"place": delivery.tables.place} if indexed else {}
         self._pre = self._bound("pre", **forward)
-        self._post = self._bound("post", first=first, source=source, place=place)
+        self._post = self._bound("post", first=first, source=source, place=indices)
         if REWARD in rule.about.actions:
             self._reward = self._kernel("reward", ("reward", "step"), forward)
 
@@ -287,8 +282,7 @@ class Plasticity:
         array, place = self._place(field)
         values = array.get(self.delivery.queue)[place]
         if field.per == "plastic":
-            order = self.connections.order
-            values[order] = values[self.delivery.tables.where(np.arange(len(order)))]
+            values[self.connections.order] = values.copy()
         return values
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
@@ -302,7 +296,7 @@ class Plasticity:
             array, place = self._place(one)
             values, new = array.get(queue), state[one.key]
             if one.per == "plastic":
-                new = self.delivery.tables.in_memory_order(new[self.connections.order])
+                new = new[self.connections.order]
             values[place] = new
             array.set(values, queue)
         if self.connections.count:

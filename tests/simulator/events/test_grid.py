@@ -3,7 +3,6 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
-from deliveries import orders_of
 from mock_queue import MockQueue
 
 from bench.made import random_connections
@@ -137,28 +136,6 @@ def test_every_algorithm_gives_the_bits_of_numpy(queue, algorithm):
             held.assert_delivered()
             delivery.check()
             assert delivery.algorithm == algorithm, name
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_weights_in_any_order_in_memory(queue, algorithm):
-    if algorithm != "pull" and not has_atomics(queue.device):
-        pytest.skip("no 64-bit atomics")
-    connections, slots, [(spikes, first, steps)] = CASES["more steps than a word has bits"]
-    for k, place in enumerate(orders_of(connections)):
-        options = options_of(algorithm)[0]
-        delivery = Delivery(queue, connections, 53, slots, 200, algorithm, place=place, **options)
-        assert delivery.spec.indexed == (algorithm != "pull" or k != 0)
-        held = Lists(queue, 200, slots, 53)
-        held.append(spikes, delivery)
-        delivery.enqueue(*held.arrays, first, steps)
-        held.assert_delivered()
-
-
-@pytest.mark.parametrize("place", [np.arange(5), np.zeros(70, int)])
-def test_places_that_are_no_order_are_refused(fast_queue, place):
-    double = CASES["many connections of one pair"][0]
-    with pytest.raises(InputError, match="place is no order of 70 weights"):
-        Delivery(fast_queue, double, 7, 4, 9, place=place)
 
 
 def test_spikes_are_delivered_once_and_after_a_reset(queue):

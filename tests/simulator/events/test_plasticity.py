@@ -3,7 +3,7 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
-from deliveries import DT, PlasticDevice, orders_of
+from deliveries import DT, PlasticDevice
 
 from bench.made import random_connections
 from clhines.core.errors import InputError
@@ -88,28 +88,6 @@ def test_the_bits_of_numpy(queue, needs, algorithm):
     assert changed[plastic].mean() > 0.5 and not changed[~plastic].any()
     assert (expected.weight == 0).any() or (expected.weight == 1).any()  # a weight reached a bound
     ran.delivery.check()
-
-
-@pytest.mark.parametrize("order", range(3))
-def test_weights_in_any_order_in_memory(double_queue, order):
-    """Sort connections by target, by a graph cut, or at random: weights and states stay equal."""
-    connections, cells, trains = network()
-    plastic = np.arange(connections.count) % 5 != 0
-    place = orders_of(connections)[order]
-    algorithm = "vpo" if has_atomics(double_queue.device) else "pull"
-    ran = [
-        PlasticDevice(double_queue, connections, RULE, cells, plastic, algorithm, 64, place=p)
-        for p in (None, place)
-    ]
-    for first, steps in ((0, 10), (10, 10)):
-        for device in ran:
-            device.epoch(trains, first, steps, np.random.default_rng(1))
-        states = [device.plasticity.state() for device in ran]
-        for name in states[0]:
-            np.testing.assert_array_equal(states[0][name], states[1][name])
-        ran[1].plasticity.restore(states[0])
-    assert (ran[0].plasticity.weight != connections.weight)[plastic].mean() > 0.5
-    np.testing.assert_array_equal(ran[0].incoming.get(), ran[1].incoming.get())
 
 
 @pytest.mark.core
