@@ -5,8 +5,8 @@ function that adds its options to the parser.
 
 Who owns what
     `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.
-    `arguments`: options that several commands share, and cells from files. `report`: tables, output
-    files, and progress. `doctor` (and `devices`, `engines`), `plan`, `solve`, `simulate`: the
+    `arguments`: options that several commands share, and cells from files. `report`: long lines
+    and progress. `doctor` (and `devices`, `engines`), `plan`, `solve`, `simulate`: the
     commands.
 
 >>> from clhines.cli.main import main

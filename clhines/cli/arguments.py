@@ -20,13 +20,12 @@ from clhines.simulator.engines.table import CHOICES
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that reports wrong arguments in one line, and reads -1e-1 as a number."""
+    """A parser that reports wrong arguments in one line."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.commands: Commands | None = None
         self._words: list[str] = []
-        self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def add_subparsers(self, **options: Any) -> Any:
         commands: Any = super().add_subparsers(**options)
@@ -131,13 +130,6 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a number") from None
 
 
-def finite(text: str) -> float:
-    value = _number(text)
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a finite number")
-    return value
-
-
 def positive_number(text: str) -> float:
     value = _number(text)
     if not 0 < value < math.inf:
@@ -177,7 +169,6 @@ def read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
     for name in bar(names, "reading"):
         file_cells = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)
         cells += file_cells if isinstance(file_cells, list) else [file_cells]
-    arguments.repaired = sum(len(cell.repaired) for cell in cells)
     if names and arguments.cells and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import runpy
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import clhines
 from clhines.cli.arguments import Commands, add_command, add_engine, positive_number
-from clhines.cli.report import as_json, doing
+from clhines.cli.report import doing
 from clhines.core.errors import InputError, tell
 
 SUFFIXES = (".py", ".hoc")
@@ -117,7 +118,7 @@ def _run_script(arguments: argparse.Namespace) -> int:
         "script_s": time.perf_counter() - begin,
     }
     if arguments.json:
-        print(as_json(report))
+        print(json.dumps(report, indent=1))
     return code
 
 

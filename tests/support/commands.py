@@ -1,7 +1,6 @@
 """Results of the command line, and cells for it."""
 
 import functools
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,19 +39,11 @@ class Result:
         lines = [line for line in self.out.splitlines() if not line.startswith(" ")]
         return dict(line.split(maxsplit=1) for line in lines)
 
-    def report(self):
-        """Return the report of --json, which must be strict JSON."""
-        return json.loads(self.out, parse_constant=not_json)
-
     def assert_refused(self, *said):
         """Assert exit code 2 and one line on stderr with these words."""
         assert self.code == 2
         assert_one_line(self.err, *said)
         assert self.out == ""
-
-
-def not_json(text):
-    raise AssertionError(f"{text} is not JSON")
 
 
 def assert_one_line(err, *said):

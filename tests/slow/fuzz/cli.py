@@ -2,11 +2,9 @@
 
 import contextlib
 import io
-import json
 import os
 import re
 import runpy
-import stat
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -29,7 +27,6 @@ ODD += ["1_0", " 1", "1 ", "１", "½", "日本", "\udcff", "a\nb", "\x1b[31m", 
 COUNTS = ["1", "2", "3", "7", "20"]
 LENGTHS = ["5", "20", "100", "1e9", "1e-9", "1e-300", "0.5", "2"]
 HUGE = ["1000000000", "1000000000000000", "100000000000"]  # must be judged before it is taken
-TIMES = ["0.1", "0.025", "0.5", "1e-3", "1", "1e-300", "1e300"]
 DEVICES = ["Oclgrind-no", "1:0", "0:9", "9:9", "Portable", "1:", ":", "-1:0", "1:0:0", "pthread"]
 METHODS = """auto flat interleaved block_interleaved block_local levels fine cr pcr cr_pcr
     contraction""".split()
@@ -37,25 +34,21 @@ FILES = """good.swc good.swc two.swc bad.swc empty.swc folder.swc absent.swc /de
     link.swc huge.swc zero.swc split.swc -- -x.swc ~""".split()
 FILES += ["real.swc", "real.swc"]
 FILES += ["latin\udcff.swc", "new\nline.swc", ""]
-OUTS = """out.npz out.npz out.csv out.txt out absent/out.npz folder.swc locked.npz link.npz null.npz
-    fifo.npz loop.npz out.NPZ .npz good.swc /dev/full.npz deep.npz/x.npz""".split()
 OPTIONS = {
     "plan": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
         "--method": METHODS, "--dtype": ["float64", "float32", "half"],
-        "--device": DEVICES, "--layouts": None,
+        "--device": DEVICES,
     },
     "solve": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
         "--method": METHODS, "--dtype": ["float64", "float32"], "--device": DEVICES,
-        "--dt": TIMES,
-        "--steps": COUNTS, "--current": ["0", "1e300", "-1e-300", "1e10", "0.1"],
-        "--out": OUTS, "--tune": ["heuristic", "measure"], "--json": None, "--no-check": None,
+        "--steps": COUNTS,
     },
     "devices": {},
 }  # fmt: skip
 COUNT_OPTIONS = "--cells", "--steps"
-POSITIVE_OPTIONS = "--max-length", "--dt"
+POSITIVE_OPTIONS = ("--max-length",)
 _FOLDER, _REAL = Path("."), REAL / "good" / "96ML.CNG.swc"
 
 
@@ -75,11 +68,7 @@ def generate(rng):
     names = list(options)
     for _ in range(int(rng.integers(0, 5)) if names else 0):
         name = pick(rng, names)
-        values = options[name]
-        if values is None:
-            argv.append(name)
-            continue
-        value = pick(rng, ODD if rng.random() < odd else values)
+        value = pick(rng, ODD if rng.random() < odd else options[name])
         argv += [f"{name}={value}"] if rng.random() < 0.3 else [name, value]
     if command in ("plan", "solve") and rng.random() < 0.7:
         argv += [pick(rng, FILES) for _ in range(int(pick(rng, [1, 1, 2])))]
@@ -124,38 +113,16 @@ def _fill():
         "--": CELL,
         "latin\udcff.swc": CELL,
         "new\nline.swc": CELL,
-        "locked.npz": "locked",
         "real.swc": _REAL.read_text() if _REAL.is_file() else CELL,
-        "target.npz": "target",
-        "target.png": "target",
     }
     for name, text in texts.items():
         path = _FOLDER / name
         if path.exists():
             os.chmod(path, 0o644)
         path.write_text(text)
-    os.chmod(_FOLDER / "locked.npz", 0o444)
     (_FOLDER / "folder.swc").mkdir(exist_ok=True)
-    links = {"link.swc": "good.swc", "link.npz": "target.npz", "loop.npz": "loop.npz"}
-    links["link.png"] = "target.png"
-    for name, target in links.items():
-        (_FOLDER / name).unlink(missing_ok=True)
-        (_FOLDER / name).symlink_to(target)
-    for name in ("null.npz", "null.png", "fifo.npz"):
-        (_FOLDER / name).unlink(missing_ok=True)
-    os.mkfifo(_FOLDER / "fifo.npz")
-    for name in ("null.npz", "null.png"):
-        with contextlib.suppress(OSError):  # only root may
-            os.mknod(_FOLDER / name, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-
-
-def _kinds():
-    """Return the type of each file that no command may change, if it exists."""
-    names = "link.npz link.png loop.npz null.npz null.png fifo.npz locked.npz folder.swc".split()
-    types = {n: stat.S_IFMT(os.lstat(_FOLDER / n).st_mode) for n in names if os.path.lexists(n)}
-    types["locked.npz"] = hash((_FOLDER / "locked.npz").read_text(errors="replace"))
-    types["good.swc"] = hash((_FOLDER / "good.swc").read_text(errors="replace"))
-    return types
+    (_FOLDER / "link.swc").unlink(missing_ok=True)
+    (_FOLDER / "link.swc").symlink_to("good.swc")
 
 
 # -------------------------------------------------------------------------------------- checks
@@ -165,12 +132,7 @@ def check(case):
     if any("\0" in word for word in case.argv):
         return "refused"
     _fill()
-    before = _kinds()
     code, out, err = _in_process(case) if case.closed else _called(case.argv)
-    after = _kinds()
-    changed = [name for name in before if after.get(name) != before[name]]
-    if changed:
-        raise WrongError(f"replaced: '{changed[0]}' is no regular file of ours any more")
     _check_code(case, code, out, err)
     return "accepted" if code == 0 else "refused"
 
@@ -215,25 +177,10 @@ def _check_code(case, code, out, err):
             raise WrongError(f"{len(lines)} lines of error for code 2: {shortened(err)}")
         if len(lines[0]) > LINE:
             raise WrongError(f"a line of {len(lines[0])} letters: {shortened(lines[0])}")
-    if code == 0 and not case.closed and not {"--json", "-h", "--help"} & set(case.argv):
+    if code == 0 and not case.closed and not {"-h", "--help"} & set(case.argv):
         long = [line for line in out.splitlines() if len(line) > COLUMNS]
         if long:
             raise WrongError(f"output of {len(long[0])} columns: {shortened(long[0])}")
-    if "--json" in case.argv and code in (0, 1) and out.strip():
-        _check_json(out, code)
-
-
-def _check_json(out, code):
-    try:
-        report = json.loads(out, parse_constant=lambda name: 1 / 0)
-    except (ValueError, ZeroDivisionError):
-        if out.startswith("usage:") or re.match(r"clhines \d", out):
-            return
-        raise WrongError(f"no strict JSON: {shortened(out)}") from None
-    residual = report.get("residual")
-    exact = residual is not None and residual <= 2.3e-16 * 16
-    if code == 1 and exact and report.get("dtype") == "float64":
-        raise WrongError(f"a perfect solution fails: residual {residual:.2g}")
 
 
 def _run(argv):
