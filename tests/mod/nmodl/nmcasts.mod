@@ -23,6 +23,6 @@ VERBATIM
         vv = *((void**)(&space));
         if (vv) { vector_resize(vv, (int) n); }
     }
-    seen = kept[(int)(2.5 + (n > 3))];
+    seen = kept[2] + (int)(2.5 + (n > 3));
 ENDVERBATIM
 }

@@ -154,13 +154,14 @@ class Evaluation(BlockValues):
             return self.graph.number(int(plain.value != 0))
         return plain if plain.op in ("less", "lessequal", "both") else e
 
-    def index(self, index: object) -> int | Node | None:
-        """Evaluate an index: return an int if it is constant, None for None, else a node."""
-        if index is None:
+    def index(self, e: Expression | None) -> int | None:
+        """Evaluate an index, if there is one; Refused unless it is constant."""
+        if e is None:
             return None
-        node = self.integer(index)  # type: ignore[arg-type]
-        plain = node.definition
-        return int(plain.value) if plain.is_number else node
+        number = self.integer(e).definition
+        if not number.is_number:
+            raise refuse("mod.index-not-constant")
+        return int(number.value)
 
     def integer(self, e: Expression) -> Node:
         """Evaluate an integer expression, in which each name's value loses its fraction."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from clhines.simulator.mechanisms.ir.compiled import NEVER, Loop
+from clhines.simulator.mechanisms.ir.compiled import Loop
 from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
@@ -24,7 +24,6 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 # functions, by statement kind, that execute statements in DERIVATIVE, LINEAR and KINETIC
 Rules = dict[str, Callable[[Statement], None]]
 
-MAX_CHOSEN = 1024  # array elements whose index is not constant
 MADE = "TABLE {}"  # key in `function_tables` for a TABLE's rows that NEURON has made
 _OF_EVENTS = "receive", "net_initial", "for_netcons"
 # blocks that may set the variable to which a POINTER points, and blocks that may add to it
@@ -89,7 +88,6 @@ class MechanismContext:
     unless: list[tuple[str, Node, Refused]] = field(default_factory=list)
     sets_v: bool = False  # whether NET_RECEIVE itself sets v: NEURON then sets the node's voltage
     is_stale: bool = False  # whether functions called by NET_RECEIVE see an old v in NEURON
-    outside: tuple[Node, int] | None = None  # NaN for elements outside arrays; a line with one
     loops: int = 0  # loop count so far
     costs: dict[str, int] = field(default_factory=dict)  # statements that a call executes, by block
     verbatim: list[Refused] = field(default_factory=list)  # C that is not supported
@@ -146,10 +144,8 @@ class BlockValues:
                 return None
         return None
 
-    def key(self, name: str, index: int | Node | None, line: int) -> str:
+    def key(self, name: str, index: int | None, line: int) -> str:
         """Return the key of a variable or of an array's element; Refused if there is none."""
-        if isinstance(index, Node):
-            raise refuse("mod.index-not-constant", line)
         local = self._find(name)
         if local is not None:
             if isinstance(local, str):
@@ -162,62 +158,7 @@ class BlockValues:
             raise refuse("mod.not-declared", line, name=name)
         return self.names.element(name, index, line)
 
-    def _elements(self, name: str) -> str | list[str] | None:
-        keys, variable = self._find(name), self.names.variable(name)
-        if keys is None and variable is not None and variable.length:
-            return self.names.all_elements(name)
-        return keys
-
-    def _outside(self, line: int) -> Node:
-        self.shared.outside = self.graph.call("log", -self.graph.symbol(NEVER)), line or self.line
-        return self.shared.outside[0]
-
-    def _among(self, name: str, index: Node, line: int) -> tuple[list[str], Node, Node]:
-        """Return the keys of an array's elements, for an `index` that is not constant.
-
-        Return also the condition that the index is inside the array, and NaN, the value outside.
-        """
-        keys = self._elements(name)
-        if not isinstance(keys, list):
-            raise refuse("mod.no-array", line, name=name)
-        if len(keys) > MAX_CHOSEN:
-            raise refuse("mod.index-of-long-array", line, max_chosen=MAX_CHOSEN)
-        graph = self.graph
-        inside = graph.both(
-            graph.less(-graph.one, index), graph.less(index, graph.number(len(keys)))
-        )
-        return keys, inside, self._outside(line)
-
-    def _chosen(self, name: str, index: Node, line: int) -> Node:
-        """Return an array's element at an index that is not constant.
-
-        As in C, the index loses its fraction. Outside the array the value is NaN.
-        """
-        keys, inside, outside = self._among(name, index, line)
-
-        def among(first: int, after: int) -> Node:
-            if after - first == 1:
-                return self.value(keys[first])
-            middle = (first + after) // 2
-            below = self.graph.less(index, self.graph.number(middle))
-            return self.graph.where(below, among(first, middle), among(middle, after))
-
-        return self.graph.where(inside, among(0, len(keys)), outside)
-
-    def _choose(self, name: str, index: Node, value: Node, line: int) -> None:
-        """Set an array's element at an index that is not constant.
-
-        An index outside the array makes all elements NaN.
-        """
-        graph = self.graph
-        keys, inside, outside = self._among(name, index, line)
-        for k, key in enumerate(keys):
-            begins = graph.less(graph.number(k or -1), index, or_equal=k > 0)
-            here = graph.both(begins, graph.less(index, graph.number(k + 1)))
-            kept = graph.where(inside, self.value(key), outside)
-            self.set(key, graph.where(here, value, kept), name)
-
-    def read(self, name: str, index: int | Node | None = None, line: int = 0) -> Node:
+    def read(self, name: str, index: int | None = None, line: int = 0) -> Node:
         if self._find(name) is None:
             if name in self.overrides:
                 return self.overrides[name]
@@ -231,11 +172,6 @@ class BlockValues:
                 return self.graph.number(int(self.shared.use_tables))
             if variable is not None and variable.sort == "constant":
                 return self.graph.number(variable.value or Fraction(0))
-        if isinstance(index, Node):
-            return self._chosen(name, index, line)
-        if index is not None and isinstance(keys := self._elements(name), list):
-            if not 0 <= index < len(keys):
-                return self._outside(line)
         return self.value(self.key(name, index, line))
 
     def _special(self, name: str, line: int) -> Node:
@@ -259,7 +195,7 @@ class BlockValues:
             value = self.values[key] = self.graph.symbol(key)
         return value
 
-    def write(self, name: str, index: int | Node | None, value: Node, line: int) -> None:
+    def write(self, name: str, index: int | None, value: Node, line: int) -> None:
         """Set a variable to `value`; Refused if it is read-only in NMODL or in this block."""
         if self._find(name) is None:
             if name == "v":
@@ -277,10 +213,7 @@ class BlockValues:
             writes = *POINTED_PUT, *POINTED_ADD, ASSIGNING, STEERING
             if name in self.file.pointers and self.where not in writes:
                 raise refuse("mod.pointer-written", line, name=name, block=self.block)
-        if isinstance(index, Node):
-            self._choose(name, index, value, line)
-        else:
-            self.set(self.key(name, index, line), value, name)
+        self.set(self.key(name, index, line), value, name)
 
     @property
     def block(self) -> str:

@@ -83,20 +83,6 @@ CASES = [
         of_weights=[["weight", "0[1]"], ["weight", "1[1]"]],
     ),
     _point(
-        "nmindex",
-        ["i", "m", "sum", "g[0]", "g[2]", "ring[1]", "ring[5]"],
-        {"lag": 1},
-        netcons=[[None, 0, [w], 1] for w in (0.4, 0.7, -0.1)],
-        events=[[k % 3, 0.4 + 0.83 * k] for k in range(17)],
-    ),
-    _point(
-        "nmpulses",
-        ["i", "open", "level", "wave", "late", "echo", "size[1]"],
-        {"tau": 0.8},
-        netcons=[[None, 0, [w], 1] for w in (0.4, 0.7, 0)],
-        events=[[k % 3, 0.4 + 0.83 * k] for k in range(11)],
-    ),
-    _point(
         "nmreturn",
         ["g", "ignored", "taken", "class", "factor"],
         netcons=[[None, 0, [w, 0], 1] for w in (0.002, 0.003, -1)],

@@ -57,10 +57,20 @@ REFUSED = {  # text, refused construct, words in its line
         "y[3], but 'y' has 3 elements",
         "y[3] = 1",
     ),
-    "index of many": (
-        text_of("y[v] = 1", "RANGE y", "ASSIGNED { y[1100] }"),
-        "an index that is not constant, of more than 1024 elements",
+    "computed index": (
+        text_of("y[v] = 1", "RANGE y", "ASSIGNED { y[5] }"),
+        "an index that is not constant",
         "y[v] = 1",
+    ),
+    "computed index of an element that is read": (
+        text_of("x = y[v]", "RANGE y", "ASSIGNED { y[5] }"),
+        "an index that is not constant",
+        "x = y[v]",
+    ),
+    "read outside": (
+        text_of("x = y[5]", "RANGE y", "ASSIGNED { y[5] }"),
+        "y[5], but 'y' has 5 elements",
+        "x = y[5]",
     ),
     "index of no array": (text_of("x[v] = 1"), "'x' is not an array", "x[v] = 1"),
     "index of an argument": (
@@ -91,9 +101,8 @@ def test_one_argument_may_draw_or_set_what_the_others_do_not_read(body):
 
 
 def test_too_many_operations_are_refused_wherever_they_are_found(monkeypatch):
-    text = text_of(
-        "FROM k = 0 TO 2*x { y[v + k] = y[k] }\nx = y[v]", "RANGE x", "ASSIGNED { y[5] }"
-    )
+    body = "FROM k = 0 TO 9 { x = x + exp(k*v) IF (x > k*v) { x = fabs(x - v) } }\nx = x/v"
+    text = text_of(body)
     refused = 0
     for most in range(20, 2000, 3):
         monkeypatch.setattr(expressions, "MAX_NODES", most)

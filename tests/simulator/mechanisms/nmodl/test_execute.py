@@ -81,12 +81,6 @@ def test_loops_keep_branches_that_the_first_turn_does_not_take():
 
 REFUSED = {  # text, refused construct, words in its line
     "FROM": (text_of("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
-    "compared element": (
-        "NEURON { POINT_PROCESS p }\nASSIGNED { v y[3] }\nNET_RECEIVE(w) {\n"
-        " if (y[w] > 3) { WATCH (v > 0) 2 } }",
-        "a WATCH by a comparison with an element whose index is not constant",
-        "if (y[w]",
-    ),
     "delay of a turn": (
         "NEURON { ARTIFICIAL_CELL a }\nPARAMETER { d = 2 }\nNET_RECEIVE(w) {\n"
         " IF (flag == 0) {\n FROM k = 1 TO 3 {\n net_send(k*d, 1) } } }",
