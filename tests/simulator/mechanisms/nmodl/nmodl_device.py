@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyopencl as cl
-from nmodl_host import Cell, Instance
 
 from clhines.simulator.mechanisms.emit.functions import name_of
 
@@ -10,6 +9,27 @@ COUNT = 64
 
 
 _DTYPES = {"stream": np.uint32, "drawn": np.int64}
+
+
+def filled(m, table):
+    """Fill a table as NEURON does, by adding steps to x."""
+    values = {q.name: q.default for q in (*m.program.parameters, *m.program.states)}
+    values |= {"area": 100.0, "diam": 500.0, "celsius": 6.3, "dt": 0.025, "t": 0.0, "v": -65.0}
+
+    def call(block, x=None):
+        arguments = m.calls(block)
+        given = [x if a.role == "x" else values[a.name] for a in arguments if a.direction != "out"]
+        with np.errstate(all="ignore"):
+            results = m.twin(block)(*map(np.float64, given))
+        return dict(zip([a.name for a in arguments if a.direction != "in"], results, strict=True))
+
+    grid, rows = call(f"grid_{table.name}"), []
+    x, step = grid["low"], (grid["high"] - grid["low"]) / table.n
+    for _ in range(table.n + 1):
+        row = call(f"table_{table.name}", x)
+        rows.append([row[str(k)] for k in range(len(table.columns))])
+        x = x + step
+    return np.array(rows)
 
 
 def _type(a):
@@ -72,8 +92,7 @@ class Case:
         rng = np.random.default_rng(seed)
         self.m, self.block, self.real, self.width = m, block, real, width
         self.arguments = m.calls(block, outputs_of(m))
-        host = Cell([Instance(m)], 0.025)
-        tables = {t.name: host.table(host.instances[0], t.name) for t in m.program.tables}
+        tables = {table.name: filled(m, table) for table in m.program.tables}
         self.into = [a for a in self.arguments if a.direction != "out"]
         given = [values_of(m, a, rng, tables) for a in self.into]
         if width > 1:

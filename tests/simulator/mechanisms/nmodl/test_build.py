@@ -1,18 +1,16 @@
-"""NMODL: single compartments against NEURON; refusals."""
+"""NMODL: values and calls of its mechanisms, and OpenCL against NumPy; refusals.
 
+`tests/neuron/test_compartments.py` compares each file with NEURON.
+"""
+
+import functools
 import importlib.util
-import json
 import pickle
-import shutil
 from pathlib import Path
 
-import mod_files
 import numpy as np
 import pytest
-from nmodl_cases import CASES
-from nmodl_compare import OWN, mechanism, simulated, wheel
 from nmodl_texts import assert_refused, rejections, text_of
-from processes import output_of
 
 import clhines
 from clhines.core.errors import InputError
@@ -23,51 +21,23 @@ from clhines.simulator.mechanisms.emit.functions import Functions
 from clhines.simulator.mechanisms.nmodl import NmodlError
 from clhines.solver.device.devices import limits
 
-ORACLE = Path(__file__).with_name("nmodl_oracle.py")
-STEPS = {0.025: 600, 0.1: 150}  # 15 ms
-# Both sides do the same operations in another order: some 100 a step, each with a relative error of
-# 1e-16, over 600 steps, and a state forgets errors within tens of ms: below 1e-11. NEURON's slope
-# of a current is a difference quotient over 0.001 mV. It loses 5 digits of the slope but none of
-# the current: another 1e-16/1e-3*60 mV a step.
-TOLERANCE = 1e-9
+OWN = Path(__file__).parents[3] / "mod" / "nmodl"
+FILES = {"ExpSyn": "expsyn", "hh": "hh"}  # in the folder of NEURON
 
-needs_neuron = pytest.mark.skipif(
-    importlib.util.find_spec("neuron") is None or shutil.which("c++") is None,
-    reason="needs NEURON and a C++ compiler",
-)
+needs_neuron = pytest.mark.skipif(importlib.util.find_spec("neuron") is None, reason="needs NEURON")
 
 
-@pytest.fixture(scope="session")
-def reference(tmp_path_factory):
-    """Return NEURON's results for every case at each dt; compile the .mod files once."""
-    folder = tmp_path_factory.mktemp("nmodl")
-    specs = [
-        {**case, "name": f"{case['name']}@{dt}", "dt": dt, "steps": steps}
-        for dt, steps in STEPS.items()
-        for case in CASES
-    ]
-    (folder / "specs.json").write_text(json.dumps(specs))
-    library = mod_files.compiled()
-    paths = [str(folder / name) for name in ("specs.json", "out.npz")]
-    output_of(ORACLE, *paths, cwd=library)
-    with np.load(folder / "out.npz") as file:
-        return dict(file)
+def wheel():
+    """Return the folder of the .mod files that come with NEURON."""
+    spec = importlib.util.find_spec("neuron")
+    return Path(spec.origin).parent / ".data" / "share" / "modfile"
 
 
-@needs_neuron
-@pytest.mark.parametrize("dt", STEPS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_as_neuron(reference, case, dt):
-    name = f"{case['name']}@{dt}"
-    expected = reference[name]
-    extra = {k.split("/")[1]: x for k, x in reference.items() if k.startswith(name + "/")}
-    result = simulated({**case, "dt": dt, "steps": STEPS[dt]}, extra)
-    size = np.abs(expected).max(axis=0)
-    assert size[0] > 20 and np.ptp(expected[:, 0]) > 1  # the voltage moves
-    error = np.abs(result - expected).max(axis=0)
-    names = ["v", *(r[1] for r in case["records"])]
-    near = error <= TOLERANCE * size
-    assert dict(zip(names, near, strict=True)) == dict.fromkeys(names, True)
+@functools.cache
+def mechanism(name, use_tables=True):
+    """Return the mechanism for a .mod file in these tests or in NEURON."""
+    path = OWN / f"{name}.mod" if name not in FILES else wheel() / f"{FILES[name]}.mod"
+    return Mechanism.from_nmodl(path, use_tables=use_tables)
 
 
 REFUSED = {  # text, refused construct, words in its line

@@ -1,11 +1,19 @@
-"""Single compartments for the oracle of NMODL: each a dictionary that JSON can hold.
+"""Compare single compartments with .mod files with NEURON: ``compartments_program.py DT``.
 
-``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's point or None, target's
-point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``random``:
-(point, name, ids); ``set``: the segment's values; ``records``: (mechanism, point's number, "weight"
-or "", name); ``ions``: names; ``globals``: hoc globals at the start of a model.
+A case is a dictionary. ``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's
+point or None, target's point, weights, delay); ``events``: (netcon, time); ``pointers``: (point,
+name), to v; ``random``: (point, name, ids); ``records``: (mechanism, point's number or "", name);
+``globals``: hoc globals at the start of a run.
 """
 
+import json
+import sys
+
+import numpy as np
+from support.mod_files import loaded
+from support.neuron_scripts import go_on
+
+h = loaded()
 CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
 BACK = ["IClamp", {"delay": 8, "dur": 3, "amp": -0.05}]
 PAS = ["pas", {"e": -65, "g": 1e-4}]
@@ -25,7 +33,7 @@ def _driven(name, records, params=None, **more):
 def _point(name, records, params=None, **more):
     """Return a case with a point process, a leak, both clamps, and its records."""
     points = [[name, params or {}], CLAMP, BACK]
-    records = [[0, r] for r in records] + more.pop("of_weights", [])
+    records = [[0, r] for r in records]
     return {"name": name, "density": [PAS], "points": points, "records": records, **more}
 
 
@@ -65,14 +73,14 @@ CASES = [
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
-    _driven("nmleft", ["m", "minf", "flow"], {"p": 2e-6}, celsius=11.0),
+    _driven("nmleft", ["m", "minf", "flow"], {"p": 2e-6, "minf": 0}, celsius=11.0),
     _driven(
         "nmverbatim",
         ["a", "b", "c", "d", "x", "peak", "turns", "m", "n", *(f"table[{k}]" for k in range(3))],
     ),
     _driven("nmcasts", ["m", "n", "seen", "cut", *(f"kept[{k}]" for k in range(4))]),
     {
-        **_driven("nmhint", [], ions=["k", "na"]),
+        **_driven("nmhint", []),
         "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],
     },
     _point(
@@ -80,14 +88,12 @@ CASES = [
         ["g", "last"],
         netcons=[[None, 0, [w, 0, 0], 1] for w in (0.001, 0.002, -1)],
         events=[[0, 2.0], [1, 3.3], [2, 4.4], [0, 7.5], [1, 9.1], [2, 9.3]],
-        of_weights=[["weight", "0[1]"], ["weight", "1[1]"]],
     ),
     _point(
         "nmreturn",
         ["g", "ignored", "taken", "class", "factor"],
         netcons=[[None, 0, [w, 0], 1] for w in (0.002, 0.003, -1)],
         events=[[k % 3, 0.4 + 0.5 * k] for k in range(22)],
-        of_weights=[["weight", f"{k}[1]"] for k in range(3)],
     ),
     _point(
         "nmmixed", ["i", "last", "seen"], netcons=[[None, 0, [0.5], 1]], events=[[0, 2.0], [0, 7.5]]
@@ -102,13 +108,12 @@ CASES = [
     _driven("nmlast", ["m", "h"]),
     _driven("nmscaled", ["m", "alpha"], {"q10": 1.8}, celsius=29.0),
     _driven("nmlate", ["peak", "count", "twice", "late", "gate", "at"]),
-    _driven("hh", ["m", "h", "n"], ions=["na", "k"]),
+    _driven("hh", ["m", "h", "n"]),
     {
         "name": "ions",
         "density": [PAS, ["nmghk", {}], ["nmcad", {}], ["nmkca", {}]],
         "points": [["IClamp", {"delay": 1, "dur": 6, "amp": 0.1}], BACK],
         "records": [["nmghk", "m"], ["nmkca", "o"], ["", "cai"], ["", "ica"], ["", "ik"]],
-        "ions": ["ca", "k"],
         "celsius": 30.0,
     },
     {
@@ -119,7 +124,6 @@ CASES = [
             *(["nmagain", name] for name in ("start", "seen", "first", "now", "later")),
             *(["nmkca", "o"], ["nmkca", "rest"], ["", "cai"]),
         ],
-        "ions": ["ca", "k"],
         "celsius": 30.0,
     },
     {
@@ -138,8 +142,7 @@ CASES = [
             *([0, 1.0], [1, 1.3], [0, 2.0125], [1, 2.0125]),
             *([2, 4.01], [0, 6.3], [1, 6.1], [1, 6.2]),
         ],
-        "records": [[k, r] for k in (0, 1) for r in ("g", "s", "onset", "n", "total")]
-        + [["weight", f"{k}[{j}]"] for k in (0, 1, 2) for j in (1, 2, 3)],
+        "records": [[k, r] for k in (0, 1) for r in ("g", "s", "onset", "n", "total")],
     },
     {
         "name": "random",
@@ -172,8 +175,7 @@ CASES = [
         "points": [["nmplast", {}]],
         "netcons": [[None, 0, [w, 0, 0], 1] for w in (0.002, 0.003, -1)],
         "events": [[0, 1.0], [1, 1.5], [2, 2.01], [0, 3.0], [2, 3.3], [1, 4.0], [0, 4.4]],
-        "records": [[0, "g"], [0, "post"]]
-        + [["weight", f"{k}[{j}]"] for k in (0, 1) for j in (1, 2)],
+        "records": [[0, "g"], [0, "post"]],
     },
     {
         "name": "cells",
@@ -199,6 +201,82 @@ CASES = [
         "netcons": [[None, 0, [0.01], 1], [None, 0, [0.02], 1]],
         "events": [[0, 1.0], [1, 3.0125]],
         "records": [["hh", "m"], [0, "A"], [0, "B"]],
-        "ions": ["na", "k"],
     },
 ]
+
+
+def built(case):
+    """Return a case's section, its point processes and its NetCons."""
+    h.celsius = case.get("celsius", 6.3)
+    sec = h.Section(name="sec")
+    sec.L, sec.diam, sec.nseg, sec.cm = 20, 15, 1, 1
+    points, netcons = [], []
+    for name, _ in case["density"]:
+        sec.insert(name)
+    for name, parameters in case["points"]:
+        make = getattr(h, name)
+        points.append(make() if case.get("artificial") == name else make(sec(0.5)))
+        for key, value in parameters.items():
+            setattr(points[-1], key, value)
+    for k, name in case.get("pointers", []):
+        h.setpointer(sec(0.5)._ref_v, name, points[k])
+    for source, target, _, delay in case.get("netcons", []):
+        netcons.append(h.NetCon(None if source is None else points[source], points[target]))
+        netcons[-1].delay = delay
+    return sec, points, netcons
+
+
+def begin(case, seg, points, netcons):
+    """Set what a run changes, and initialise the model."""
+    for name, parameters in case["density"]:
+        for key, value in parameters.items():
+            own = hasattr(getattr(seg, name), key)
+            setattr(getattr(seg, name) if own else h, key if own else f"{key}_{name}", value)
+    for k, name, ids in case.get("random", []):
+        getattr(points[k], name).set_ids(*ids)
+        getattr(points[k], name).set_seq(0)  # else the first words belong to other ids
+    for name, value in case.get("globals", {}).items():
+        setattr(h, name, value)
+    for netcon, (*_, weights, _) in zip(netcons, case.get("netcons", []), strict=True):
+        for j in range(int(netcon.wcnt())):
+            netcon.weight[j] = weights[j]
+    h.finitialize(-65)
+
+
+def reference(thing, name):
+    base, _, index = name.partition("[")
+    ref = getattr(thing, f"_ref_{base}")
+    return ref[int(index.rstrip("]"))] if index else ref
+
+
+def compared(case):
+    """Return the largest value, the largest difference and the range of each value, by name."""
+    sec, points, netcons = built(case)
+    seg, weights = sec(0.5), [(n, j) for n in netcons for j in range(int(n.wcnt()))]
+    things = {"": seg, **dict(enumerate(points))}
+    vectors = {"v": h.Vector().record(seg._ref_v)}
+    for where, name in case["records"]:
+        thing = things[where] if where in things else getattr(seg, where)
+        vectors[f"{where} {name}"] = h.Vector().record(reference(thing, name))
+    events = [(netcons[k], time) for k, time in case.get("events", [])]
+    handler = h.FInitializeHandler(lambda: [netcon.event(time) for netcon, time in events])
+    results = []
+    for engine in ("", "", "reference"):  # the first run sets what no INITIAL sets
+        begin(case, seg, points, netcons)
+        ends = []
+        for until in (4.5, 10.5, 15):
+            go_on(until, engine)
+            ends.append([n.weight[j] for n, j in weights])
+        rows = {name: np.array(vector) for name, vector in vectors.items()}
+        results.append(rows | {"weights": np.array(ends)})
+    del handler
+    _, theirs, ours = results
+    return {
+        name: [float(np.abs(x).max(initial=0)) for x in (a, a - ours[name], a - a[:1])]
+        for name, a in theirs.items()
+    }
+
+
+if __name__ == "__main__":
+    h.dt = float(sys.argv[1])
+    print(json.dumps({case["name"]: compared(case) for case in CASES}))
