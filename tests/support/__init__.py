@@ -27,6 +27,6 @@ Devices and processes
     command line.
 
 Programs for developers
-    `new_method`: makes the files of a method. `processors`: compiles for every processor.
+    `processors`: compiles for every processor.
     `runtimes`: tests every family of kernels on the installed runtimes.
 """

@@ -7,6 +7,7 @@ import pytest
 from mechanism_texts import WORDS, minimal
 from processes import output_of
 
+from clhines import Network, Simulation
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms import mechanism
 from clhines.simulator.mechanisms.builtin import BUILT_IN
@@ -16,6 +17,20 @@ from clhines.simulator.mechanisms.mechanism import Mechanism
 pytestmark = pytest.mark.core
 
 BUILT_IN_HERE = ("hh", "pas", "expsyn", "exp2syn", "iclamp", "inoise")
+
+
+def test_a_built_in_mechanism_is_one_text(monkeypatch):
+    """A row of `BUILT_IN` is enough to insert it by name, here a leak like `pas`."""
+    text = minimal("parameter g = 0.002 S/cm2\ncurrent i = g*(v + 60)")
+    monkeypatch.setitem(BUILT_IN, "few", text)
+    ends = []
+    for name, parameters in (("few", {}), ("pas", {"g": 0.002, "e": -60.0})):
+        net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005])
+        net.insert(name, "all", **parameters)
+        sim = Simulation(net, 0.025, engine="reference")
+        sim.run(2.0)
+        ends.append(sim.voltages()[0])
+    assert ends[0] == pytest.approx(ends[1], rel=1e-13) and abs(ends[0] + 60) < 1
 
 
 def test_what_a_mechanism_says_of_itself():
