@@ -191,8 +191,7 @@ class Runner:
         self.engine_run, self.moved, self._tried = engine_run, False, False
         self.pending, self.run = PendingChanges(), engine_run.run
         run = self.run
-        in_place = isinstance(run, ArenaRun) and run.in_place
-        self.on_device = DeviceChanges(run) if in_place else None
+        self.on_device = DeviceChanges(run) if isinstance(run, ArenaRun) else None
         self.unit = incoming_scale(model) if model.has_sums else 1.0
         self.model.replace(model)
 

@@ -41,7 +41,6 @@ from clhines.simulator.events.grid import ALGORITHMS, Delivery
 from clhines.simulator.events.plasticity import Plasticity
 from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
 from clhines.simulator.network.plasticity import STDP, Rule
-from clhines.simulator.state.arena import Tiler
 from clhines.solver.device import devices, program
 from clhines.solver.device.timing import FloorSpec
 from clhines.solver.engines.lanes import ChainKernels, LanesEngine
@@ -558,28 +557,6 @@ def blocks_case(queue, dtype):
     assert all(np.isfinite(result[k]).all() for k in number)
 
 
-def tiled_case(queue, dtype):
-    """Three copies' values and numbers; the last of seven places is empty."""
-    tiler = Tiler(queue, np.dtype(dtype), 3, np.array([5, 4, 3, 2, 1, 0, -1]))
-    values, whole = np.arange(4, dtype=dtype).reshape(2, 2), cla.zeros(queue, 13, dtype)
-    tiler.tile(values, whole, 1, 0)
-    tiled = [np.tile(row, 3) for row in values]
-    np.testing.assert_array_equal(whole.get()[1:], np.concatenate(tiled))
-    numbers = cla.zeros(queue, 7, np.int32)
-    tiler.tile(np.array([[1, -1]], np.int32), numbers, 1, 10)
-    np.testing.assert_array_equal(numbers.get()[1:], [1, -1, 11, -1, 21, -1])
-    packed = tiler.pack(np.array([7.0, 9.0])).get()
-    np.testing.assert_array_equal(packed[:6], [9, 7, 9, 7, 9, 7])
-    tree = np.array([[-1, 0], [1, -1], [-1, -1]])
-    above, below, _ = (some.get() for some in tiler.neighbours(tree))
-    np.testing.assert_array_equal(above, [1, -1, 3, -1, 5, -1, -1])
-    np.testing.assert_array_equal(below, [-1, 0, -1, 2, -1, 4, -1])
-    active, ints = cla.zeros(queue, 7, np.int32), cla.zeros(queue, 4, np.int32)
-    tiler.find_places(np.array([-1, 0], np.int32), active, ints, 1)
-    np.testing.assert_array_equal(active.get(), [2, -1, 1, -1, 0, -1, -1])
-    np.testing.assert_array_equal(ints.get()[1:], [4, 2, 0])
-
-
 def case(label, function, *arguments):
     return label, lambda queue: function(queue, *arguments)
 
@@ -626,8 +603,6 @@ def clean_cases():
         yield case(f"network: pointers, {cells}", pointed_case, "float64", cells)
     yield case("network: gates of others", gated_case, "float64")
     yield case("network: cell blocks", blocks_case, "float64")
-    for dtype in both:
-        yield case(f"copies, {dtype}", tiled_case, dtype)
     for dtype in (np.float64, np.float32):
         for symmetric in (True, False):
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"

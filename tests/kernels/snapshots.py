@@ -49,7 +49,6 @@ from clhines.simulator.network.plasticity import RULES, Rule
 from clhines.simulator.records.features import FeaturesSpec
 from clhines.simulator.records.records import CURRENT, ION, Record
 from clhines.simulator.records.reduced import ReducedSpec
-from clhines.simulator.state.arena import TiledSpec
 from clhines.simulator.state.changes import SpreadSpec
 from clhines.simulator.state.sources import wires_of
 from clhines.simulator.state.variables import Variables
@@ -274,7 +273,7 @@ def other_specs(dtype):
     yield SpreadSpec(real)
     yield from (TakenSpec(), DiffusionSpec(real))
     yield from gradient_specs(dtype)
-    yield from (FeaturesSpec(real), TiledSpec(real))
+    yield FeaturesSpec(real)
     yield ReducedSpec(real, "double", 4, 8)
     pairs = {"lanes": 32, "tile": 16, "ptx": True}
     yield from (ReducedSpec(real, "double", **pairs, pairs=each) for each in (True, False))

@@ -118,7 +118,7 @@ def test_copies_do_what_one_does():
 
 
 MANY = """
-import sys, tracemalloc
+import sys
 import numpy as np
 soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
 soma.insert("hh")
@@ -148,14 +148,7 @@ def spent(copies):
         sim.run(float(h.dt))
     finally:
         sys.setprofile(None)
-    del sim
-    tracemalloc.start()
-    model = clhines.from_neuron(engine="steps", copies=copies)
-    sim = model.simulation
-    sim.run(float(h.dt))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return seen[0], peak, sim.network.forest.num_nodes
+    return seen[0]
 
 def run(engine, copies):
     model = clhines.from_neuron(engine=engine, copies=copies)
@@ -184,13 +177,9 @@ for engine in ("steps", "epochs", "epochs-gpu"):
 
 def test_copies_are_made_at_once_and_do_what_the_reference_does():
     result = found_by(MANY)
-    calls, peaks, nodes = zip(*result["spent"], strict=True)
-    few, some, many = calls
+    few, some, many = result["spent"]
     # less than one call, of Python or of C, per further copy; a kernel of another shape costs some
     assert min((some - few) / 500, (many - some) / 1000) < 1
-    # the host holds node arrays, 24 numbers per node; all forms of all mechanism values would be
-    # 236
-    assert peaks[1] - peaks[0] < 8 * 48 * (nodes[1] - nodes[0])
     # as in `test_run`: 1e-9 of the largest value at the upstroke of a spike
     for ours in (result[engine] for engine in ("steps", "epochs", "epochs-gpu")):
         assert ours["mv"] < 65e-9 and ours["na"] < 1e-9 * max(result["largest_na"], 1)

@@ -11,7 +11,6 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/diffusion": "simulator.engines.steps",
     "simulator/layers": "simulator.engines.steps",
     "simulate/linear": "simulate.engines.linear",
-    "simulator/tiled": "simulator.state.arena",
     "simulator/epoch_by_instance": "simulator.gpu.spec",
     "simulator/artificial": "simulator.gpu.artificial",
     "simulator/epoch_by_node": "simulator.gpu.spec",

@@ -622,7 +622,7 @@ class BlockTables:
 
 
 def make(job: Job) -> ArenaRun:
-    model = job.apart
+    model = job.model.apart
     always, units = job.requested, devices.limits(job.queue.device).compute_units
     if job.decisions is not None and not always:  # choose for all ranks by the whole network
         network, always = job.decisions.network, True
@@ -636,7 +636,7 @@ def make(job: Job) -> ArenaRun:
     job.check("blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
     kernels = partial(CellBlocks, blocks=blocks)
-    return ArenaRun(job, kernels, CellBlocks.family, apart=True)
+    return ArenaRun(job, kernels, CellBlocks.family)
 
 
 class CellBlocks(ArenaKernels):

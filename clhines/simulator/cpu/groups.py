@@ -10,10 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from clhines.core.arrays import by_level, inverse, offsets, ranges, starts, stretch_of
-from clhines.simulator.kinds.layouts import KindColumns
+from clhines.simulator.kinds.layouts import NONE, KindColumns
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import ADVANCE_REVERSAL, INITIAL_REVERSAL, Model
-from clhines.simulator.state.arena import NONE, Arena
+from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.variables import Variables
 from clhines.solver import reference
 from clhines.solver.forest import Forest, Trees

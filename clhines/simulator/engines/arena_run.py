@@ -39,7 +39,7 @@ from clhines.simulator.state.changes import Storage
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.sources import Wires, wires_of
-from clhines.simulator.state.variables import Variables, chunk_of_all, of_all, whole, with_wires
+from clhines.simulator.state.variables import Variables, of_all
 from clhines.solver.device import devices, trust
 from clhines.solver.device.arrays import set_soon, set_zero, values_of
 from clhines.solver.plan.plan import real_name
@@ -78,7 +78,7 @@ def _usual_spikes(model: Model, chunk: int) -> int:
 def same_constants(a: Model, b: Model) -> bool:
     """Whether two models of the same nodes have the same constant conductances and currents."""
     names = "constant_d", "constant_b", "constant_g"
-    return all(np.array_equal(getattr(a.once, n), getattr(b.once, n)) for n in names)
+    return all(np.array_equal(getattr(a, n), getattr(b, n)) for n in names)
 
 
 class ArenaKernels(ABC):
@@ -175,10 +175,8 @@ class ArenaRun:
     fills the arenas again; arrays and kernels stay if their shapes are the same. Other parameters
     change in place, see `DeviceState.storages`.
 
-    Identical copies of a network are made on the device when the first step needs them. Until then
-    one copy represents all, and a state of one copy may be loaded. With `apart` the kernels treat
-    copies as cells. Times are float64, or float32 if all events come in whole steps and the device
-    has no float64.
+    Copies of a network are cells here; a state of one copy may be loaded. Times are float64, or
+    float32 if all events come in whole steps and the device has no float64.
     """
 
     keeps_currents = True  # the start has currents, which change with parameters
@@ -189,10 +187,9 @@ class ArenaRun:
         job: Job,
         kernels: Callable[[ArenaRun], ArenaKernels],
         family: str = "steps",
-        apart: bool = False,
     ) -> None:
         self.job, self.queue = job, job.queue
-        self.model = model = job.apart if apart else job.model
+        self.model = model = job.model.apart
         self.dtype, double = np.dtype(job.request.dtype), devices.has_fp64(self.device)
         if not double and model.exact:
             raise InputError(
@@ -225,7 +222,7 @@ class ArenaRun:
             self.detected = StepSpikes(self.events, self.grid, self.decisions.split)
         else:
             self.detected = TimedEvents(self.events, self.state, self.wires, self.grid)
-        self._begin(model, Reference(model.once, decisions=job.decisions))
+        self._begin(model, Reference(model, decisions=job.decisions))
 
     @cached_property
     def device(self) -> cl.Device:
@@ -239,13 +236,8 @@ class ArenaRun:
     def wires(self) -> Wires:
         return wires_of(self.model)
 
-    @property
-    def in_place(self) -> bool:
-        """Whether parameters can be changed on the device: not if there are identical copies."""
-        return self.model.copies == 1
-
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        if max(model.copies, self.model.copies) > 1:
+        if model.alike is not None:
             return False
         # the start's events keep this run's weight unit
         decisions = self.job.decisions if self.grid is None else self.decisions
@@ -282,17 +274,17 @@ class ArenaRun:
 
     def _begin(self, model: Model, host: Reference) -> None:
         self.model = model
-        self.events.early = early = chunk_of_all(host.end(), model)
+        self.events.early = early = host.end()
         self.start.begin(host, early)
         self._use(host.variables)
 
     def _use(self, variables: Variables) -> None:
-        """Continue from these variables; copy them to the device now or, by `ready`, later.
+        """Continue from these variables; copy them to the device now, or in `ready`.
 
-        They are copied later if the network has several copies or if a state is loaded next.
+        They are copied there if a state is loaded next.
         """
         self.state.next_step, self.state.waiting = -1, variables
-        if self.model.copies == 1 and not _follows.get():
+        if not _follows.get():
             self.ready()
 
     def ready(self) -> None:
@@ -300,8 +292,6 @@ class ArenaRun:
         state, kernels, variables = self.state, self.kernels, self.state.waiting
         if variables is None:
             return
-        if self.model.copies > 1 and variables.model is not self.model:
-            variables = with_wires(variables, self.model, self.wires)
         if self.grid is not None:
             self.grid.load(variables.save())
         arenas = kernels.fill(variables)
@@ -328,7 +318,7 @@ class ArenaRun:
             self.model = before
             return False
         for variables in (state.variables, host.variables):
-            variables.model = variables.once = model
+            variables.model = model
         host.model = model
         base = base_diagonal(model, state.layout).astype(self.dtype)
         mem, first = state.array("mem"), state.arenas["mem"].offset["base_d"]
@@ -492,7 +482,7 @@ class ArenaRun:
 
     def save(self) -> dict[str, np.ndarray]:
         waiting, remote = self.state.waiting, len(self.model.remote_v)
-        if waiting is not None and waiting.model is self.model and self.grid is None and not remote:
+        if waiting is not None and self.grid is None and not remote:
             return waiting.save(self.dtype)
         self.ready()
         arrays = self.state.save()
@@ -511,10 +501,6 @@ class ArenaRun:
         self._use(self._with_state(saved))
 
     def _with_state(self, saved: dict[str, np.ndarray]) -> Variables:
-        variables, copies = self.start.host.variables, self.job.model
-        if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
-            saved = of_all(copies, saved)
-        if len(saved["v"]) != len(variables.v):
-            variables = whole(with_wires(variables, self.model, self.wires))
-        variables.load(saved)
+        variables = self.start.host.variables
+        variables.load(of_all(self.job.model, saved))
         return variables

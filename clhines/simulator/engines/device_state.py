@@ -24,7 +24,7 @@ from clhines.simulator.network.times import last_middle
 from clhines.simulator.records.records import Record
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.changes import Storage
-from clhines.simulator.state.variables import Variables, whole
+from clhines.simulator.state.variables import Variables
 
 
 class DeviceState:
@@ -74,12 +74,9 @@ class DeviceState:
         self._storages.clear()
         if not same:
             self._rank_events = None
-        copies = variables.model.copies if variables.once is not variables.model else 1
-        failed = np.tile(variables.failed, copies).astype(np.int32)
-        self.failed.set(failed, self.queue)
+        self.failed.set(variables.failed, self.queue)
 
     def save(self) -> dict[str, np.ndarray]:
-        self.variables = whole(self.variables)
         return read_back(self.variables, self.arenas, self.layout)
 
     def places_of(
@@ -136,4 +133,4 @@ class DeviceState:
 def shape_of(variables: Variables, arenas: dict[str, Arena]) -> tuple[object, ...]:
     """Return a hashable key that is equal for variables that fit the same kernels and arrays."""
     regions = {name: arena.offset for name, arena in arenas.items()}
-    return regions, variables.singles, variables.wanted, has_constants(variables.once)
+    return regions, variables.singles, variables.wanted, has_constants(variables.model)

@@ -34,8 +34,6 @@ for _family, _title, _float64 in (
 ):
     trust.register(_family, _title, "clhines.simulator.known_answers", needs_float64=_float64)
 
-MOST_APART = 1 << 22  # copies' nodes: epochs keep all values on the host, some 2 kB per node
-
 Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a time on the host's clock
 
 
@@ -184,17 +182,6 @@ class Job:
     def queue(self) -> cl.CommandQueue:
         assert self.request.queue is not None
         return self.request.queue
-
-    @property
-    def apart(self) -> Model:
-        """The model with identical copies as separate cells; InputError if they are too many."""
-        if (
-            self.model.copies > 1
-            and self.model.forest.num_nodes > MOST_APART
-            and not self.requested
-        ):
-            raise InputError("steps keep one of so many copies in the host's memory")
-        return self.model.apart
 
     def check(self, family: str) -> None:
         """Raise InputError if the self-test `family` fails on the device.

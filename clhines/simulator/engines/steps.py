@@ -21,7 +21,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.device import launches
 from clhines.simulator.device.reads import copy_onto
 from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_constants
-from clhines.simulator.engines.reference import neighbours, placed_neighbours
+from clhines.simulator.engines.reference import placed_neighbours
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
 from clhines.simulator.kinds.diffusing import diffusing_places
@@ -29,7 +29,7 @@ from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.diffusion import trees_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.refusals import refusal
-from clhines.simulator.state.arena import Arena, Tiler
+from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program, trust
 from clhines.solver.device.arrays import to_device
@@ -282,9 +282,6 @@ class Steps(ArenaKernels):
         self.gather = self.solver.plan.gather
         self._diffusing = Diffusing(run) if diffuses else None
         self._surrounded = Surrounded(run, self.place) if layered else None
-        self._tiler = None
-        if run.model.copies > 1:
-            self._tiler = Tiler(run.queue, run.dtype, run.model.copies, self.gather)
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
@@ -297,51 +294,39 @@ class Steps(ArenaKernels):
         return places
 
     def put_matrix(self) -> None:
-        once, tiler, pack, gather = self.model.once, self._tiler, self._pack, self.gather
-        d = pack(once.capacitance_over_dt + once.constant_d)
-        self.layout, self.places = layouts.Layout(self.model), len(gather)
-        remote = np.zeros(len(self.model.remote_v))
-        self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
+        model, pack, gather = self.model, self.solver.to_device_order, self.gather
+        d = pack(model.capacitance_over_dt + model.constant_d)
+        self.layout, self.places = layouts.Layout(model), len(gather)
+        remote = np.zeros(len(model.remote_v))
+        self.v = [self._packed(model.v_init, remote) for _ in range(2)]
         # kernel arguments by device index; `active`: an active node's index, -1 for others
         b = cla.zeros_like(d)
-        self.matrix = {name: pack(getattr(once, name)) for name in ("constant_g", "constant_b")}
+        self.matrix = {name: pack(getattr(model, name)) for name in ("constant_g", "constant_b")}
         self.matrix |= {"d": d, "b": b}
-        if tiler is not None:  # `compile` finds the active nodes
-            self.matrix["active"] = cla.empty(self.queue, self.places, np.int32)
-        if tiler is not None:
-            beside = tiler.neighbours(neighbours(once.forest.parent))
-        else:
-            placed = np.full((3, len(gather)), -1, np.int32)  # with layers: see `solve_layers`
-            if once.layers is None:
-                placed = placed_neighbours(once.forest, gather, self.place)
-            beside = [cla.to_device(self.queue, a) for a in placed]
-            number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
-            self.matrix["active"] = cla.to_device(self.queue, number)
-        self.matrix |= {"u": pack(once.u), "x": cla.zeros_like(b)}
-        self.matrix |= zip(NEIGHBOURS, beside, strict=True)
-
-    @property
-    def _pack(self) -> Callable[[np.ndarray], cla.Array]:
-        return self.solver.to_device_order if self._tiler is None else self._tiler.pack
+        placed = np.full((3, len(gather)), -1, np.int32)  # with layers: see `solve_layers`
+        if model.layers is None:
+            placed = placed_neighbours(model.forest, gather, self.place)
+        number = np.where(gather < 0, -1, layouts.node_numbers(model)[gather]).astype(np.int32)
+        self.matrix |= {"u": pack(model.u), "x": cla.zeros_like(b)}
+        for name, values in zip((*NEIGHBOURS, "active"), (*placed, number), strict=True):
+            self.matrix[name] = cla.to_device(self.queue, values)
 
     def renew(self, before: Model) -> bool:
         return same_constants(before, self.model) or self.renew_constants()
 
     def renew_constants(self) -> bool:
-        once = self.model.once
-        values = {name: getattr(once, name) for name in ("constant_g", "constant_b")}
-        values["d"] = once.capacitance_over_dt + once.constant_d
+        model = self.model
+        values = {name: getattr(model, name) for name in ("constant_g", "constant_b")}
+        values["d"] = model.capacitance_over_dt + model.constant_d
         for name, of_nodes in values.items():
-            copy_onto(self.matrix[name], self._pack(of_nodes), self.queue)
+            copy_onto(self.matrix[name], self.solver.to_device_order(of_nodes), self.queue)
         return True
 
     def suit(self, variables: Variables) -> bool:
-        return self._tiler is None
+        return True
 
-    def _packed(
-        self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
-    ) -> cla.Array:
-        packed = pack(v)
+    def _packed(self, v: np.ndarray, remote: np.ndarray) -> cla.Array:
+        packed = self.solver.to_device_order(v)
         if not len(remote):
             return packed
         return cla.to_device(
@@ -349,24 +334,14 @@ class Steps(ArenaKernels):
         )
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        tiler = self._tiler if variables.once is not self.model else None
-        pack = self.solver.to_device_order if tiler is None else tiler.pack
-        v = self._packed(pack, variables.v, variables.remote_v)
+        v = self._packed(variables.v, variables.remote_v)
         copy_onto(self.v[0], v, self.queue)
-        place = self.place if tiler is None or self.model.pointers else None
-        arenas = fill_arenas(
-            variables, self.dtype, place, self.layout, self.run.times.instant, tiler
-        )
+        arenas = fill_arenas(variables, self.dtype, self.place, self.layout, self.run.times.instant)
         if self.in_vectors:
             add_vectors(self.model, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        if self._tiler is not None:
-            begin, active = self.run.state.arenas["ints"].offset["place_of"], self.matrix["active"]
-            self._tiler.find_places(
-                layouts.node_numbers(self.model.once), active, self.run.state.array("ints"), begin
-            )
         self.matrix["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 

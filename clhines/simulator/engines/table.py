@@ -48,7 +48,6 @@ ranks                       x      x
 ranked_pointers             o      o
 diffusion                   x      x
 layers                      x      o
-copies                      x      x
 solver                      o      o
 """
 

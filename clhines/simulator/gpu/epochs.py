@@ -78,7 +78,7 @@ class _OtherCells:
 
 def make(job: Job, **options: Any) -> ArenaRun:
     job.check("epochs")
-    return ArenaRun(job, partial(CellEpochs, **options), CellEpochs.family, apart=True)
+    return ArenaRun(job, partial(CellEpochs, **options), CellEpochs.family)
 
 
 def _leading(model: Model) -> np.ndarray | None:

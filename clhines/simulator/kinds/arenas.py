@@ -15,7 +15,7 @@ from clhines.simulator.kinds.layouts import (
 from clhines.simulator.kinds.played import add_played
 from clhines.simulator.kinds.spec import check_parameters
 from clhines.simulator.model.model import ADVANCE_REVERSAL, Kind, Model
-from clhines.simulator.state.arena import Arena, Tiler
+from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.ranges import check_range
 from clhines.simulator.state.sources import SENDING, detected, moved_rings
 from clhines.simulator.state.variables import Variables, nernst_scale
@@ -30,54 +30,44 @@ def base_diagonal(model: Model, layout: Layout) -> np.ndarray:
 def fill_arenas(
     variables: Variables,
     dtype: np.dtype,
-    place: np.ndarray | None,
+    place: np.ndarray,
     layout: Layout | None = None,
     instant: np.dtype = _DOUBLE,
-    tiler: Tiler | None = None,
 ) -> dict[str, Arena]:
     """Return the arenas (device arrays) ``mem``, ``clock`` and ``ints``, filled for a network.
 
     ``mem`` has the type `dtype`, ``clock`` the type `instant`. `place` has each node's index in the
-    solver's order. For identical copies, arrays by node and instance hold one copy, which `tiler`
-    repeats on the device; `Tiler.find_places` then finds the active nodes' device indices, and
-    `place` may be None if there are no pointers.
+    solver's order.
     """
-    mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
-    model, once = variables.model, variables.once
-    whole = layout or Layout(model)
-    layout = whole if model is once else whole.once
+    mem, clock, ints = (Arena(d) for d in (dtype, instant, np.dtype(np.int32)))
+    model = variables.model
+    layout = layout or Layout(model)
     nodes = layout.nodes
     check_range("a voltage", variables.v, dtype)
     check_range("a weight", variables.exact.weight, dtype)
-    mem.tile("area", once.area[nodes][None])
-    mem.tile("base_d", base_diagonal(once, layout)[None])
-    if tiler is None:
-        assert place is not None
-        ints.add("place_of", place[nodes])
-    else:
-        ints.room("place_of", (ints.copies * len(nodes),))
-    cell = inverse(once.soma, once.forest.num_nodes)
-    ints.tile("cell", cell[nodes][None], once.forest.num_cells)
+    mem.add("area", model.area[nodes])
+    mem.add("base_d", base_diagonal(model, layout))
+    ints.add("place_of", place[nodes])
+    ints.add("cell", inverse(model.soma, model.forest.num_nodes)[nodes])
     ints.add("error", np.zeros(1))
     _add_ions(variables, nodes, (mem, ints))
-    for k, kind in enumerate(once.kinds):
+    for k, kind in enumerate(model.kinds):
         _add_kind(variables, k, kind, layout, (mem, ints))
         for (pointing_kind, name), node in model.pointers.items():
             if pointing_kind == k:
-                assert place is not None
                 ints.add(f"pointer_{k}_{name}", place[node])
     _add_read(model, layout, mem, ints)
     if model.written:
         _add_sums(model, layout, mem, ints)
-    detector = layout.number(once.sources.detector_node)
-    _tile_first(ints, "first_detector", layout.first(np.sort(detector)))
-    order = detector_order(variables, whole)
+    detector = layout.number(model.sources.detector_node)
+    ints.add("first_detector", layout.first(np.sort(detector)))
+    order = detector_order(variables, layout)
     ints.add("detector_source", model.sources.detector_source[order])
     ints.add("detector_held", variables.exact.held[order])
     ints.add("detector_hold", model.detector_hold[order])
     mem.add("detector_threshold", model.sources.detector_threshold[order])
-    add_wires(variables, (mem, clock, ints), whole.ring_steps)
-    add_played(variables, whole, mem, clock, ints)
+    add_wires(variables, (mem, clock, ints), layout.ring_steps)
+    add_played(variables, layout, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
 
@@ -126,22 +116,14 @@ def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
 
 
 def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Arena]) -> None:
-    (mem, ints), once = arenas, variables.once
-    for ion in once.ions:
+    (mem, ints), model = arenas, variables.model
+    for ion in model.ions:
         for name in (*ion.variables, f"d{ion.variables[3]}"):
-            mem.tile(f"ion_{name}", variables.ions[name][nodes][None])
-        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(once.celsius, ion.valence)]))
-        advances = np.zeros(once.forest.num_nodes, bool)
+            mem.add(f"ion_{name}", variables.ions[name][nodes])
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(model.celsius, ion.valence)]))
+        advances = np.zeros(model.forest.num_nodes, bool)
         advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
-        ints.tile(f"advances_{ion.name}", advances[nodes][None])
-
-
-def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
-    """Add the region `name`: each active node's first entry in a list, and the list's end.
-
-    `first` has these numbers for one copy.
-    """
-    ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
+        ints.add(f"advances_{ion.name}", advances[nodes])
 
 
 def _add_kind(
@@ -166,15 +148,15 @@ def _add_kind(
         for role in ("put", "add"):
             mem.add(f"{role}_{k}_{name}", np.zeros(kind.count))
     for name in kind.mechanism.program.random:
-        ids = variables.stream(k, name, np.arange(kind.count * ints.copies))
+        ids = variables.stream(k, name, np.arange(kind.count))
         ints.add(f"stream_{k}_{name}", ids.view(np.int32))
         ints.add(f"drawn_{k}_{name}", variables.drawn[k, name].view(np.int32))
     if is_artificial(kind):
         return
     number = layout.number(kind.node)
     if columns.by_node:
-        _tile_first(ints, f"first_{k}", layout.first(number))
-    ints.tile(f"active_{k}", number[None], layout.count)
+        ints.add(f"first_{k}", layout.first(number))
+    ints.add(f"active_{k}", number)
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:

@@ -73,7 +73,7 @@ def spec_of(
         calls=vector_bytes > 0,
         width=width,
         played=bool(model.played),
-        constant=has_constants(model.once),
+        constant=has_constants(model),
         sets_v="set_voltages" in model.needs,
         sums=bool(model.written),
         steers=bool(model.steered),

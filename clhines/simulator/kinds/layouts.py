@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from clhines.core.arrays import inverse, offsets, shifted, stretch_of
+from clhines.core.arrays import inverse, offsets, stretch_of
 from clhines.simulator.model.model import Kind, Model, ModelSources
-from clhines.simulator.state.arena import NONE, Arena
+from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.sources import Wires
 from clhines.simulator.state.variables import Variables
 
+NONE = np.zeros(0)
 _ACTIVE: WeakKeyDictionary[ModelSources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
 
@@ -37,19 +37,17 @@ class KindColumns:
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
         """Add the region `name` to an arena: the numbers `before`, then one array per variable."""
-        mem.tile(name, np.reshape(values, (len(values), self.count)), before=before)
+        mem.add(name, np.concatenate([before, *values]))
 
 
 class Layout:
     """Order active nodes and instances in device arrays: active nodes ascend.
 
-    Active nodes have instances, ions or detectors. In identical copies they follow one another, so
-    arrays of one copy suffice: if nodes 1 and 3 of four are active, node 7 is node 3 of the second
-    copy and has number 2 + 1.
+    Active nodes have instances, ions or detectors:
 
-        node      0  1  2  3 | 4  5  6  7
-        active       *     * |    *     *
-        number   -1  0 -1  1 |-1  2 -1  3
+        node      0  1  2  3  4
+        active       *     *  *
+        number   -1  0 -1  1  2
     """
 
     groups: Mapping[int, KindColumns] = {}  # by kind, if its instances are in groups
@@ -57,10 +55,6 @@ class Layout:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-
-    @cached_property
-    def once(self) -> Layout:
-        return self if self._model.copies == 1 else Layout(self._model.once)
 
     @property
     def nodes(self) -> np.ndarray:
@@ -71,11 +65,7 @@ class Layout:
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        once = self._model.once
-        nodes, before = _active(once)
-        n = once.forest.num_nodes
-        copy, in_copy = (0, node) if once is self._model else np.divmod(node, n)
-        return np.where(node < 0, -1, copy * len(nodes) + before[in_copy])
+        return np.where(node < 0, -1, _active(self._model)[1][node])
 
     def first(self, number: np.ndarray) -> np.ndarray:
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
@@ -101,8 +91,6 @@ class Layout:
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return the nodes with instances, ions or detectors, (a,) int64, ascending."""
-    if model.copies > 1:
-        return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
     return _active(model)[0]
 
 
@@ -126,7 +114,7 @@ def has_constants(model: Model) -> bool:
 
 
 def num_active(model: Model) -> int:
-    return model.copies * len(active_nodes(model.once))
+    return len(active_nodes(model))
 
 
 def is_artificial(kind: Kind) -> bool:

@@ -17,11 +17,7 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
     kinds = variables.model.kinds
     owner, order = order_of_played(variables.model, layout)
     played = [variables.model.played[k] for k in order]
-    if played:
-        ints.add("first_played", layout.first(owner[order]))
-    else:
-        none = np.zeros((1, layout.count // ints.copies))
-        ints.tile("first_played", none, after=np.zeros(1))
+    ints.add("first_played", layout.first(owner[order]) if played else np.zeros(layout.count + 1))
     clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
     clock.add("played_y", np.concatenate([np.zeros(0), *(p.y for p in played)]))
     ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))

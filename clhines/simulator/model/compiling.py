@@ -317,7 +317,7 @@ def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder
         exact_numbers=np.arange(len(weights)),
         given_weights=weights,
         events=compile_events(nothing, added, once.dt, first, ()),
-        needs=once.needs | {"copies"},
+        needs=once.needs,
         diffusions=tuple(_diffusions(kinds, parts.structure)),
         alike=Alike(once, copied.sources, copied.connections),
         **fields_of(

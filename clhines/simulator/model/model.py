@@ -276,10 +276,6 @@ class Model:
         return self if self.alike is None else self.alike.once
 
     @property
-    def copies(self) -> int:
-        return 1 if self.alike is None else len(self.alike.sources)
-
-    @property
     def apart(self) -> Model:
         """The same model without the information that it has identical copies."""
         return self if self.alike is None else replace(self, alike=None)

@@ -54,7 +54,6 @@ NEEDS = {  # need: its name in messages
     "ranked_pointers": "pointers to voltages of other ranks",
     "diffusion": "LONGITUDINAL_DIFFUSION",
     "layers": "nodes around others (extracellular with layers of its own)",
-    "copies": "copies of one network",
     "solver": "methods of the solver",
 }
 GRID = frozenset(

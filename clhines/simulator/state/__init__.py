@@ -6,7 +6,7 @@ made once for the whole network. `sources`: which events reach which instance, a
 steps. `saved`: files, checked against `Model.schema`. `arena`: named regions in one device array.
 `changes`: new parameters and weights on the device. `ranges`: a precision's limits.
 
-Words: *one copy* is a network of which `Model.copies` are simulated side by side. A *field* is an
-array in the saved state (`Model.schema`). A *rank* is an MPI process, which may have only a part of
-the cells. A source's *ring* is a ring buffer with its events' times.
+Words: *one copy* is a network of which several are simulated side by side. A *field* is an array in
+the saved state (`Model.schema`). A *rank* is an MPI process, which may have only a part of the
+cells. A source's *ring* is a ring buffer with its events' times.
 """

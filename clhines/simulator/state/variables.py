@@ -26,7 +26,6 @@ from clhines.simulator.network.copies import source_sizes
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.records.records import CURRENT
-from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions, length
 from clhines.simulator.state.host_grid import HostGrid
 from clhines.simulator.state.plays import PlayedValues
@@ -96,7 +95,6 @@ class Variables:
 
     A part needs the `decisions` for the whole network.
 
-    - `once`: the model whose nodes and instances have values here: `model`, or one of equal copies
     - `parameters`, `states`, `outputs`: for each mechanism a dict, (count,) float64 by name
     - `ions`: (n,) by variable, such as ``cai``, and ``dica`` for a current's slope
     - `remote_v`: voltages, mV, of nodes on other ranks
@@ -108,7 +106,7 @@ class Variables:
     starts_currents = True  # False: nothing that lasts depends on the first currents
 
     def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
-        self.model, self.once, self.wires = model, model, wires
+        self.model, self.wires = model, wires
         n = model.forest.num_nodes
         self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
         self.failed = np.zeros(model.forest.num_cells, np.int32)
@@ -579,43 +577,3 @@ def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Expand one copy's saved state to all copies; return a state of all copies unchanged."""
     whole = len(saved["v"]) == model.forest.num_nodes
     return saved if whole else alike(model).state(saved)
-
-
-def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
-    """Expand one copy's event buffers, connections and queues to all copies in `model`.
-
-    Values by node and by instance remain those of one copy.
-    """
-    variables_here, copies = variables.copy(), alike(model)
-    variables_here.model, variables_here.wires = model, wires
-    for one in variables.model.schema:
-        if one.family in ("queue", "drawn") or one.per not in ("node", "cell", "instance"):
-            variables_here.put(one, copies.tiled(one, variables.array(one)))
-    return variables_here
-
-
-def whole(variables: Variables) -> Variables:
-    """Expand one copy's values by node and by instance to all copies."""
-    once, model = variables.once, variables.model
-    if once is model:
-        return variables
-    every, copies = variables.copy(), model.copies
-    every.once = model
-    every.v, every.failed = np.tile(every.v, copies), np.tile(every.failed, copies)
-    for kinds in (every.parameters, every.states, every.outputs):
-        for of_kind in kinds:
-            of_kind.update({k: np.tile(a, copies) for k, a in of_kind.items()})
-    every.ions = {k: np.tile(a, copies) for k, a in every.ions.items()}
-    return every
-
-
-def chunk_of_all(early: Chunk, model: Model) -> Chunk:
-    """Return the events and failures at t = 0 of all copies of a network from those of one copy.
-
-    If the copies are not alike (`Model.alike` is None), `early` has all copies.
-    """
-    if model.alike is None:
-        return early
-    source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
-    time = np.tile(early.spike_time, model.copies)
-    return Chunk.of(time, source, model.dt, failed, early.values)

@@ -9,7 +9,7 @@ from clhines.simulator.choose import check_split, described, engines_for
 from clhines.simulator.engines.table import ENGINES, NAMES
 from clhines.simulator.model.needs import EXACT, NEEDS
 
-OTHERS = ("begins", "ranks", "ranked_pointers", "copies", "solver")
+OTHERS = ("begins", "ranks", "ranked_pointers", "solver")
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=NAMES)

@@ -34,7 +34,7 @@ def late(net):
 def test_words_are_those_of_the_table():
     assert NEEDS.keys() == ALL
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
-    assert {*NEEDS} - {*NETWORKS} == {"begins", "ranks", "ranked_pointers", "copies", "solver"}
+    assert {*NEEDS} - {*NETWORKS} == {"begins", "ranks", "ranked_pointers", "solver"}
 
 
 @pytest.mark.parametrize("word", NETWORKS)

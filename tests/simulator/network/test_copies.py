@@ -44,7 +44,7 @@ def test_a_model_of_copies_that_are_alike():
     net, model = copies_of(once, 3), compile(once)
     whole = compile(net)
     assert whole.detector_hold.tolist() == [1] * 6 + [119] * 3  # 0.025 ms steps
-    assert whole.copies == 3 and whole.once.forest is once.forest and model.copies == 1
+    assert whole.once.forest is once.forest and model.alike is None
     assert whole.alike.sources_of(np.array([0, 2])).tolist() == [0, 6, 2, 7, 4, 8]
     np.testing.assert_array_equal(whole.netcons.source, [6, 7, 8])
     np.testing.assert_array_equal(whole.netcons.instance, [1, 3, 5])
@@ -59,13 +59,13 @@ def test_copies_with_other_parameters_and_connections_are_not_equal():
     net = copies_of(network(), 3)
     net.groups[0].parameters["gnabar"] = np.arange(1.0, 1.0 + len(net.groups[0]))
     model = compile(net)
-    assert model.copies == 1
+    assert model.alike is None
     np.testing.assert_array_equal(
         model.kinds[0].arrays()["gnabar"], net.groups[0].parameters["gnabar"]
     )
     net = copies_of(network(), 3)
     net.connect([0], net.groups[1], [4], 0.5, 0.3)
-    assert compile(net).copies == 1 and compile(net).netcons.count == 4
+    assert compile(net).alike is None and compile(net).netcons.count == 4
 
 
 def test_copies_keep_the_rule_of_plastic_connections():

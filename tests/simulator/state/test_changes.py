@@ -9,6 +9,7 @@ from networks import CABLES, DT, blocks
 
 import clhines
 from clhines import STDP, InputError, Mechanism, Network, Simulation
+from clhines.simulator import runner
 from clhines.simulator.engines import arena_run
 from clhines.simulator.engines import run as engine_run
 from clhines.simulator.engines.arena_run import ArenaRun
@@ -264,7 +265,7 @@ def test_parameters_that_change_where_they_lie_give_the_same_bits(
     """Change values and advance in turn at exact times; compare with new plans in each turn."""
 
     def turns(in_place):
-        monkeypatch.setattr(ArenaRun, "in_place", in_place)
+        monkeypatch.setattr(runner, "ArenaRun", ArenaRun if in_place else type(None))
         net = Network(CABLES, CELLS)
         hh = net.insert("hh", "soma")
         clamp = net.add("iclamp", at=net.soma, dur=1e9, amp=0.0)
