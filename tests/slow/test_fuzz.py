@@ -12,7 +12,7 @@ import pytest
 
 from bench import record
 from bench.measures.fuzz import command, language, swc, worker
-from bench.measures.fuzz.common import MIB, WrongError, check_refusal, fewer, shrink
+from bench.measures.fuzz.common import MIB, WrongError, check_refusal
 
 BENCH = Path(record.__file__).parent
 CASES = {"swc": 60, "mechanism": 24, "rule": 24, "cli": 24, "state": 40, "api": 60}
@@ -59,7 +59,7 @@ def test_nothing_is_found_in_two_minutes(target):
 
 
 def fuzz(target, seed, minutes, *more):
-    command = [sys.executable, str(BENCH), "fuzz", "--only", target, "--no-shrink"]
+    command = [sys.executable, str(BENCH), "fuzz", "--only", target]
     command += ["--minutes", str(minutes), "--seed", str(seed), *map(str, more)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60 * minutes + 160)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -100,12 +100,7 @@ def test_a_case_is_made_from_its_seed_alone():
         module = import_module(command.PACKAGE + name)
         made = [[module.generate(command.generator(k)) for k in range(20)] for _ in range(2)]
         assert made[0] == made[1]
-        assert len({module.show(case) for case in made[0]}) > 10
-
-
-def test_smaller_cases_keep_the_fault():
-    smallest = shrink(list(range(40)), fewer, lambda items: {7, 31} <= set(items), 500)
-    assert smallest == [7, 31]
+        assert len({repr(case) for case in made[0]}) > 10
 
 
 @pytest.mark.parametrize(

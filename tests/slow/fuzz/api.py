@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -360,10 +360,6 @@ def generate(rng):
     )
 
 
-def kind(case):
-    return case.call
-
-
 def check(case):
     call = _THINGS["calls"][case.call]
     arguments = call.base()
@@ -398,13 +394,3 @@ def check(case):
     if call.good is not None:
         call.good(arguments if call.good is _own_array else copied, result)
     return "accepted"
-
-
-def smaller(case):
-    if len(case.replaced) > 1:
-        for one in case.replaced:
-            yield replace(case, replaced=(one,))
-
-
-def show(case):
-    return f"{case.call}: " + ", ".join(f"{name} = <{value}>" for name, value in case.replaced)

@@ -7,10 +7,10 @@ import re
 import runpy
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.measures.fuzz.common import WrongError, fewer, pick, shortened
+from bench.measures.fuzz.common import WrongError, pick, shortened
 from bench.measures.fuzz.swc import REAL
 
 LINE = 300  # letters in an error, without file names
@@ -78,14 +78,6 @@ def generate(rng):
         )
     closed = pick(rng, [(1,), (2,), (1, 2), (0, 1, 2)]) if rng.random() < 0.06 else ()
     return Case(tuple(argv), closed)
-
-
-def kind(case):
-    if "/dev/zero" in case.argv:
-        return "/dev/zero"
-    text = " ".join(case.argv).replace("=", " ")
-    large = any(f"--cells {value}" in text for value in HUGE)
-    return "--cells" if large else case.argv[0] if case.argv else ""
 
 
 # -------------------------------------------------------------------------------------- folder
@@ -233,20 +225,3 @@ def _in_process(case):
     )
     texts = (data.decode("utf-8", "surrogateescape") for data in (done.stdout, done.stderr))
     return done.returncode, *texts
-
-
-def smaller(case):
-    if len(case.argv) > 1:
-        for left in fewer(list(case.argv)):
-            yield replace(case, argv=tuple(left))
-    if len(case.closed) > 1:
-        for k in case.closed:
-            yield replace(case, closed=(k,))
-
-
-def show(case):
-    words = " ".join(
-        ascii(w) if not w.isascii() or not w.isprintable() or " " in w or not w else w
-        for w in case.argv
-    )
-    return f"clhines {words}" + "".join(f" {k}>&-" for k in case.closed)

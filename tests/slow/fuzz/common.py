@@ -1,8 +1,7 @@
-"""Shared parts of the fuzz targets: verdicts, the check of a refusal, and ways to cut a case."""
+"""Shared parts of the fuzz targets: verdicts and the check of a refusal."""
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 MIB = 1 << 20
 MESSAGE_LENGTH = 300  # letters in a refusal, without file names
@@ -21,7 +20,7 @@ class Verdict:
     detail: str = ""
     seconds: float = 0.0
     peak: int = 0
-    notes: dict[str, Any] = field(default_factory=dict)
+    resident: int = 0
 
     @property
     def failed(self):
@@ -70,29 +69,3 @@ def without_numbers(text):
 def pick(rng, items):
     """Return a random item, not converted by NumPy."""
     return items[int(rng.integers(len(items)))]
-
-
-def fewer(items):
-    """Leave out some of the items: large pieces first, then one by one."""
-    size = len(items) // 2
-    while size >= 1:
-        for begin in range(0, len(items), size):
-            left = items[:begin] + items[begin + size :]
-            if left:
-                yield left
-        size //= 2
-
-
-def shrink(case, smaller, fails, tries):
-    """Return the smallest case that still fails, from at most `tries` tries."""
-    progress = True
-    while progress and tries > 0:
-        progress = False
-        for candidate in smaller(case):
-            tries -= 1
-            if fails(candidate):
-                case, progress = candidate, True
-                break
-            if tries <= 0:
-                break
-    return case

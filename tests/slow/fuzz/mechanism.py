@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import mpmath as mp
@@ -10,7 +10,7 @@ import numpy as np
 
 import clhines
 from bench.measures.fuzz import language
-from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
+from bench.measures.fuzz.common import WrongError, check_refusal, pick, shortened
 from bench.measures.fuzz.language import UnclearError, UnreadError, Value
 from bench.measures.fuzz.texts import hostile, sensible
 from clhines.core.errors import ClhinesError, SimulationError
@@ -50,11 +50,6 @@ def generate(rng):
     text = sensible(rng) if lawful else hostile(rng)
     dtype = pick(rng, ["float64", "float32"]) if rng.random() < DEVICE_SHARE else ""
     return Case(text, lawful, int(rng.integers(1 << 30)), dtype)
-
-
-def kind(case):
-    longest = max(case.text.splitlines() or [""], key=len)
-    return "a sensible text" if case.lawful else re.sub(r"[0-9.]+", "#", longest)[:24]
 
 
 def prepare(folder):
@@ -384,36 +379,3 @@ def _check_device(m, dtype):
 
 
 # ------------------------------------------------------------------------------------ smaller
-
-
-def smaller(case):
-    lines = case.text.splitlines()
-    for left in fewer(lines):
-        yield replace(case, text="\n".join(left) + "\n")
-    spans = sorted(_brackets(case.text), key=lambda s: s[0] - s[1])
-    for begin, end in spans[:40]:
-        inside = case.text[begin + 1 : end]
-        head = re.search(r"[A-Za-z0-9_]*$", case.text[:begin])
-        start = head.start() if head else begin
-        for new in ("1", "v", f"({inside})", *re.split(r",(?![^(]*\))", inside)[:3]):
-            yield replace(case, text=case.text[:start] + new.strip() + case.text[end + 1 :])
-    if case.dtype:
-        yield replace(case, dtype="")
-    if len(case.text) > 300 and len(lines) < 3:
-        half = len(case.text) // 2
-        yield replace(case, text=case.text[:half])
-
-
-def _brackets(text):
-    open_at, results = [], []
-    for k, c in enumerate(text):
-        if c == "(":
-            open_at.append(k)
-        elif c == ")" and open_at:
-            results.append((open_at.pop(), k))
-    return results
-
-
-def show(case):
-    text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
-    return text + (f"# on the device in {case.dtype}" if case.dtype else "")

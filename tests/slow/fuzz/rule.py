@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -10,7 +10,7 @@ import mpmath as mp
 import numpy as np
 
 from bench.measures.fuzz import language, mechanism
-from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
+from bench.measures.fuzz.common import WrongError, check_refusal, pick, shortened
 from bench.measures.fuzz.language import UnclearError, UnreadError
 from bench.measures.fuzz.texts import MUTATIONS, NAMES, TAKEN, expression, number
 from clhines import Rule
@@ -106,10 +106,6 @@ def _actions(
         else:
             value = re.sub(r"\bv\b", pick(rng, names), expression(rng, names, 2))
             yield f"{name} {pick(rng, ['+=', '-=', '=', '*='])} {value}"
-
-
-def kind(case):
-    return "a sensible rule" if case.lawful else "a hostile rule"
 
 
 def prepare(folder):
@@ -293,15 +289,3 @@ def _expected(text, trains, rewards, start):
 
 
 # ------------------------------------------------------------------------------------ smaller
-
-
-def smaller(case):
-    for left in fewer(case.text.splitlines()):
-        yield replace(case, text="\n".join(left) + "\n")
-    if case.device:
-        yield replace(case, device=False)
-
-
-def show(case):
-    text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
-    return text + f"# spikes of seed {case.seed}{', on the device' if case.device else ''}"

@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -239,40 +239,3 @@ def _check_place(case):
     if case.place == "read-only":
         raise WrongError("save() overwrote: 'read-only'")
     return "accepted"
-
-
-def explain(case):
-    """Return the entries in which the file differs from the undamaged one."""
-    if case.place or case.engine not in _MEMBERS:
-        return ""
-    try:
-        held = {name: array_of(data) for name, data in members_of(changed(case)).items()}
-    except Exception as error:  # any error is the explanation
-        return f"the file: {type(error).__name__}: {shortened(str(error))}"
-    whole, said = _MEMBERS[case.engine], []
-    for name, array in held.items():
-        expected = whole.get(name.removesuffix(".npy"))
-        if expected is None:
-            said.append(f"{name} is new")
-        elif (array.shape, array.dtype) != (expected.shape, expected.dtype):
-            said.append(f"{name} {array.dtype} {array.shape} for {expected.dtype} {expected.shape}")
-        elif array.tobytes() != expected.tobytes():
-            said.append(f"{name} = {shortened(str(array), 60)}")
-    said += [f"no {name}" for name in whole if name + ".npy" not in held]
-    return "the file: " + ("; ".join(said) or "the same arrays")
-
-
-def smaller(case):
-    for k in range(len(case.changes) if len(case.changes) > 1 else 0):
-        yield replace(case, changes=case.changes[:k] + case.changes[k + 1 :])
-    if case.engine != "reference" and case.changes:
-        yield replace(case, engine="reference")
-
-
-def show(case):
-    if case.place:
-        return f"engine {case.engine}: save() to a {case.place}"
-    text = f"engine {case.engine}: " + ", ".join(
-        f"{name} (seed {seed})" for name, seed in case.changes
-    )
-    return text

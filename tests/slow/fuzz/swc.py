@@ -3,13 +3,13 @@
 import math
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
-from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
+from bench.measures.fuzz.common import WrongError, check_refusal, pick, shortened
 from clhines.core.errors import ClhinesError, InputError, MorphologyError
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
@@ -393,31 +393,3 @@ def plain_area(cell):
             return None
         total += math.pi * (r[k] + r[up]) * math.hypot(height, r[k] - r[up])
     return total
-
-
-def kind(case):
-    return case.path or "a file"
-
-
-def smaller(case):
-    lines = case.data.splitlines(keepends=True)
-    if len(lines) > 1:
-        for left in fewer(lines):
-            yield replace(case, data=b"".join(left))
-    if case.max_length not in (None, 20.0):
-        yield replace(case, max_length=20.0)
-    if len(case.data) > 200:
-        for cut in (4, 8):
-            size = len(case.data) // cut
-            for begin in range(0, len(case.data), size):
-                yield replace(case, data=case.data[:begin] + case.data[begin + size :])
-
-
-def show(case):
-    name = repr(case.path) if case.path else "FILE"
-    call = f"discretise(read_swc({name}, roots={case.roots!r}), max_length={case.max_length})"
-    if case.path:
-        return call
-    text = case.data.decode("latin-1").encode("unicode_escape").decode()
-    text = re.sub(r"((.)\2{4})\2{60,}", lambda m: f"{m.group(1)}[x {len(m.group())}]", text)
-    return call + "\n" + text.replace("\\n", "\n")

@@ -47,26 +47,12 @@ def measured(module, case):
             raise
         verdict = Verdict("traceback", _place(error), _end_of(error))
     verdict.seconds = time.process_time() - begin
-    if verdict.failed and hasattr(module, "explain"):
-        verdict.detail += f"\n  {module.explain(case)}"
     verdict.peak = max(_memory("VmHWM") - before, 0)
-    verdict.notes["resident"] = _memory("VmRSS")
+    verdict.resident = _memory("VmRSS")
     if not verdict.failed and verdict.peak > getattr(module, "most_memory", lambda _: GROWTH)(case):
-        verdict = Verdict(
-            "memory",
-            f"memory of a case{kind(module, case)}",
-            f"{verdict.peak / MIB:.0f} MiB for one case, then {verdict.outcome}",
-            verdict.seconds,
-            verdict.peak,
-            verdict.notes,
-        )
+        verdict.detail = f"{verdict.peak / MIB:.0f} MiB for one case, then {verdict.outcome}"
+        verdict.outcome, verdict.signature = "memory", "memory of a case"
     return verdict
-
-
-def kind(module, case):
-    """Return the kind of a case, which distinguishes faults of time and memory."""
-    text = module.kind(case) if hasattr(module, "kind") else ""
-    return f": {text}" if text else ""
 
 
 def _reset_peak():
@@ -117,8 +103,7 @@ class Worker:
             verdict = self._once(case)
             if not verdict.failed and verdict.seconds > CASE_SECONDS:
                 what = f"{verdict.seconds:.1f} s of CPU, then {verdict.outcome}"
-                what_kind = kind(import_module(self.target), case)
-                verdict = Verdict("hang", f"too slow{what_kind}", what, verdict.seconds)
+                verdict = Verdict("hang", "too slow", what, verdict.seconds)
         return self._judged(verdict)
 
     def close(self):
@@ -132,7 +117,7 @@ class Worker:
             self._process = None
 
     def _judged(self, verdict):
-        resident = verdict.notes.get("resident", 0)
+        resident = verdict.resident
         self._cases += 1
         if self._cases == WARM_CASES:
             self._base = resident
@@ -178,7 +163,6 @@ class Worker:
                 grown = _memory("VmRSS", process) - resident
                 verdict = _too_much(used, time.monotonic() - begin, grown)
                 if verdict is not None:
-                    verdict.signature += kind(import_module(self.target), case)
                     self.close()
                     return verdict
             self._idle = True
