@@ -314,9 +314,11 @@ def suggest_keywords(home: ModuleType, name: str) -> object:
     elif isinstance(public, type):
         for key, method in list(vars(public).items()):
             is_public = key == "__init__" or not key.startswith("_")
-            if isinstance(method, FunctionType) and is_public and key != "enqueue":  # is too fast
-                if not hasattr(method, "__suggests__"):
-                    setattr(public, key, _suggesting(method))
+            function = method.__func__ if isinstance(method, classmethod) else method
+            if isinstance(function, FunctionType) and is_public and key != "enqueue":  # is too fast
+                if not hasattr(function, "__suggests__"):
+                    wrapped = _suggesting(function)
+                    setattr(public, key, wrapped if method is function else classmethod(wrapped))
     return public
 
 

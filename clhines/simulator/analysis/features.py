@@ -25,7 +25,6 @@ from clhines.simulator.analysis.spikes import (
     reduced,
     summed,
 )
-from clhines.simulator.common.checks import names_parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,6 @@ class Features:
         There is no such feature, or a value is not finite.
     """
 
-    @names_parameters
     def __init__(
         self,
         names: Iterable[str],

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from clhines.core.checks import as_array, as_real, as_whole_number
 from clhines.core.errors import InputError, meant, shown
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -29,40 +25,6 @@ def check_parameter(of: str, name: object, expected: Collection[str]) -> None:
             f"{of} has no parameter {shown(name)}; expected one of "
             f"{', '.join(expected) or 'none'}{meant(name, expected)}"
         )
-
-
-def names_parameters(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Decorate a function so that unknown arguments raise `InputError`."""
-    signature = inspect.signature(function)
-    name = function.__qualname__.removesuffix(".__init__")
-    parameter_names = [n for n in signature.parameters if n not in ("self", "cls")]
-
-    @functools.wraps(function)
-    def checked(*arguments: _P.args, **named: _P.kwargs) -> _T:
-        try:
-            return function(*arguments, **named)
-        except TypeError:
-            _check_names(name, signature, parameter_names, arguments, named)
-            raise
-
-    return checked
-
-
-def _check_names(
-    name: str,
-    signature: inspect.Signature,
-    parameter_names: list[str],
-    arguments: tuple[object, ...],
-    named: Mapping[str, object],
-) -> None:
-    try:
-        signature.bind(*arguments, **named)
-    except TypeError as error:
-        wrong = next((n for n in named if n not in parameter_names), None)
-        what = str(error) if wrong is None else f"there is no parameter {shown(wrong)}"
-        raise InputError(
-            f"{name}: {what}; expected {', '.join(parameter_names)}{meant(wrong, parameter_names)}"
-        ) from None
 
 
 def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:

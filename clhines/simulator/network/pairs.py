@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from clhines.core import checks
 from clhines.core.errors import InputError
-from clhines.simulator.common.checks import as_seed, names_parameters, unchangeable
+from clhines.simulator.common.checks import as_seed, unchangeable
 
 _BLOCK = 1 << 18  # approximate pairs in a block
 _CHUNK = 1 << 16  # pairs whose values are drawn together, so that they stay in the cache
@@ -82,39 +82,33 @@ class Pairs:
             raise InputError(f"at is {checks.shown(self.at)}; expected two arrays, or none")
 
     @classmethod
-    @names_parameters
     def all_to_all(cls, autapses: bool = True) -> Pairs:
         """Connect every source to every target."""
         return cls("all_to_all", 1.0, 0, checks.as_switch("autapses", autapses))
 
     @classmethod
-    @names_parameters
     def one_to_one(cls) -> Pairs:
         """Connect source k to target k; there must be as many sources as targets."""
         return cls("one_to_one")
 
     @classmethod
-    @names_parameters
     def bernoulli(cls, p: float, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each pair with probability `p`, independently (Erdős and Rényi)."""
         return cls("bernoulli", _as_probability("p", p), *_common(seed, autapses))
 
     @classmethod
-    @names_parameters
     def fixed_indegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each target to `number` different sources, chosen uniformly."""
         number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_indegree", number, *_common(seed, autapses))
 
     @classmethod
-    @names_parameters
     def fixed_outdegree(cls, number: int, seed: int = 0, autapses: bool = True) -> Pairs:
         """Connect each source to `number` different targets, chosen uniformly."""
         number = checks.as_whole_number("number", number, 0, _MOST)
         return cls("fixed_outdegree", number, *_common(seed, autapses))
 
     @classmethod
-    @names_parameters
     def by_distance(
         cls,
         p: Callable[[np.ndarray], ArrayLike],
@@ -178,14 +172,12 @@ class Drawn:
             raise InputError(f"low is {low}, high {high}; expected low <= high")
 
     @classmethod
-    @names_parameters
     def uniform(cls, low: float, high: float) -> Drawn:
         """Draw uniformly from `low` to `high`."""
         low, high = checks.as_number("low", low), checks.as_number("high", high)
         return cls("uniform", low, high - low, low, high)
 
     @classmethod
-    @names_parameters
     def normal(
         cls, mean: float, sd: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
@@ -194,7 +186,6 @@ class Drawn:
         return cls("normal", mean, sd, *_bounds(low, high))
 
     @classmethod
-    @names_parameters
     def lognormal(
         cls, mean: float, sigma: float, low: float | None = None, high: float | None = None
     ) -> Drawn:
@@ -203,7 +194,6 @@ class Drawn:
         return cls("lognormal", mean, sigma, *_bounds(low, high))
 
     @classmethod
-    @names_parameters
     def exponential(
         cls, scale: float, low: float | None = None, high: float | None = None
     ) -> Drawn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 
 from clhines.core.checks import as_number, shown
 from clhines.core.errors import InputError, meant
-from clhines.simulator.common.checks import names_parameters
 from clhines.simulator.mechanisms.text.rules import SIDES, WEIGHT, RuleText, read_rule
 
 _FORGOTTEN = 2.0**-64  # a trace that has decayed to this fraction counts as 0
@@ -145,24 +144,20 @@ class Rule:
         if name.isidentifier() and name not in RULES:
             expected = ", ".join(RULES) + meant(name, RULES)
             raise InputError(f"unknown rule {shown(name)}; expected one of {expected}")
-        self._take(RULES.get(name, text), parameters)
-
-    def _take(self, text: str, values: Mapping[str, object]) -> None:
-        about = read_rule(text)
-        parameters = {p.name: p.default for p in about.parameters}
+        about = read_rule(RULES.get(name, text))
+        numbers = {p.name: p.default for p in about.parameters}
         units = {p.name: p.unit or None for p in about.parameters}
-        for name, value in values.items():
-            if name not in parameters:
-                expected = f"known are {', '.join(parameters)}{meant(name, parameters)}"
+        for name, value in parameters.items():
+            if name not in numbers:
+                expected = f"known are {', '.join(numbers)}{meant(name, numbers)}"
                 raise InputError(f"rule {about.name}: unknown parameter {shown(name)}; {expected}")
-            parameters[name] = as_number(name, value, units[name])
-        low, high = (parameters.get(limit.source, limit.default) for limit in about.limits)
+            numbers[name] = as_number(name, value, units[name])
+        low, high = (numbers.get(limit.source, limit.default) for limit in about.limits)
         if low > high:
             a, b = (limit.source for limit in about.limits)
             raise InputError(f"{a} is {low}, above {b}, {high}")
-        times = about.times(parameters)
-        fields = {"text": about.text, "parameters": MappingProxyType(parameters), "about": about}
-        vars(self).update(fields, times=times, w_min=low, w_max=high)
+        values = {"text": about.text, "parameters": MappingProxyType(numbers), "about": about}
+        vars(self).update(values, times=about.times(numbers), w_min=low, w_max=high)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a rule cannot change; expected a new one")
@@ -178,10 +173,10 @@ class Rule:
         return f"{self.about.name}({parameters})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rule) and repr(self) == repr(other)
+        return isinstance(other, Rule) and Rule.__repr__(self) == Rule.__repr__(other)
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        return hash(Rule.__repr__(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Rule, self.text, **self.parameters), ()
@@ -270,7 +265,6 @@ def _length(tau: float, dt: float) -> int:
     return math.ceil(steps) + 1
 
 
-@dataclass(frozen=True)
 class STDP(Rule):
     """Pair-based STDP, all spikes with all; the same as ``Rule("stdp", ...)``.
 
@@ -293,26 +287,30 @@ class STDP(Rule):
         Finite bounds of the weights.
     """
 
+    def __init__(
+        self,
+        a_plus: float,
+        a_minus: float,
+        tau_plus: float = 20.0,
+        tau_minus: float = 20.0,
+        w_min: float = 0.0,
+        w_max: float = 1.0,
+    ) -> None:
+        taus = {"tau_plus": tau_plus, "tau_minus": tau_minus}
+        for name, tau in taus.items():
+            if (number := as_number(name, tau, "ms")) <= 0:
+                raise InputError(f"{name} is {number} ms; expected more than 0")
+        super().__init__("stdp", a_plus=a_plus, a_minus=a_minus, **taus, w_min=w_min, w_max=w_max)
+        vars(self).update(self.parameters)
+
     a_plus: float
     a_minus: float
-    tau_plus: float = 20.0
-    tau_minus: float = 20.0
-    w_min: float = 0.0
-    w_max: float = 1.0
+    tau_plus: float
+    tau_minus: float
 
-    def __post_init__(self) -> None:
-        values = dict(vars(self))
-        for name, value in values.items():
-            values[name] = as_number(name, value, "ms" if name.startswith("tau") else None)
-            if name.startswith("tau") and values[name] <= 0:
-                raise InputError(f"{name} is {values[name]} ms; expected more than 0")
-        self._take(RULES["stdp"], values)
-        vars(self).update(values)
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        return f"STDP({values})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return STDP, tuple(getattr(self, one.name) for one in fields(self))
-
-
-# A frozen dataclass defines its own; wrapping `__init__` names the parameters in an error.
-STDP.__setattr__ = Rule.__setattr__  # type: ignore[method-assign]
-STDP.__init__ = names_parameters(STDP.__init__)  # type: ignore[method-assign]
+        return partial(STDP, **self.parameters), ()

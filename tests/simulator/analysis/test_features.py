@@ -42,7 +42,6 @@ def test_a_run_that_failed_has_none():
         ([], {}, "names is empty; expected some of "),
         (["spike_cuont"], {}, "no feature 'spike_cuont'; expected spike_count.*'spike_count'"),
         (["spike_count"], {"threshold": np.nan}, "threshold is nan; expected a finite number"),
-        (["spike_count"], {"stim_begin": 1.0}, "there is no parameter 'stim_begin'"),
     ],
 )
 def test_wrong_requests(names, given, text):

@@ -31,15 +31,7 @@ def test_one_line_says_what_was_expected(check, text):
     assert text in str(error.value) and "\n" not in str(error.value)
 
 
-def test_wrong_keywords_and_attributes():
-    @checks.names_parameters
-    def solve(matrix, *, check=True):
-        return matrix
-
-    assert solve(3) == 3
-    with pytest.raises(InputError, match="there is no parameter 'chek'; expected matrix, check"):
-        solve(3, chek=False)
-
+def test_wrong_attributes():
     @checks.unchangeable("another solver")
     class Fixed:
         pass

@@ -161,7 +161,7 @@ def endless(arrays):
         (lambda a: text_of(a, remote_v=0.5), r"remote_v has shape \(\); expected \(m,\)"),
         (lambda a: text_of(a, remote_v=[None]), "remote_v"),
         (lambda a: text_of(a, threshold={"array": 10**6}), "a1000000.* is missing"),
-        (lambda a: text_of(a, rule={"a_plus": 1}), "STDP: missing a required argument"),
+        (lambda a: text_of(a, rule={"a_plus": 1}), "missing 1 required positional argument"),
         (lambda a: a | {"network": np.frombuffer(b"[1, 2]", np.uint8)}, "Network.save"),
         (lambda a: a | {"network": np.frombuffer(b"{" * 9999, np.uint8)}, "is not JSON"),
         (lambda a: a | {"a0": a["a0"] - 7}, "a0|parent"),
