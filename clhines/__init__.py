@@ -16,7 +16,7 @@ The map. Each part imports only the parts above it::
 `solver`                  plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
 `simulator.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `simulator.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
-`simulator.network`       the user's description: `Network`, `Pairs`, `Rule`, the ring network
+`simulator.network`       the user's description: `Network`, `Pairs`, `Rule`
 `simulator.model`         the arrays of a network
 `simulator`               a network in time: `Simulation`, `Population`
 `simulator.analysis`      results: features of voltages by eFEL's definitions
@@ -26,7 +26,7 @@ The map. Each part imports only the parts above it::
 
 Public modules have short names: `clhines.analysis`, `clhines.cells`, `clhines.device`,
 `clhines.draw`, `clhines.fields`, `clhines.library`, `clhines.plan`, `clhines.reference`,
-`clhines.ring`, `clhines.torch`, `clhines.jax`.
+`clhines.torch`, `clhines.jax`.
 
 Each package's docstring defines its words, lists its modules, and says how to add to it.
 
@@ -96,7 +96,7 @@ _MODULES = {
     for name in (
         "cli core jax neuron simulator simulator.analysis simulator.analysis.draw simulator.cells"
         " simulator.fields simulator.mechanisms simulator.mechanisms.library simulator.model"
-        " simulator.network simulator.network.ring solver solver.device solver.plan"
+        " simulator.network solver solver.device solver.plan"
         " solver.reference torch"
     ).split()
 }

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench.made import chain
+from bench.ring import ring_cables, ring_network
 from clhines import (
     Drawn,
     Forest,
@@ -34,7 +35,6 @@ from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.model import compile
 from clhines.simulator.model.connections import GridConnections
-from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.simulator.network.times import whole_steps
 
 CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)

@@ -29,9 +29,8 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 import clhines
-from bench import MissingError, neurons, record, systems, table
+from bench import MissingError, neurons, record, ring, systems, table
 from clhines.core.errors import ClhinesError
-from clhines.simulator.network import ring
 from clhines.solver import reference
 from clhines.solver.device import devices, timing
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from bench.peers.neuron import bare_sections
+from bench.ring import ring_cables
 from clhines.core.errors import InputError
 from clhines.simulator.network.network import Network
-from clhines.simulator.network.ring import ring_cables
 
 NEEDS = Path(__file__).parents[1] / "mods/needs"  # files for models driven by step counts
 DENTATE_CELLS = 10  # cells per kind

@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bench import child, plot, record, systems, table
+from bench import child, plot, record, ring, systems, table
 from bench.peers import ring as ring_peers
 from bench.peers.ring import OWN, PEERS, Case
-from clhines.simulator.network import ring
 
 APART = 0.1  # ms, largest difference in a spike time, for each cell that the ring has gone round
 GOOD_CHOICE = 1.1  # times the fastest engine

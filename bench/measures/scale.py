@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cla
 
-from bench import MissingError, child, plot, record, table
+from bench import MissingError, child, plot, record, ring, table
 from clhines import Simulation
 from clhines.simulator import simulation
-from clhines.simulator.network import ring
 from clhines.simulator.ranks import mpi
 from clhines.simulator.state.decisions import MAX_EPOCH
 from clhines.solver.device import devices

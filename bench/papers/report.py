@@ -1,7 +1,7 @@
 """Figures of the 2018 report: F. Huber, Efficient tree solver for Hines matrices on the GPU.
 
 Its cells are the cells of the ring network, with random branches that get shorter outwards.
-`clhines.ring` describes their contents; here only the trees count, as the time of a solve does not
+`bench.ring` describes their contents; here only the trees count, as the time of a solve does not
 depend on values.
 """
 
@@ -22,11 +22,11 @@ from bench.papers import cases, pictures
 from bench.papers.batch import add, found
 from bench.papers.cases import Entry, Run, timed
 from bench.peers import old
+from bench.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
 from bench.systems import Candidate, Case
 from clhines.core.arrays import ranges, starts
 from clhines.core.trees import number_nodes
 from clhines.simulator.cells.synthetic import grow
-from clhines.simulator.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)
 FEWER = (64, 4096, 100_000)

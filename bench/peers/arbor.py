@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bench import MissingError
+from bench import MissingError, ring
 from bench.peers.ring import CELSIUS, Case, Clock, Running, totals
 from clhines.simulator.cells.cable import Cable
-from clhines.simulator.network import ring
 
 
 def segments(arbor: Any, cable: Cable, tag: Callable[[int, int], int]) -> Any:

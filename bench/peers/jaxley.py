@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from bench import MissingError
+from bench import MissingError, ring
 from bench.peers import ring as peer
 from bench.peers.host import out_of_place
 from bench.systems import Candidate
 from bench.systems import Case as Batch
 from clhines.simulator.cells.cable import Cable
-from clhines.simulator.network import ring
 
 JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew
 JAXLEY_LEVELS = 256  # levels in a GPU's solve, which unrolls them: 512 compile for a minute

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bench import MissingError
+from bench import MissingError, ring
 from bench.peers.ring import CELSIUS, Case, Clock, Running, printed_to, totals
 from clhines.simulator.cells.cable import Cable
-from clhines.simulator.network import ring
 
 
 def bare_sections(h: Any, cable: Cable) -> list[Any]:

@@ -26,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from bench import MissingError
+from bench import MissingError, ring
 from clhines.simulator.cells.cable import Cable
-from clhines.simulator.network import ring
 
 WARM = 8  # steps before any is timed
 LEAST, MOST = 3, 25  # timed pieces

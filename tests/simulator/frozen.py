@@ -42,9 +42,9 @@ from engine_turns import two_sections
 from rank_program import busy_network
 
 from bench.neurons import NEURONS, neurons
+from bench.ring import ring_cables, ring_network
 from clhines import STDP, Mechanism, Network, Simulation, discretise, read_swc, sample_cells
 from clhines.core.errors import InputError
-from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.solver.device import devices, program
 from clhines.solver.plan.plan import Limits
 

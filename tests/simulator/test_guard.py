@@ -13,8 +13,8 @@ from processes import output_of
 from systems import dissimilar, make_system
 
 from bench.made import chain
+from bench.ring import ring_cables, ring_network
 from clhines import Forest, Simulation, Solver, solve_tridiagonal
-from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.solver.device import devices, program
 from clhines.solver.device.program import MOST_CONTEXTS
 
@@ -192,8 +192,8 @@ from clhines import METHODS, Forest, Simulation, Solver
 from clhines.solver.device import devices
 from clhines.solver import reference
 from bench.made import chain
-from clhines.simulator.network.ring import ring_cables
-from clhines.simulator.network.ring import ring_network
+from bench.ring import ring_cables
+from bench.ring import ring_network
 from clhines.simulator.events.grid import ALGORITHMS
 from clhines.solver.tune import random_system
 (found,) = [d for _, d in devices.all_devices() if "Portable" in d.platform.name]

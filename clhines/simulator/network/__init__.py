@@ -9,10 +9,10 @@ Modules
     `network`: `Network`. `groups`: `Group`, and `Inside`, a network's parts for other modules.
     `wiring`: connections and external events. `pairs`: connections by a rule, with random values:
     `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`. `times`: delays and event times in steps,
-    rounded as in NEURON. `ring`: the ring network in the 2018 report. `changes`: new values in a
-    simulation. `copies`: copies of a network in one network. `structure`: all cells' compartments;
-    nodes by cell and region, values by cell, node or distance. `additions`: detectors, spike
-    trains, artificial cells, ions, pointers, played parameters. `stored`: networks in files.
+    rounded as in NEURON. `changes`: new values in a simulation. `copies`: copies of a network in
+    one network. `structure`: all cells' compartments; nodes by cell and region, values by cell,
+    node or distance. `additions`: detectors, spike trains, artificial cells, ions, pointers,
+    played parameters. `stored`: networks in files.
 
 Three cells; cells 0 and 1 excite cells 1 and 2:
 
@@ -34,8 +34,7 @@ rejected
 
 To add a mechanism: see `simulator.mechanisms`. To add a built-in plasticity rule: its text in
 `RULES` of `plasticity`, and Brian's weights in
-``tests/simulator/mechanisms/text/brian_program.py``. To add a network: a function like
-`ring.ring_network`.
+``tests/simulator/mechanisms/text/brian_program.py``.
 
 An importer makes a `Network` from arrays (`of_arrays`, `Axis`), adds groups of any kind
 (`put_group`), sets values that no method of `Network` sets (`inside`), and copies the network

@@ -5,10 +5,10 @@ import pytest
 from import3d import deleted, h, imported
 from real_cells import FOLDER, needs_folder
 
+from bench.ring import G_PAS, ring_network
 from clhines import Network, Simulation
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
-from clhines.simulator.network.ring import G_PAS, ring_network
 
 pytestmark = pytest.mark.neuron
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from exact_cells import CELLS, NODES, with_fire
 
+from bench.ring import ring_cables
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.cpu import blocks
 from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines import steps
-from clhines.simulator.network.ring import ring_cables
 from clhines.solver.device import devices
 
 DT, STOP = 0.05, 20.0  # ms

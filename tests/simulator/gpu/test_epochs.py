@@ -18,11 +18,11 @@ from networks import (
     truth,
 )
 
+from bench.ring import ring_cables, ring_network
 from clhines import InputError, Simulation, SimulationError
 from clhines.simulator.gpu import launch
 from clhines.simulator.gpu.plan import plan_epochs
 from clhines.simulator.model import compile
-from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.solver.device import devices, program
 from clhines.solver.device.devices import limits
 from clhines.solver.plan.plan import Limits

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from networks import CABLES, DT, dendrites_network, noisy_network
 
+from bench.ring import ring_cables, ring_network
 from clhines import Network
 from clhines.simulator.engines.arena_run import ArenaRun
 from clhines.simulator.engines.run import Job, Request
 from clhines.simulator.engines.steps import Steps
 from clhines.simulator.gpu.epochs import CellEpochs
 from clhines.simulator.model import compile
-from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.simulator.ranks import partition
 from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device.devices import limits

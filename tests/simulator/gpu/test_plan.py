@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from networks import DT, block_simulation, blocks, crowded_network, simple_network
 
+from bench.ring import ring_cables, ring_network
 from clhines import InputError, Network, Simulation
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
@@ -16,7 +17,6 @@ from clhines.simulator.gpu.plan import plan_epochs
 from clhines.simulator.kinds.arenas import fill_arenas
 from clhines.simulator.kinds.blocks import spec_of
 from clhines.simulator.model import compile
-from clhines.simulator.network.ring import ring_cables, ring_network
 from clhines.simulator.ranks.partition import Share
 from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.sources import wires_of

@@ -8,12 +8,12 @@ import pytest
 from mechanism_texts import minimal
 from networks import blocks
 
+from bench.ring import ring_cables
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.swc import read_swc
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.network import Network
-from clhines.simulator.network.ring import ring_cables
 from clhines.simulator.simulation import Simulation
 from clhines.solver.device.devices import limits
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.ring import ring_cables
 from clhines import STDP, Network
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.copies import copies_of
 from clhines.simulator.network.groups import inside
-from clhines.simulator.network.ring import ring_cables
 
 pytestmark = pytest.mark.core
 

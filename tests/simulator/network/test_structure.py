@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bench.ring import ring_cables
 from clhines import Network
 from clhines.simulator.model import compile
-from clhines.simulator.network.ring import ring_cables
 from clhines.simulator.network.structure import NodeValues
 from clhines.solver.forest import Forest
 

@@ -6,11 +6,11 @@ import pyopencl.array as cla
 import pytest
 from mechanism_texts import minimal
 
+from bench.ring import ring_cables
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms import mechanism
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.network import Network
-from clhines.simulator.network.ring import ring_cables
 from clhines.simulator.simulation import Simulation
 from clhines.solver.device import program
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import results
 
+from bench.ring import DELAY, START, ring_cables, ring_network
 from clhines import InputError, Simulation
 from clhines.simulator.analysis import draw
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.sections import sections_of
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.model import compile
-from clhines.simulator.network.ring import DELAY, START, ring_cables, ring_network
 
 SMALL = {"levels": 3, "branching_probability": 0.5, "compartments": 3}
 
