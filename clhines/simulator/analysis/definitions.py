@@ -348,9 +348,11 @@ def check_stimulus(names: Iterable[str], start: object, end: object) -> None:
 
 
 def known_features(names: Iterable[str]) -> list[str]:
+    if not isinstance(names, Iterable):
+        raise InputError(f"features are {shown(names)}; expected a list of names")
     requested = [names] if isinstance(names, str) else list(names)
     for name in requested:
-        if name not in FEATURES:
+        if not isinstance(name, str) or name not in FEATURES:
             raise InputError(
                 f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
                 f"{meant(name, FEATURES)}"

@@ -133,14 +133,20 @@ class RunGradient:
 
 def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
     """Return the loss of record rows, and its derivatives by these rows."""
+    value, slopes = call_loss(loss, [r.copy() for r in rows])
+    return as_number("the value of loss", value), slopes
+
+
+def call_loss(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[Any, Any]:
+    """Return what a user's loss returns: its value and its derivatives, not checked."""
     if not callable(loss):
         raise InputError(f"loss is {shown(loss)}; expected a function of the records")
-    result = loss(*(r.copy() for r in rows))
-    if not isinstance(result, tuple) or len(result) != 2:
+    result = loss(*rows)
+    if not isinstance(result, tuple | list) or len(result) != 2:
         raise InputError(
             f"loss returned {shown(result)}; expected its value and its derivatives by the records"
         )
-    return as_number("the value of loss", result[0]), result[1]
+    return result[0], result[1]
 
 
 def surrogate_width(surrogate: object) -> float | None:

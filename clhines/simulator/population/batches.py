@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from clhines.core.arrays import stretch_of
+from clhines.core.checks import as_real
 from clhines.core.errors import InputError, SimulationError
 from clhines.simulator.analysis.features import Features
 from clhines.simulator.analysis.spikes import RaggedArray, lists_of
 from clhines.simulator.common.checks import spread
+from clhines.simulator.gradients.gradient import call_loss
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.copies import changed_copies
 from clhines.simulator.network.groups import inside
@@ -116,22 +118,21 @@ class Batch:
         v = rows.T.reshape(self.size, several, -1)[:kept].copy()
         after_stop = np.arange(v.shape[2]) > recipe.stops[self.columns][:, None]
         v[:, after_stop] = np.nan
-        losses, by_v = loss(v)
-        losses, by_v = np.asarray(losses, float), np.asarray(by_v, float)
+        losses, by_v = map(np.asarray, call_loss(loss, [v]))
         if losses.shape != (kept,) or by_v.shape != v.shape:
             raise InputError(
                 f"loss returned values of shape {losses.shape} and derivatives of {by_v.shape}; "
                 f"expected ({kept},) and {v.shape}"
             )
         by_rows = np.zeros((self.size, several, v.shape[2]))
-        by_rows[:kept] = np.where(after_stop, 0.0, by_v)
+        by_rows[:kept] = as_real("derivatives of a loss", np.where(after_stop, 0.0, by_v))
         slopes = iter(run.backward([by_rows.reshape(self.size * several, -1).T]))
         by_parameter = np.zeros((self.size, len(self._groups)))
         for k, groups in enumerate(self._groups):
             for group in groups:
                 cell = stretch_of(sim.network.forest.cell_offsets, group.nodes)
                 np.add.at(by_parameter[:, k], cell // several, next(slopes))
-        return losses, by_parameter[:kept]
+        return as_real("loss", losses), by_parameter[:kept]
 
     def run(self, values: np.ndarray, first: int, kept: int) -> BatchResults:
         """Simulate the sets with the parameters `values`, (size, parameters).

@@ -105,7 +105,7 @@ def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Gro
             f"{', '.join(sorted(mechanisms)) or 'none'}{meant(mechanism, mechanisms)}"
         )
     of_mechanism = groups[0].mechanism.settable
-    if parameter not in of_mechanism:
+    if not isinstance(parameter, str) or parameter not in of_mechanism:
         raise InputError(
             f"{name}: {mechanism} has no parameter {shown(parameter)}; expected one of "
             f"{', '.join(of_mechanism)}{meant(parameter, of_mechanism)}"

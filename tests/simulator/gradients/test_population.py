@@ -47,6 +47,15 @@ def test_what_is_refused(fast_queue):
     cells = population(queue=fast_queue)
     with pytest.raises(InputError, match="loss returned values of shape"):
         cells.gradient(SETS, lambda v: (v.mean(), v))
+    for returned, message in (
+        (lambda v: 1.0, "loss returned 1.0; expected its value and its derivatives"),
+        (lambda v: (1, v, v), "loss returned .*; expected its value and its derivatives"),
+        (lambda v: (np.full(3, np.nan), v), r"loss\[0\] is nan; expected a finite number"),
+        (lambda v: (np.ones(3), v + 1j), "derivatives of a loss has dtype complex128"),
+        (3, "loss is 3; expected a function"),
+    ):
+        with pytest.raises(InputError, match=message):
+            cells.gradient(SETS, returned)
     for options in ({"features": ["spike_count"]}, {"stop_early": True}):
         with pytest.raises(InputError, match="for voltages on one device"):
             population(queue=fast_queue, **options).gradient(SETS, loss)

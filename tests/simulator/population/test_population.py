@@ -144,6 +144,7 @@ def test_spikes_of_the_threshold_and_of_efel_have_two_names():
 CASES = [
     ({"x": ("hhh", "gnabar")}, {}, None, "hh"),
     ({"x": ("hh", "gna")}, {}, None, "gnabar"),
+    ({"x": ("hh", ["gl"])}, {}, None, "gnabar"),
     ({"x": ("expsyn", "tau", "soma")}, {}, None, "membrane"),
     ({"x": ("pas", "g", "soma")}, {}, None, "at="),
     ({"x": ("hh", "gl"), "y": ("hh", "gl", "soma")}, {}, None, "parameters 'x' and 'y' both set"),
@@ -156,6 +157,8 @@ CASES = [
     (None, {"step": {"stop": 1.0, "stimuli": 3.0}}, None, "stimuli is 3.0; expected a list"),
     (None, {"rest": {"stop": 1.0}, "features": ["spike_count"]}, None, "has no stimulus"),
     (None, {"features": ["spikes"]}, None, "no feature 'spikes'; expected spike_count"),
+    (None, {"features": 3}, None, "features are 3; expected a list of names"),
+    (None, {"features": [["spikes"]]}, None, "no feature \\['spikes'\\]; expected spike_count"),
     (None, {"stop_early": 3}, None, "stop_early is 3"),
     (None, {"devices": []}, None, r"devices is \[\]; expected a list of devices"),
     (None, None, np.ones((2, 2)), "shape"),
