@@ -165,8 +165,15 @@ class RunCourse:
     def _simulation_error(self, failed: np.ndarray) -> SimulationError:
         model, cell = self._runner.model.compiled, int(np.flatnonzero(failed == self._failed)[0])
         node, t = int(model.soma[cell]), self._failed * model.dt
-        self._progress.broken = message = (
+        message = (
             f"the voltage of cell {cell}, at its soma, node {node}, is not finite at "
             f"t = {t:g} ms (step {self._failed - 1})"
         )
+        for kind in model.kinds:
+            if kind.mechanism.program.spike is not None and node in kind.node:
+                message += (
+                    f"; {kind.mechanism.name} spiked in the step after a reset, or its equations "
+                    "diverge: expected a line 'refractory:', or a shorter dt"
+                )
+        self._progress.broken = message
         return SimulationError(message, cell, node, t, None)

@@ -84,9 +84,9 @@ class Mechanism:
     linear in these states), ``derivimplicit`` (implicit Euler by Newton's iteration; if it does not
     converge the states become NaN, which ends a simulation with an error) or, from values at the
     begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after its name the method advances
-    all states. The actions of an event use the values before the event. Events that only add
-    multiples of their weight to states act once per step, with the sum of their weights; other
-    events act one by one.
+    all states. The actions of an event use the values before the event, and a reset's actions the
+    values before the reset. Events that only add multiples of their weight to states act once per
+    step, with the sum of their weights; other events act one by one.
 
     **Ions.** ``ion ca`` adds the names ``eca`` [mV], ``cai``, ``cao`` [mM] and ``ica`` of the ion
     at the instance's node, as in NEURON. ``current ica = ...`` adds to the ion's current, and

@@ -315,7 +315,7 @@ def test_a_spike_in_the_step_after_a_reset_ends_the_run(fast_queue, needs):
         net.add(LIF, at=0, rest=0.0)
         net.add("iclamp", at=0, dur=1e9, amp=30.0)
         sim = started(net, engine, fast_queue, needs, v_init=-60.0)
-        with pytest.raises(SimulationError):
+        with pytest.raises(SimulationError, match="not finite.*; lif spiked in the step after a"):
             sim.run(1.0)
 
 
