@@ -191,7 +191,7 @@ def test_times_that_are_no_list_are_refused(cable, times):
 @pytest.mark.parametrize(
     "name",
     "analysis analysis.features cells.sections device draw library mechanisms model"
-    " network plan.by_segment.schedule reference ring".split(),
+    " network plan.by_segment.schedule reference".split(),
 )
 def test_public_modules_are_imported_by_their_public_names(name):
     """In a process of its own; the module exists once, under its own name and the public one."""
