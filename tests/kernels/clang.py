@@ -1,12 +1,11 @@
-"""Compile every kernel of the snapshots with clang, and print registers and spills.
+"""Compile every kernel of the snapshots with clang.
 
 From the root of the checkout; nothing is run, so that the devices need not be there:
 
     python tests/kernels/clang.py            # all, about a minute
     python tests/kernels/clang.py gpu fine   # lines of snapshots.json with these words
 
-Kernels are compiled for x86-64 and for AMD's gfx90a, those with inline PTX for NVIDIA instead,
-whose virtual registers are not counted. A row has the largest numbers of all forms of a kernel.
+Kernels are compiled for x86-64 and for AMD's gfx90a, those with inline PTX for NVIDIA instead.
 """
 
 import os
@@ -30,7 +29,6 @@ TARGETS = {
     "ptx": ("nvptx64-unknown-nvcl", "sm_80"),
 }
 BATCH = 8  # sources per process: it starts faster than it compiles one
-KERNEL = re.compile(r"__kernel\b[^;{]*?\bvoid\s+(\w+)\(")
 ERROR = re.compile(r"^(\w+)\.cl:(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILINE)
 
 
@@ -111,54 +109,10 @@ def error_text(source, target, line, message):
     return f"{source.lines[0]}, {target}: line {line}: {message}: {shown}"
 
 
-def usage(target, kernel, assembly):
-    """A kernel's registers and spills, by table column."""
-    if target == "gfx90a":
-        entries = assembly[assembly.index("amdhsa.kernels:") :].split("\n  - ")
-        entry = next(e for e in entries if re.search(rf"^    \.name: +{kernel}$", e, re.MULTILINE))
-        number = {n: int(x) for n, x in re.findall(r"^    \.(\w+): +(\d+)$", entry, re.MULTILINE)}
-        return {
-            "vgpr": number["vgpr_count"],
-            "sgpr": number["sgpr_count"],
-            "spills": number["vgpr_spill_count"] + number["sgpr_spill_count"],
-            "private": number["private_segment_fixed_size"],
-            "local": number["group_segment_fixed_size"],
-        }
-    body = assembly[assembly.index(f"\n{kernel}:") :]
-    body = body[: body.index(".Lfunc_end")]
-    return {"ymm": len(set(re.findall(r"%[xy](mm\d+)", body))), "spills": body.count("Spill")}
-
-
-def rows(every, assembly):
-    """(line, kernel) -> number of forms, and by (target, column) the largest among all forms."""
-    results = {}
-    for name, source in every.items():
-        for line in source.lines:
-            for kernel in KERNEL.findall(source.text):
-                forms, most = results.get((line, kernel), (0, {}))
-                for target in set(source.targets) - {"ptx"}:
-                    for column, value in usage(target, kernel, assembly[name, target]).items():
-                        key = target, column
-                        most[key] = max(most.get(key, 0), value)
-                results[line, kernel] = forms + 1, most
-    return results
-
-
-def table(every, assembly):
-    """Return the rows as text."""
-    columns = [("x86-64", c) for c in ("ymm", "spills")]
-    columns += [("gfx90a", c) for c in ("vgpr", "sgpr", "spills", "private", "local")]
-    lines = ["line; kernel | forms | x86-64: ymm, spills | gfx90a: VGPRs, SGPRs, spills, bytes"]
-    for (line, kernel), (forms, most) in rows(every, assembly).items():
-        numbers = "".join(f"{most.get(c, '-'):>8}" for c in columns)
-        lines.append(f"{line + '; ' + kernel:<66}{forms:>5}{numbers}")
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     if why_not():
         raise SystemExit(why_not())
     wanted = sources(sys.argv[1:])
     compiled, wrong = compile_all(wanted)
-    print("\n".join(wrong) if wrong else table(wanted, compiled))
+    print("\n".join([*wrong, f"{len(compiled)} compiled"]))
     sys.exit(bool(wrong))

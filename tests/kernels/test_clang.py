@@ -15,14 +15,11 @@ def every():
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_kernel_compiles(every, part):
-    """Each form that a user can reach; a row for each kernel has its registers and spills."""
+    """Compile each form that a user can reach, for each target."""
     some = dict(list(every.items())[part::PARTS])
     assembly, errors = clang.compile_all(some)
     assert errors == []
-    assert len(assembly) == sum(len(source.targets) for source in some.values())
-    rows = clang.rows(some, assembly)
-    assert len(rows) > 30 and all(forms for forms, _ in rows.values())
-    assert all(most["gfx90a", "vgpr"] > 0 for _, most in rows.values() if most)
+    assert len(assembly) == sum(len(source.targets) for source in some.values()) > 30
 
 
 def test_an_error_is_found_where_it_is(every):

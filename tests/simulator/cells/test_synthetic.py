@@ -55,32 +55,17 @@ def test_small_shapes_by_hand():
     assert complete_binary(3).tolist() == [-1, 0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("shape", [chain, star, caterpillar])
-@pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 1000])
-def test_shapes_have_n_nodes(shape, n):
-    parent = shape(n)
-    assert parent.shape == (n,)
-    assert parent.dtype == np.int32
-    assert_is_ordered_tree(parent)
-
-
 @pytest.mark.parametrize("n", [3, 10, 101])
 def test_degrees_of_shapes(n):
+    for shape in (chain, star, caterpillar):
+        assert shape(n).dtype == np.int32
+        assert_is_ordered_tree(shape(n))
     assert num_children(chain(n)).tolist() == [1] * (n - 1) + [0]
     assert num_children(star(n)).tolist() == [n - 1] + [0] * (n - 1)
     children = num_children(caterpillar(n))
     assert not children[1::2].any()  # leaves
     assert (children[0 : n - 2 : 2] == 2).all()  # spine
     assert children[(n - 1) // 2 * 2] == 1 - n % 2  # its last node
-
-
-@pytest.mark.parametrize("levels", [1, 2, 5, 12])
-def test_complete_binary_trees(levels):
-    parent = complete_binary(levels)
-    assert parent.dtype == np.int32
-    assert_is_ordered_tree(parent)
-    assert np.bincount(depths(parent)).tolist() == [2**k for k in range(levels)]
-    assert set(num_children(parent)[: 2 ** (levels - 1) - 1].tolist()) <= {2}
 
 
 @pytest.mark.parametrize("shape", [chain, star, caterpillar])

@@ -144,36 +144,39 @@ def test_functions_for_groups_do_what_the_numpy_twins_do(queue, needs, dtype, wi
     built = program.build(queue.context, None, source=source)
     if queue.device.platform.name.startswith("Portable"):  # stderr has the number
         assert "warning" not in built.get_build_info(queue.device, cl.program_build_info.LOG)
-    t, dt = number(1.5), number(0.025)
     for k, m in enumerate(mechanisms):
-        v, p, s, noise = inputs(m, number)
+        values = inputs(m, number)
         if m.name == "everything":
-            v[4:6] = -100, 100
+            values[0][4:6] = -100, 100
         for row, name in enumerate(m.parameters):
             if name in every_other[m.name]:
-                p[row] = p[row, 0]
-        rows = len(m.states) + 2
-        device = [
-            cla.to_device(queue, np.ascontiguousarray(a if a.size else np.zeros(1, dtype)))
-            for a in (v, p, s, noise)
-        ]
-        out = cla.zeros(queue, (rows, len(v)), dtype)
-        n = np.int32(len(v) // width)
-        cl.Kernel(built, f"k{k}")(
-            queue, (int(n),), None, n, t, dt, *(a.data for a in device), out.data
-        )
-        wide = [a.astype(np.float64) for a in (v, p, s, noise)]
-        params = dict(zip(m.parameters, wide[1], strict=True))
-        states = dict(zip(m.states, wide[2], strict=True))
-        expected = twin_results(m, wide[0], float(t), float(dt), params, states, wide[3])
-        size = condition(m, wide, float(t), float(dt), params, states, expected)
+                values[1][row] = values[1][row, 0]
         count = len(m.states)  # initial states, after a step, after an event; current and slope
-        which = [*range(count, 2 * count), len(expected) - 2, len(expected) - 1]
-        error = np.abs(out.get() - expected[which]) / size[which]
-        eps = np.finfo(dtype).eps
-        assert error.max() <= CLOSE * eps, (
-            f"{m.name}: {error.max() / eps:.1f} eps in row {error.max(axis=1).argmax()}"
+        check(
+            queue, cl.Kernel(built, f"k{k}"), m, values, width, [*range(count, 2 * count), -2, -1]
         )
+
+
+def check(queue, kernel, m, values, width, rows=slice(None)):
+    """Compare a kernel's results with some rows of the NumPy twins'."""
+    v, dtype = values[0], values[0].dtype
+    t, dt, n = dtype.type(1.5), dtype.type(0.025), np.int32(len(v) // width)
+    wide = [a.astype(np.float64) for a in values]
+    params = dict(zip(m.parameters, wide[1], strict=True))
+    states = dict(zip(m.states, wide[2], strict=True))
+    expected = twin_results(m, wide[0], float(t), float(dt), params, states, wide[3])
+    size = condition(m, wide, float(t), float(dt), params, states, expected)
+    expected, size = expected[rows], size[rows]
+    assert np.isfinite(expected).all(), m.name
+    arrays = [np.ascontiguousarray(a if a.size else np.zeros(1, dtype)) for a in values]
+    device = [cla.to_device(queue, a) for a in arrays]
+    out = cla.zeros(queue, expected.shape, dtype)
+    kernel(queue, (int(n),), None, n, t, dt, *(a.data for a in device), out.data)
+    error, eps = np.abs(out.get() - expected) / size, np.finfo(dtype).eps
+    worst = error.max(axis=1)
+    assert worst.max() <= CLOSE * eps, (
+        f"{m.name}: {worst.max() / eps:.1f} eps in row {worst.argmax()}"
+    )
 
 
 def twin_results(m, v, t, dt, params, states, noise):
@@ -209,34 +212,11 @@ def test_generated_opencl_does_what_its_numpy_twins_do(queue, needs, dtype):
     if real == "float":
         assert "double" not in source
     built = program.build(queue.context, None, source=source)
-    t, dt = dtype(1.5), dtype(0.025)
-    eps = np.finfo(dtype).eps
     for k, m in enumerate(mechanisms):
-        v, p, s, noise = inputs(m, dtype)
+        values = inputs(m, dtype)
         if m.name in ("everything", "exp2syn"):
-            v[4:6] = -100, 100  # cosh; and the weight must not be 0 / 0
-        rows = (3 if m.takes_events else 2 if m.states else 0) * len(m.states) + 2
-        if m.states and not m.takes_events:
-            rows = 2 * len(m.states) + 2
-        device = [
-            cla.to_device(queue, np.ascontiguousarray(a if a.size else np.zeros(1, dtype)))
-            for a in (v, p, s, noise)
-        ]
-        out = cla.zeros(queue, (rows, len(v)), dtype)
-        cl.Kernel(built, f"k{k}")(
-            queue, (len(v),), None, np.int32(len(v)), t, dt, *(a.data for a in device), out.data
-        )
-        wide = [a.astype(np.float64) for a in (v, p, s, noise)]
-        params = dict(zip(m.parameters, wide[1], strict=True))
-        states = dict(zip(m.states, wide[2], strict=True))
-        expected = twin_results(m, wide[0], float(t), float(dt), params, states, wide[3])
-        assert expected.shape == (rows, len(v))
-        assert np.isfinite(expected).all(), m.name
-        size = condition(m, wide, float(t), float(dt), params, states, expected)
-        error = np.abs(out.get() - expected) / size
-        assert error.max() <= CLOSE * eps, (
-            f"{m.name}: {error.max() / eps:.1f} eps in row {error.max(axis=1).argmax()}"
-        )
+            values[0][4:6] = -100, 100  # cosh; and the weight must not be 0 / 0
+        check(queue, cl.Kernel(built, f"k{k}"), m, values, 1)
 
 
 @pytest.mark.parametrize("text", [*BUILT_IN, EVERYTHING], ids=lambda t: t.split()[-1])
