@@ -135,3 +135,58 @@ def test_damaged_files(tmp_path, seed):
             assert len(str(error).splitlines()) == 1
         else:
             np.testing.assert_array_equal(array, value)  # the checksum is right
+
+
+SHAPES = ["(1000000000000,)", "(1099511627776, 1099511627776)", "(-1,)", "(3.5,)", "(True,)", "'x'"]
+SHAPES += ["(10**9,)", "(" * 90 + ")" * 90, "(9223372036854775807,)", "(3,), 'more': 1", "{" * 50]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_headers_with_another_shape(tmp_path, shape):
+    path, text = tmp_path / "a.npz", f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}"
+    for version in (b"\x01\x00", b"\x09\x09"):
+        head = b"\x93NUMPY" + version + struct.pack("<H", len(text)) + text.encode()
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("a.npy", head + bytes(24))
+        with pytest.raises(InputError) as error, Npz(path, WHAT) as file:
+            file.read("a", Member((3,), FLOAT))
+        assert str(path) in str(error.value) and "\n" not in str(error.value)
+        assert len(str(error.value)) < 300 + len(str(path))
+
+
+def appended(data, name, more):
+    room = io.BytesIO(data)
+    with zipfile.ZipFile(room, "a") as file:
+        file.writestr(zipfile.ZipInfo(name), more)
+    return room.getvalue()
+
+
+OTHER = {  # change of a file's bytes
+    "no bytes": lambda data: b"",
+    "two letters": lambda data: b"PK",
+    "no zip": lambda data: b"{}" * 300,
+    "one array": lambda data: data[data.index(b"\x93NUMPY") :][:152],
+    "a half": lambda data: data[: len(data) // 2],
+    "bytes before": lambda data: b"some" + data,
+    "bytes after": lambda data: data + bytes(70_000),
+    "a member twice": lambda data: appended(data, "a.npy", b"other"),
+    "an empty member": lambda data: appended(data, "b.npy", b""),
+    "a text": lambda data: appended(data, "b.npy", b"hello"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("change", OTHER)
+def test_other_files(tmp_path, change):
+    """Each is refused in one line, or gives the array that was saved."""
+    path = saved(tmp_path, a=np.arange(3.0))
+    path.write_bytes(OTHER[change](path.read_bytes()))
+    for name in "ab":
+        try:
+            with Npz(path, WHAT) as file:
+                array = file.read(name, Member((3,), FLOAT))
+        except InputError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+        else:
+            assert name == "a" and array.tolist() == [0, 1, 2]
+            assert change in ("bytes before", "bytes after", "an empty member", "a text")

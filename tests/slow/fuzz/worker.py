@@ -33,8 +33,6 @@ def work(target, folder, pipe):
 
 
 def measured(module, case):
-    if hasattr(module, "ready"):
-        module.ready(case)
     before = _reset_peak()
     begin = time.process_time()
     try:
