@@ -1,6 +1,12 @@
 """Arguments of the command line: suggestions for misspelt ones."""
 
+import os
+import re
+from contextlib import suppress
+
+import numpy as np
 import pytest
+from commands import SWC
 
 
 @pytest.mark.parametrize(
@@ -74,3 +80,71 @@ def test_bad_arguments(cli, arguments):
 )
 def test_too_much(cli, command, arguments):
     cli(command, *arguments).assert_refused()
+
+
+ODD = ["", "-", "--", "-1", "0", "nan", "inf", "-inf", "1e400", "1e-400", "1e308", "1e18", "abc"]
+ODD += ["9" * 400, "9" * 5000, "1" * 16, "1000000000000000", "1000000000", "2147483648", "0x10"]
+ODD += ["1_0", " 1", "1 ", "１", "½", "日本", "\udcff", "a\nb", "\x1b[31m", "%s", "{}", "-0", "1.5"]
+DEVICES = ["Oclgrind-no", "9:9", "0:99", "1:", ":", "-1:0", "1:0:0"]
+
+
+def is_lawful(option, value):
+    if option == "--max-length":
+        with suppress(ValueError):
+            return 0 < float(value) < np.inf
+    if option in ("--cells", "--steps"):
+        return re.fullmatch("0*[1-9][0-9]{0,15}", value, re.ASCII) is not None
+    return option == "--device" and value == ""  # the default
+
+
+def assert_one_of(result, codes, *words):
+    """Check a command's end: its code, and one short line if it is refused."""
+    assert result.code in codes, words
+    if result.code:
+        result.assert_refused()
+        shown = result.err
+        for word in words:
+            shown = shown.replace(word, "W") if len(word) > 2 else shown
+        assert len(shown) < 300 and shown[:-1].isprintable(), words
+    else:
+        assert max(map(len, result.out.splitlines())) <= 100, words
+
+
+@pytest.mark.parametrize("name", "cells steps max-length roots repair method dtype device".split())
+def test_odd_values_of_options(cli, name):
+    """Each is refused in one line, or it is a number as the option expects it."""
+    option = f"--{name}"
+    command = "solve" if option in ("--steps", "--device") else "plan"
+    for value in ODD + DEVICES * (option == "--device"):
+        lawful = is_lawful(option, value)
+        if lawful and option == "--steps":
+            continue  # endless
+        for words in ([option, value], [f"{option}={value}"]):
+            result = cli(command, *words)
+            assert_one_of(result, (0, 2) if lawful else (2,), *words, value)
+
+
+FILES = {
+    **{
+        "good.swc": 0,
+        "-x.swc": 2,
+        "--": 0,
+        "latin\udcff.swc": 0,
+        "new\nline.swc": 0,
+        "link.swc": 0,
+    },
+    **{"empty.swc": 2, "folder.swc": 2, "absent.swc": 2, "/dev/null": 2, "/dev/zero": 2, ".": 2},
+    **{"~": 2, "": 2, "a\0b": 2},
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of POSIX files")
+@pytest.mark.parametrize("name", FILES, ids=ascii)
+def test_names_of_files(cli, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    for path in ("good.swc", "-x.swc", "--", "latin\udcff.swc", "new\nline.swc"):
+        (tmp_path / path).write_text(SWC)
+    (tmp_path / "empty.swc").touch()
+    (tmp_path / "folder.swc").mkdir()
+    (tmp_path / "link.swc").symlink_to("good.swc")
+    assert_one_of(cli("plan", name), (FILES[name],), name)

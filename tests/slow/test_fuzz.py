@@ -15,7 +15,7 @@ from bench.measures.fuzz import command, language, swc, worker
 from bench.measures.fuzz.common import MIB, WrongError, check_refusal
 
 BENCH = Path(record.__file__).parent
-CASES = {"swc": 60, "mechanism": 24, "rule": 24, "cli": 24, "api": 60}
+CASES = {"swc": 60, "mechanism": 24, "rule": 24, "api": 60}
 PLANTED = """
 import os
 from bench.measures.fuzz.common import WrongError
