@@ -11,11 +11,11 @@ import mpmath
 import pytest
 
 from bench import record
-from bench.measures.fuzz import command, language, swc, worker
+from bench.measures.fuzz import command, language, worker
 from bench.measures.fuzz.common import MIB, WrongError, check_refusal
 
 BENCH = Path(record.__file__).parent
-CASES = {"swc": 60, "mechanism": 24, "rule": 24, "api": 60}
+CASES = {"mechanism": 24, "rule": 24, "api": 60}
 PLANTED = """
 import os
 from bench.measures.fuzz.common import WrongError
@@ -155,25 +155,3 @@ def test_rules_of_the_language():
     assert not language.read(cascade).circles()
     assert language.near_keyword("parametr") and language.near_keyword("metohd")
     assert not language.near_keyword("state") and not language.near_keyword("rate")
-
-
-def test_swc_files_are_read_plainly():
-    rows = swc.read_plainly(b"\xef\xbb\xbf# x\r\n1 1 0 0 0 5 -1\r2 3 1e1 0 0 .5 1 # y\n")
-    assert rows == [(1, 1, 0, 0, 0, 5, -1), (2, 3, 10, 0, 0, 0.5, 1)]
-    assert swc.tree_problem(rows, "refuse") == ""
-    for data, problem in (
-        (b"1 1 0 0 0 5", "columns"),
-        (b"1 1 0 0 0 nan -1", "not a number"),
-        (b"1 1 0 0 0 1e999 -1", "not finite or negative"),
-        (b"1.5 1 0 0 0 1 -1", "not whole"),
-        (b"# only", "no samples"),
-    ):
-        assert swc.read_plainly(data) == problem
-    for parents, problem in (
-        ((-1, 1, 1), ""),
-        ((2, 1, -1), "cycle"),
-        ((-1, 9, 1), "absent parent"),
-        ((-1, -1, 1), "several roots"),
-    ):
-        rows = [(k + 1, 3, 0.0, 0.0, 0.0, 1.0, up) for k, up in enumerate(parents)]
-        assert swc.tree_problem(rows, "refuse") == problem

@@ -1,7 +1,7 @@
 """Give seeded hostile and lawful input to each reader, with oracles from outside.
 
-    python -m bench fuzz --minutes 10 --seed 1 [--only swc,mechanism,rule,api]
-    python -m bench fuzz --case swc:123456
+    python -m bench fuzz --minutes 10 --seed 1 [--only mechanism,rule,api]
+    python -m bench fuzz --case rule:123456
 
 Each target runs its cases in its own process, under a watchdog of CPU time and memory. Case k of a
 target comes from a generator seeded by (seed, k) alone. The first failure of each kind is printed
@@ -21,7 +21,7 @@ import numpy as np
 from bench.measures.fuzz.worker import Worker
 
 PACKAGE = "bench.measures.fuzz."
-TARGETS = ("swc", "mechanism", "rule", "api")
+TARGETS = ("mechanism", "rule", "api")
 SHOWN = 1500  # letters in a reproduction
 
 
