@@ -36,7 +36,6 @@ MEASURES = {
     "guard": "measures.guard",
     "papers": "papers.command",
     "random": "measures.random.command",
-    "fuzz": "measures.fuzz.command",
     "again": "again",
 }
 

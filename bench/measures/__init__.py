@@ -1,7 +1,7 @@
 """The measures; each module has `main(arguments)` and is a name of `python -m bench`.
 
-`random` and `fuzz` compare with other programs and measure no time. They are tests in
-`tests/slow`, and the runner finds them here, too.
+`random` compares with NEURON and measures no time. It is a test in `tests/slow`, and the runner
+finds it here, too.
 """
 
 from pathlib import Path

@@ -1,106 +1,107 @@
-"""A small seeded fuzz of every reader, and planted faults that the fuzz must find."""
+"""A seeded fuzz of mechanisms, rules of plasticity and arguments, with oracles from outside.
 
-import math
-import re
-import subprocess
-import sys
-from importlib import import_module
-from pathlib import Path
-
-import mpmath
-import pytest
-
-from bench import record
-from bench.measures.fuzz import command, language, worker
-from bench.measures.fuzz.common import MIB, WrongError, check_refusal
-
-BENCH = Path(record.__file__).parent
-CASES = {"mechanism": 24, "rule": 24, "api": 60}
-PLANTED = """
-import os
-from bench.measures.fuzz.common import WrongError
-
-kept = []
-
-def prepare(folder):
-    pass
-
-def check(case):
-    if case == "crash":
-        os.abort()
-    if case == "hang":
-        while True:
-            pass
-    if case == "memory":
-        return "accepted" if bytearray(b"x" * (300 << 20)) else ""
-    if case == "kept":
-        kept.append(b"x" * (10 << 20))
-    if case == "traceback":
-        raise KeyError("planted")
-    if case == "wrong":
-        raise WrongError("planted: 3 for 4")
-    return "refused" if case == "refused" else "accepted"
+Each target has a module in `fuzz`: `generate` makes a case from a generator, `check` raises if it
+ends with a traceback, or if what is accepted is wrong. A refusal must be one short line.
 """
 
+import itertools
+import math
+import resource
+import sys
+import time
+from collections import Counter
+from importlib import import_module
+from unittest.mock import Mock
 
-@pytest.mark.parametrize("target", CASES)
-def test_nothing_is_found(target):
-    cases, accepted, refused = fuzz(target, 14, 2, "--cases", CASES[target])
-    assert cases == CASES[target] == accepted + refused
-    assert min(accepted, refused) > 3  # both kinds of input are among them
+import mpmath
+import numpy as np
+import pytest
+
+from bench.measures.fuzz import language
+from bench.measures.fuzz.common import WrongError, check_refusal
+
+CASES = {"mechanism": 24, "rule": 24, "api": 60}
+MOST_SECONDS = 5.0  # CPU time of a case; the first build of a kernel may take longer
+MOST_BYTES = 200 << 20  # of a case, beyond the largest one before it
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("target", CASES)
-def test_nothing_is_found_in_two_minutes(target):
-    cases, accepted, refused = fuzz(target, 1, 2)
-    assert cases == accepted + refused
-    assert min(accepted, refused) > CASES[target]
+def made(target, seed):
+    return target.generate(np.random.default_rng([2018, seed]))
 
 
-def fuzz(target, seed, minutes, *more):
-    command = [sys.executable, str(BENCH), "fuzz", "--only", target]
-    command += ["--minutes", str(minutes), "--seed", str(seed), *map(str, more)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60 * minutes + 160)
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = re.search(rf"^ *{target} +(\d+) +(\d+) +(\d+)", done.stdout, re.M)
-    return map(int, counts.groups())
+def module(name):
+    return import_module(f"bench.measures.fuzz.{name}")
+
+
+def peak():
+    """Return the most memory that this process has had, bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+
+
+def fuzz(name, first, end):
+    """Check cases from a seed on while `end` of their count is false; count the outcomes."""
+    target, outcomes = module(name), Counter()
+    while not end(outcomes.total()):
+        seed = first + outcomes.total()
+        case, before = made(target, seed), peak()
+        for last in (False, True):
+            begin = time.process_time()
+            try:
+                outcome = target.check(case)
+            except Exception as error:
+                raise AssertionError(f"{name}, seed {seed}: {case!r:.1500}") from error
+            if time.process_time() - begin < MOST_SECONDS:
+                break
+            assert not last, f"{name}, seed {seed}: too slow: {case!r:.1500}"
+        assert peak() - before < MOST_BYTES, f"{name}, seed {seed}: memory: {case!r:.1500}"
+        outcomes[outcome] += 1
+    assert outcomes.keys() == {"accepted", "refused"}
+    return outcomes
 
 
 @pytest.fixture
-def planted(tmp_path, monkeypatch):
-    (tmp_path / "fuzz_planted.py").write_text(PLANTED)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    worker_here = worker.Worker("fuzz_planted", tmp_path)
-    yield worker_here
-    worker_here.close()
+def prepared(tmp_path, monkeypatch):
+    def prepare(name):
+        monkeypatch.chdir(tmp_path)
+        module(name).prepare(tmp_path)
+
+    return prepare
 
 
-def test_planted_faults_are_found(planted, monkeypatch):
-    for case in "accepted refused traceback crash wrong hang memory accepted".split():
-        with monkeypatch.context() as patch:
-            if case == "hang":  # the others take their time on a busy machine
-                patch.setattr(worker, "KILL_SECONDS", 1.0)
-            verdict = planted.run(case)
-        assert verdict.outcome == case
-        assert verdict.failed == (case not in ("accepted", "refused"))
-    assert "KeyError" in planted.run("traceback").signature
-    assert planted.run("memory").peak > 290 * MIB
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_found(prepared, name):
+    prepared(name)
+    outcomes = fuzz(name, 140_000_000, lambda count: count == CASES[name])
+    assert min(outcomes.values()) > 3  # both kinds of input are among them
 
 
-def test_memory_that_is_kept_is_found(planted):
-    outcomes = [planted.run("kept").outcome for _ in range(worker.WARM_CASES + 25)]
-    assert "memory" in outcomes
-    assert outcomes.index("memory") >= worker.WARM_CASES
-    assert planted.kept > 200 * MIB
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_found_in_two_minutes(prepared, name):
+    prepared(name)
+    end = time.monotonic() + 120
+    outcomes = fuzz(name, 10_000_000, lambda _: time.monotonic() > end)
+    assert min(outcomes.values()) > CASES[name]
+
+
+@pytest.mark.parametrize("fault", [WrongError("planted: 3 for 4"), KeyError("planted")], ids=repr)
+def test_planted_faults_are_found(prepared, monkeypatch, fault):
+    checks = itertools.chain([module("rule").check] * 8, [Mock(side_effect=fault)])
+    prepared("rule")
+    monkeypatch.setattr(module("rule"), "check", lambda case: next(checks)(case))
+    with pytest.raises(AssertionError, match="rule, seed 140000008: Case"):
+        fuzz("rule", 140_000_000, lambda count: count == 20)
 
 
 def test_a_case_is_made_from_its_seed_alone():
-    for name in command.TARGETS:
-        module = import_module(command.PACKAGE + name)
-        made = [[module.generate(command.generator(k)) for k in range(20)] for _ in range(2)]
-        assert made[0] == made[1]
-        assert len({repr(case) for case in made[0]}) > 10
+    for name in CASES:
+        cases = [[made(module(name), seed) for seed in range(20)] for _ in range(2)]
+        assert cases[0] == cases[1]
+        assert len({repr(case) for case in cases[0]}) > 10
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Fuzz: seeded input to each reader; `command` runs it, one module a target, with its oracle."""
+"""Targets of the fuzz, one module each, with its oracle; `test_fuzz.py` runs them."""

@@ -1,9 +1,7 @@
-"""Shared parts of the fuzz targets: verdicts and the check of a refusal."""
+"""Shared parts of the fuzz targets: the check of a refusal."""
 
 import re
-from dataclasses import dataclass
 
-MIB = 1 << 20
 MESSAGE_LENGTH = 300  # letters in a refusal, without file names
 
 
@@ -11,23 +9,7 @@ class WrongError(Exception):
     """An oracle disagrees; the message begins with a short name of the fault and a colon."""
 
 
-@dataclass
-class Verdict:
-    """The outcome of one case."""
-
-    outcome: str
-    signature: str = ""
-    detail: str = ""
-    seconds: float = 0.0
-    peak: int = 0
-    resident: int = 0
-
-    @property
-    def failed(self):
-        return self.outcome not in ("accepted", "refused")
-
-
-def check_refusal(error, hide=(), most=MESSAGE_LENGTH, ascii_only=False):
+def check_refusal(error, hide=(), most=MESSAGE_LENGTH):
     """Check that a refusal is one readable line, and return its text."""
     text = str(error)
     shown = text
@@ -44,8 +26,6 @@ def check_refusal(error, hide=(), most=MESSAGE_LENGTH, ascii_only=False):
         )
     if any(ord(c) < 32 or ord(c) == 127 for c in shown):
         raise WrongError(f"control characters in a message: {where}: {shortened(shown)}")
-    if ascii_only and not shown.isascii():
-        raise WrongError(f"message not in ASCII: {where}: {shortened(shown)}")
     return text
 
 
@@ -57,13 +37,6 @@ def shortened(text, most=160):
 def subject(text):
     """Return a message's subject, mostly an argument's name."""
     return (re.findall(r"[A-Za-z_]+", text) or ["?"])[0]
-
-
-def without_numbers(text):
-    """Return a message without the parts that differ between cases of one fault."""
-    text = re.sub(r"^(message of [^:]*: \w+: \w+):.*", r"\1", text, flags=re.S)
-    text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
-    return re.sub(r"[-+]?\d[\d.e+-]*", "#", text)[:120]
 
 
 def pick(rng, items):
