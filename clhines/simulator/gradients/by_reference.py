@@ -27,14 +27,14 @@ class ReferenceGradient:
         self, model: Model, records: Sequence[Record], steps: int, surrogate: float | None = None
     ) -> None:
         self.model, self.records, self.steps = model, records, steps
-        self._run = TracedRun(model, wanted_outputs(model, records))
-        self._surrogate = surrogate
+        self._wanted, self._surrogate = wanted_outputs(model, records), surrogate
         self._stretch = max(1, isqrt(steps))
         self._states: dict[int, dict[str, np.ndarray]] = {}
 
     def forward(self) -> list[np.ndarray]:
         """Advance all steps; return the rows of each record."""
-        run, rows = self._run, [[self._row(r)] for r in self.records]
+        self._run = run = TracedRun(self.model, self._wanted)  # each call starts at t = 0
+        rows = [[self._row(r)] for r in self.records]
         with np.errstate(all="ignore"):
             for step in range(self.steps):
                 if step % self._stretch == 0:
