@@ -40,7 +40,6 @@ from clhines.simulator.cells.synthetic import sample_cells as sample_cells
 from clhines.simulator.cells.synthetic import sample_swc as sample_swc
 from clhines.simulator.mechanisms import library as library
 from clhines.simulator.mechanisms.mechanism import Mechanism as Mechanism
-from clhines.simulator.network import ring as ring
 from clhines.simulator.network.network import Network as Network
 from clhines.simulator.network.pairs import Drawn as Drawn
 from clhines.simulator.network.pairs import Pairs as Pairs
