@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.core.checks import as_switch, as_whole_number
@@ -153,12 +152,7 @@ def _simulation(
     arguments = {name: settings[name] for name in ("v_init", "secondorder")} | options
     with state_follows():
         sim = Simulation(imported.network, settings["dt"], dtype, **arguments)  # type: ignore[arg-type]
-    alike = sim.model.alike
-    if alike is not None:
-        take_values(sim, once, of_one=True)
-        imported.crossed += alike.sources_of(np.array(once.crossed, np.int64)).tolist()
-    else:
-        take_values(sim, imported)
+    take_values(sim, imported)
     return sim, imported
 
 

@@ -43,6 +43,7 @@ from clhines.simulator.network import (
     Network,
     Sources,
     copies_of,
+    in_blocks,
     inside,
     of_arrays,
     put_group,
@@ -153,7 +154,8 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
     copy_of = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
     pairs = zip(parts.added.sources, copied_parts.added.sources, strict=True)
     source_copies: dict[int, Sources | Group] = {**copy_of, **{id(old): new for old, new in pairs}}
-    at = copied_parts.copy_numbers.connections
+    sizes = [len(columns[0]) for columns in parts.wiring.calls]
+    at = in_blocks(sizes, copies)
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
     return NeuronNetwork(

@@ -123,7 +123,6 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
         by_name, decisions = request.engine != "auto", None
         part, shares = model, list[Share]()
         if ranks.size > 1:
-            model = model.apart
             bounds = split(cell_costs(model), ranks.size).tolist()
             shares = [Share(model, first, end) for first, end in pairwise(bounds)]
         engines = _engines(shares, model, request)

@@ -5,7 +5,6 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 
 - `state_follows`: make or reset a simulation whose first state will be loaded at once.
 - `Model`: the arrays of a network, for annotations.
-- `start_arrays`: the initial state of one copy, into which the importer writes values.
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
 - `begins_of`: times at which steps begin.
 - `refusal_flags`, `check_unless`: conditions under which a mechanism is not supported.
@@ -25,14 +24,14 @@ from clhines.core.checks import as_choice
 from clhines.simulator.choose import make_joined
 from clhines.simulator.device.compiler import load_compiler
 from clhines.simulator.engines.arena_run import state_follows
-from clhines.simulator.engines.reference import check_unless, refusal_flags, start_model
+from clhines.simulator.engines.reference import check_unless, refusal_flags
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.times import SPIKE_LATE, begins_of
 from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import devices_to_share, own_queue
-from clhines.simulator.state.sources import ring_sizes, wires_of
+from clhines.simulator.state.sources import ring_sizes
 
 __all__ = [
     "CHOICES",
@@ -45,14 +44,8 @@ __all__ = [
     "load_compiler",
     "refusal_flags",
     "rings_of",
-    "start_arrays",
     "state_follows",
 ]
-
-
-def start_arrays(model: Model, dtype: DTypeLike) -> dict[str, np.ndarray]:
-    """Return a model's initial state with exact times, arrays by name as from `Run.save`."""
-    return start_model(model, wires_of(model))[0].save(np.dtype(dtype))
 
 
 def rings_of(model: Model) -> tuple[np.ndarray, np.ndarray]:

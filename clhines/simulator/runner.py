@@ -83,7 +83,7 @@ class CurrentModel:
         net, settings = self.network, self.settings
         if not self._staleness:
             return self.compiled
-        if self.compiled.alike is None and self._staleness < Staleness.WIRING:
+        if self._staleness < Staleness.WIRING:
             values = settings["v_init"], self.changes, self.sums
             return with_values(net, self.compiled, net.groups, *values)
         return compile(net, **settings, changes=self.changes)

@@ -360,8 +360,8 @@ class Simulation(Holder):
         self.ranks.check_alone("gradient()")
         self._updates.settle()
         current = self._runner.model
-        groups, apart = current.changes.groups(self.network.groups), current.current.apart
-        numbers = Quantities.checked(self.network, apart, groups, of)
+        groups = current.changes.groups(self.network.groups)
+        numbers = Quantities.checked(self.network, current.current, groups, of)
         steps = _whole_steps(duration, current.compiled.dt, LAST_STEP)
         records, _ = self._recordings.of_run(0, steps)
         width, place = surrogate_width(surrogate), self._runner.request.place

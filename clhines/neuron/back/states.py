@@ -24,7 +24,6 @@ from clhines.simulator.importing import (
     begins_of,
     check_unless,
     rings_of,
-    start_arrays,
 )
 from clhines.simulator.mechanisms import UNLESS, Quantity
 from clhines.simulator.network import Group
@@ -106,19 +105,13 @@ def _ions(
                 yield ion_arrays[variable], variable, ion.instances
 
 
-def take_values(
-    sim: Simulation, imported: NeuronNetwork, arrays: Arrays | None = None, of_one: bool = False
-) -> None:
+def take_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays | None = None) -> None:
     """Set a simulation to NEURON's present values.
 
     `arrays` are the arrays to start from, changed in place (default: the simulation's own arrays).
-    With `of_one`, `imported` is one copy of the model, and all copies get its values.
     """
     model, copies, compiled = imported.model, imported.copies, sim.model
-    if of_one:
-        compiled = compiled.once
-        arrays = start_arrays(compiled, sim.dtype)
-    elif arrays is None:
+    if arrays is None:
         arrays = sim.runner.save()
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():

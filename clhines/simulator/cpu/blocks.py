@@ -622,7 +622,7 @@ class BlockTables:
 
 
 def make(job: Job) -> ArenaRun:
-    model = job.model.apart
+    model = job.model
     always, units = job.requested, devices.limits(job.queue.device).compute_units
     if job.decisions is not None and not always:  # choose for all ranks by the whole network
         network, always = job.decisions.network, True

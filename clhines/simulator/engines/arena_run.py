@@ -39,7 +39,7 @@ from clhines.simulator.state.changes import Storage
 from clhines.simulator.state.chunk import Chunk
 from clhines.simulator.state.decisions import Decisions
 from clhines.simulator.state.sources import Wires, wires_of
-from clhines.simulator.state.variables import Variables, of_all
+from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, trust
 from clhines.solver.device.arrays import set_soon, set_zero, values_of
 from clhines.solver.plan.plan import real_name
@@ -189,7 +189,7 @@ class ArenaRun:
         family: str = "steps",
     ) -> None:
         self.job, self.queue = job, job.queue
-        self.model = model = job.model.apart
+        self.model = model = job.model
         self.dtype, double = np.dtype(job.request.dtype), devices.has_fp64(self.device)
         if not double and model.exact:
             raise InputError(
@@ -237,8 +237,6 @@ class ArenaRun:
         return wires_of(self.model)
 
     def restart(self, model: Model, in_place: bool = False) -> bool:
-        if model.alike is not None:
-            return False
         # the start's events keep this run's weight unit
         decisions = self.job.decisions if self.grid is None else self.decisions
         host = Reference(model, self.wires, self.start.wanted, decisions)  # may refuse the model
@@ -502,5 +500,5 @@ class ArenaRun:
 
     def _with_state(self, saved: dict[str, np.ndarray]) -> Variables:
         variables = self.start.host.variables
-        variables.load(of_all(self.job.model, saved))
+        variables.load(saved)
         return variables

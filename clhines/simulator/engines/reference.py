@@ -20,7 +20,7 @@ from clhines.simulator.refusals import refusal
 from clhines.simulator.state.chunk import Chunk, runaways
 from clhines.simulator.state.decisions import MAX_EPOCH, Decisions
 from clhines.simulator.state.sources import Wires, wires_of
-from clhines.simulator.state.variables import BlockCall, Variables, of_all
+from clhines.simulator.state.variables import BlockCall, Variables
 from clhines.solver import reference
 from clhines.solver.forest import Forest
 
@@ -488,5 +488,5 @@ class Reference(PartRun):
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         self.has_advanced, self._next = True, -1
-        self.variables.load(of_all(self.model, saved))
+        self.variables.load(saved)
         self._new_events()  # drop the unused start's events

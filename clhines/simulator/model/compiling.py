@@ -13,10 +13,8 @@ from clhines.core.arrays import inverse, offsets
 from clhines.core.checks import as_number, shown
 from clhines.core.errors import InputError
 from clhines.simulator.common.checks import as_seed, spread
-from clhines.simulator.common.deferred import Repeated, deferred
-from clhines.simulator.mechanisms.ir.program import GENERATOR, IonUse
+from clhines.simulator.mechanisms.ir.program import IonUse
 from clhines.simulator.model.deliveries import (
-    all_weights,
     by_delivery,
     compile_connections,
     compile_events,
@@ -38,7 +36,6 @@ from clhines.simulator.model.layers import layers_of
 from clhines.simulator.model.model import (
     KNOWN_IONS,
     OTHER_ION,
-    Alike,
     IonNodes,
     Kind,
     Model,
@@ -59,12 +56,11 @@ from clhines.simulator.model.needs import (
 from clhines.simulator.model.pointers import Spans, pointer_fields
 from clhines.simulator.network.additions import Additions, Sources
 from clhines.simulator.network.changes import Changes
-from clhines.simulator.network.copies import step_of
 from clhines.simulator.network.groups import Group, Inside, inside
-from clhines.simulator.network.network import CopyNumbers, Network
+from clhines.simulator.network.network import Network
 from clhines.simulator.network.structure import NodeValues, Structure
 from clhines.simulator.network.times import as_step
-from clhines.simulator.network.wiring import CallColumns, Wiring
+from clhines.simulator.network.wiring import CallColumns
 
 
 def compile(
@@ -98,13 +94,7 @@ def compile(
     InputError
         If parts of the network contradict each other.
     """
-    changes = changes or Changes()
-    copied = inside(network).copy_numbers
-    if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
-        once = compile(copied.once, dt, v_init, secondorder, seed)
-        if are_alike(copied.once, once) and not once.needs & _NOT_ALIKE:
-            return copied_model(network, copied, once, secondorder)
-    return _compiled(network, changes, (dt, v_init, secondorder, seed))
+    return _compiled(network, changes or Changes(), (dt, v_init, secondorder, seed))
 
 
 def _kinds(
@@ -246,114 +236,6 @@ def _second_order(value: object, exact: bool) -> bool:
     return bool(value > 0)
 
 
-class _RepeatedInstances(Sequence[tuple[int, np.ndarray]]):
-    """`Model.instances` for identical copies of a network that has each mechanism in one group."""
-
-    def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
-        pairs = zip(once.instances, groups, strict=True)
-        self._columns: list[tuple[int, Group | Repeated | np.ndarray]] = [
-            (k, group if k < 0 else Repeated(place, copies, once.kinds[k].count))
-            for (k, place), group in pairs
-        ]
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __getitem__(self, number: Any) -> Any:
-        if isinstance(number, slice):
-            return [self[k] for k in range(len(self))[number]]
-        kind, places = self._columns[number]
-        if isinstance(places, Group):
-            return kind, places.nodes
-        if isinstance(places, Repeated):
-            self._columns[number] = kind, places = kind, places()
-        return kind, places
-
-
-def _kind(once: Kind, num_nodes: int, copies: int) -> Kind:
-    first = once.first_target
-    made = {name: Repeated(getattr(once, name), copies) for name in ("parameters", "factor")}
-    made["node"] = Repeated(once.node, copies, step_of(once.mechanism, num_nodes))
-    return deferred(
-        Kind,
-        made,
-        mechanism=once.mechanism,
-        first_target=first * copies if first >= 0 else -1,
-        first_instance=once.first_instance * copies,
-        count=once.count * copies,
-        singles=once.singles,
-    )
-
-
-def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
-    made = {k: Repeated(getattr(once, k), copies) for k in ("e", "ci", "co", "style")}
-    made["node"] = Repeated(once.node, copies, num_nodes)
-    return deferred(IonNodes, made, name=once.name, valence=once.valence)
-
-
-def copied_model(network: Network, copied: CopyNumbers, once: Model, secondorder: object) -> Model:
-    """Return the model of a network's identical copies from one copy's model `once`."""
-    parts, copies, n = inside(network), copied.count, once.forest.num_nodes
-    added, wiring = parts.added, parts.wiring
-    nothing, first = Wiring(network), np.zeros(0, int)
-    kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
-    instances = _RepeatedInstances(once, network.groups, copies)
-    threshold = np.tile(once.threshold, copies)
-    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
-    weights = all_weights(wiring)
-    connections, numbers = compile_connections(nothing, added, once.dt, 0, first, ())
-    calls = wiring.calls, wiring.outside
-    ions = tuple(_ion(ion, n, copies) for ion in once.ions)
-    return replace(
-        once,
-        forest=network.forest,
-        soma=network.soma,
-        of_nodes=once.of_nodes.copied(copies),
-        kinds=kinds,
-        instances=instances,
-        num_targets=0,
-        connections=connections,
-        numbers=numbers,
-        exact_numbers=np.arange(len(weights)),
-        given_weights=weights,
-        events=compile_events(nothing, added, once.dt, first, ()),
-        needs=once.needs,
-        diffusions=tuple(_diffusions(kinds, parts.structure)),
-        alike=Alike(once, copied.sources, copied.connections),
-        **fields_of(
-            added, cells, kinds, instances, once.of_nodes, network.celsius, calls, secondorder, ions
-        ),
-    )
-
-
-def are_alike(network: Network, model: Model) -> bool:
-    """Return whether a network's copies are identical.
-
-    They are not if there is noise, or a random stream or an event that belongs to a single copy.
-    """
-    parts, kinds = inside(network), [k for k, _ in model.instances if k >= 0]
-    streams = {(model.instances[g][0], name) for g, name, _ in parts.added.streams}
-    return (
-        len(kinds) == len(set(kinds))
-        and model.exact
-        and not model.on_grid
-        and not any(
-            a.role == "noise"
-            for kind in model.kinds
-            for arguments in kind.mechanism.program.blocks.values()
-            for a in arguments
-        )
-        and not any(kind.mechanism.has_noisy_rates for kind in model.kinds)
-        and not any(GENERATOR in kind.mechanism.program.random for kind in model.kinds)
-        and streams == {*model.random_ids}
-        and not parts.wiring.outside
-    )
-
-
-# copies with these needs are compiled as cells in one network
-_NOT_ALIKE = {*("last_instances", "written_pointers", "read_pointers", "steered_weights", "layers")}
-
-
 def fields_of(
     added: Additions,
     cells: Sources,
@@ -363,12 +245,11 @@ def fields_of(
     celsius: object,
     wiring: tuple[CallColumns, CallColumns],
     secondorder: object,
-    ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
     """Return those `Model` fields that come from a network's additions to its cells.
 
     `cells` are the somas as sources. `wiring` has the connections and the external events at exact
-    times. `ions` are passed if the caller has them; other arguments are `Model` fields.
+    times; other arguments are `Model` fields.
     """
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
@@ -384,7 +265,7 @@ def fields_of(
         count += len(time)
     return {
         "celsius": as_number("celsius", celsius),
-        "ions": tuple(_ions(added, kinds, of_nodes)) if ions is None else ions,
+        "ions": tuple(_ions(added, kinds, of_nodes)),
         "sources": ModelSources(
             count=count,
             detector_node=np.concatenate([s.node for s in detectors]),

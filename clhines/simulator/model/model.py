@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from clhines.core.arrays import inverse, stretch_of
-from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.model.diffusion import Diffusion
@@ -138,7 +137,7 @@ INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 
 @dataclass(frozen=True, eq=False)
-class IonNodes(Deferred):
+class IonNodes:
     """An ion: the nodes that have it, and its initial values there."""
 
     name: str
@@ -176,7 +175,7 @@ _SAME_DELAY = (
 
 
 @dataclass(frozen=True, eq=False)
-class Kind(Deferred):
+class Kind:
     """All instances of one mechanism, sorted by node."""
 
     mechanism: Mechanism
@@ -268,17 +267,6 @@ class Model:
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     stored: frozenset[tuple[str, str]] = frozenset()  # see `Changes`
     needs: frozenset[str] = frozenset()  # see `simulator.model.needs`
-    alike: Alike | None = None  # if copies are identical
-
-    @property
-    def once(self) -> Model:
-        """A single copy's model if there are identical copies, else the model itself."""
-        return self if self.alike is None else self.alike.once
-
-    @property
-    def apart(self) -> Model:
-        """The same model without the information that it has identical copies."""
-        return self if self.alike is None else replace(self, alike=None)
 
     @cached_property
     def exact(self) -> bool:
@@ -452,19 +440,6 @@ class Model:
         once = {k: varying[k][:each] if k in varying else a for k, a in kind.parameters.items()}
         states = kind.mechanism.initial(v[:each], once)
         return {k: np.tile(np.broadcast_to(a, each), cells) for k, a in states.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class Alike:
-    """Cell, source and connection numbers in a network's identical copies."""
-
-    once: Model  # one copy's model
-    sources: np.ndarray  # (copies, num_sources) int64: each copy's source numbers
-    connections: np.ndarray  # (copies, m) int64: each copy's connection numbers
-
-    def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the source numbers in all copies, copy after copy, for one copy's `source`."""
-        return self.sources[:, source].reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)

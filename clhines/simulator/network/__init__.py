@@ -43,10 +43,20 @@ An importer makes a `Network` from arrays (`of_arrays`, `Axis`), adds groups of 
 
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.network.additions import Sources
-from clhines.simulator.network.copies import copies_of
+from clhines.simulator.network.copies import copies_of, in_blocks
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.stored import put_group
 from clhines.simulator.network.structure import of_arrays
 
-__all__ = ["Axis", "Group", "Network", "Sources", "copies_of", "inside", "of_arrays", "put_group"]
+__all__ = [
+    "Axis",
+    "Group",
+    "Network",
+    "Sources",
+    "copies_of",
+    "in_blocks",
+    "inside",
+    "of_arrays",
+    "put_group",
+]

@@ -21,7 +21,6 @@ from clhines.core.checks import (
 )
 from clhines.core.errors import InputError
 from clhines.simulator.common.checks import broadcast, spread, unchangeable
-from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.network.groups import Group, Inside, inside
 
 MAX_GAPS = 20_000_000  # in one call
@@ -61,7 +60,7 @@ class Sources:
 
 
 @dataclass(frozen=True, eq=False)
-class IonValues(Deferred):
+class IonValues:
     """An ion's values at nodes; see `Network.ion`."""
 
     name: str

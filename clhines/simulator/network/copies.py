@@ -1,8 +1,7 @@
 """Copies of a network in one network, for `Simulation.replicate`, `Population` and importers.
 
 The network's cell k is cell ``c * num_cells + k`` in copy c; nodes likewise. Each group and each
-set of sources has its instances copy after copy. Arrays by node and instance are stored once and
-expanded on demand; connections, which are few, are expanded at once.
+set of sources has its instances copy after copy.
 
 `copies_of` makes equal copies. `changed_copies` makes copies with other parameters, weights and
 external events than the network's, or copies of parts of its groups.
@@ -10,19 +9,18 @@ external events than the network's, or copies of parts of its groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from clhines.core.arrays import place_of, shifted
+from clhines.core.arrays import place_of, shifted, starts
 from clhines.simulator.cells.cable import Axis
-from clhines.simulator.common.deferred import Repeated, deferred, in_blocks
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.additions import Additions, IonValues, Sources
 from clhines.simulator.network.groups import Group, Parameters, inside
-from clhines.simulator.network.network import CopyNumbers, Network
+from clhines.simulator.network.network import Network
 from clhines.simulator.network.structure import Structure
 from clhines.simulator.network.wiring import CallColumns, Wiring
 
@@ -58,9 +56,6 @@ def copies_of(once: Network, count: int) -> Network:
     _Copier(once, network, count, once.groups).copy(
         parts.wiring, parts.added.streams, np.arange(count)[None]
     )
-    sources = in_blocks(source_sizes(once), count)
-    connections = in_blocks([len(columns[0]) for columns in parts.wiring.calls], count)
-    inside(network).copy_numbers = CopyNumbers(once, sources, connections)
     return network
 
 
@@ -94,14 +89,6 @@ def source_sizes(network: Network) -> list[int]:
     return [network.num_cells, *(size for _, size in sorted(sets) if size)]
 
 
-def step_of(mechanism: Mechanism, num_nodes: int) -> int:
-    """Return the difference between an instance's node numbers in successive copies.
-
-    It is `num_nodes`, but 0 for artificial cells, which have no nodes.
-    """
-    return 0 if mechanism.kind == "artificial" else num_nodes
-
-
 @dataclass(frozen=True, eq=False)
 class _Copier:
     """Copy everything but cells from the network `once` to `network`, `count` times.
@@ -130,12 +117,19 @@ class _Copier:
         parts.wiring = self._wiring(parts.groups, wiring, turns)
 
     def _group(self, number: int, once: Group) -> Group:
-        step = step_of(once.mechanism, self.once.forest.num_nodes)
-        makers: dict[str, Callable[[], object]] = {"nodes": Repeated(once.nodes, self.count, step)}
-        attributes = {"network": self.network, "number": number, "mechanism": once.mechanism}
-        group = deferred(Group, makers, **attributes, _count=len(once) * self.count)
-        makers["parameters"] = partial(_parameters, group, once, self.count)
-        return group
+        mechanism = once.mechanism
+        step = 0 if mechanism.kind == "artificial" else self.once.forest.num_nodes
+        nodes = shifted(once.nodes, step, self.count)
+        nodes.setflags(write=False)
+        values = {
+            name: np.tile(value, self.count) if isinstance(value, np.ndarray) else value
+            for name, value in once.parameters.items()
+        }
+        by_network = {"celsius", "area"} & {*mechanism.program.built_in}
+        names = [name for name in once.given if name not in by_network]
+        about = inside(self.network), mechanism.name, nodes
+        parameters = Parameters(*about, values, names, mechanism.units)
+        return Group(self.network, number, mechanism, nodes, parameters)
 
     def _parts(
         self, groups: Sequence[Group], number: int, instance: np.ndarray
@@ -235,14 +229,6 @@ def _tiled(values: np.ndarray, count: int) -> np.ndarray:
     return values if count == 1 else np.tile(values, (count, *[1] * (values.ndim - 1)))
 
 
-def _parameters(group: Group, once: Group, count: int) -> Parameters:
-    mechanism, values = group.mechanism, Repeated(once.parameters, count)()
-    by_network = {"celsius", "area"} & {*mechanism.program.built_in}
-    names = [name for name in once.given if name not in by_network]
-    parts = inside(group.network)
-    return Parameters(parts, mechanism.name, group.nodes, values, names, mechanism.units)
-
-
 def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
     streams = np.tile(ids, (copies, 1))
     if mechanism.has_noisy_rates:
@@ -251,6 +237,16 @@ def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
 
 
 def _ion(once: IonValues, num_nodes: int, copies: int) -> IonValues:
-    makers = {"nodes": Repeated(once.nodes, copies, num_nodes)}
-    makers["values"] = Repeated(dict(once.values), copies)
-    return deferred(IonValues, makers, name=once.name, valence=once.valence)
+    values = {name: np.tile(value, copies) for name, value in once.values.items()}
+    return replace(once, nodes=shifted(once.nodes, num_nodes, copies), values=values)
+
+
+def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
+    """Return the index of each item in each copy of a network, (copies, m) int64.
+
+    A copy's m items are in blocks of `sizes`. All copies of the first block come first, then all
+    copies of the second: ``in_blocks([2, 1], 2)`` is ``[[0, 1, 4], [2, 3, 5]]``.
+    """
+    each = np.asarray(sizes, np.int64)
+    base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
+    return base + np.repeat(each, each) * np.arange(copies)[:, None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,7 +13,6 @@ from clhines.core.checks import as_array, as_real
 from clhines.core.errors import InputError, meant, name_in_caller, shown
 from clhines.core.quantities import as_numbers
 from clhines.simulator.common.checks import check_parameter, unchangeable
-from clhines.simulator.common.deferred import Deferred
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.structure import Places, Structure
 from clhines.solver.forest import Forest
@@ -91,7 +89,7 @@ def _set_in_a_simulation(group: object, name: str, value: object) -> str:
 
 @unchangeable(_set_in_a_simulation)
 @dataclass(frozen=True, eq=False)
-class Group(Deferred):
+class Group:
     """Instances of a mechanism that one call inserted or added.
 
     Attributes
@@ -115,8 +113,6 @@ class Group(Deferred):
     in_round: int = field(default=0, repr=False)
 
     def __getattr__(self, name: str) -> Any:
-        if name in vars(self).get("_made", {}):
-            return self._make(name)
         parameters = vars(self).get("parameters", {})
         expected = f"; expected parameters[{name!r}]" if name in parameters else ""
         raise AttributeError(f"Group has no attribute {shown(name)}{expected}")
@@ -125,10 +121,6 @@ class Group(Deferred):
         return f"Group({self.number}: {self.mechanism.name} × {len(self)})"
 
     def __len__(self) -> int:
-        return self._count
-
-    @cached_property
-    def _count(self) -> int:
         return len(self.nodes)
 
     @property
@@ -138,7 +130,7 @@ class Group(Deferred):
         return parameters.given if isinstance(parameters, Parameters) else tuple(parameters)
 
     def freeze(self) -> None:
-        for array in vars(self).get("parameters", {}).values():
+        for array in self.parameters.values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
@@ -148,7 +140,6 @@ class Inside:
 
     added: Any  # an `Additions`; its module imports this one
     wiring: Any  # a `Wiring`, likewise
-    copy_numbers: Any = None  # a `CopyNumbers` while cells are equal copies, or None
     of_copies = False  # whether its cells are another network's copies
 
     def __init__(self, structure: Structure) -> None:
@@ -159,16 +150,12 @@ class Inside:
         self.celsius: float | None = None
 
     def before_change(self, what: str) -> None:
-        """Forget numbers of copies; InputError if a simulation uses the network.
-
-        `what` names the change in the message.
-        """
+        """Raise InputError if a simulation uses the network; `what` names the change."""
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, because a Simulation uses it; expected changes "
                 "before that, Simulation.set(), or a new Network"
             )
-        self.copy_numbers = None
 
     def freeze(self) -> None:
         self.frozen = True

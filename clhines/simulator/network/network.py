@@ -11,7 +11,6 @@ membrane mechanisms, µm² for areas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path, PurePath
 from typing import Any
@@ -54,17 +53,6 @@ from clhines.simulator.network.wiring import Connections, Wiring, weight_or_none
 
 CELSIUS = 6.3  # °C, NEURON's default
 _SET = "threshold", "celsius"  # attributes that users may set
-
-
-@dataclass(frozen=True, eq=False)
-class CopyNumbers:
-    once: Network
-    sources: np.ndarray  # (copies, num_sources) int64
-    connections: np.ndarray  # (copies, m) int64
-
-    @property
-    def count(self) -> int:
-        return len(self.sources)
 
 
 class Network:

@@ -17,12 +17,11 @@ from numpy.typing import DTypeLike
 
 from clhines.core.arrays import inverse, offsets, starts
 from clhines.core.errors import InputError
-from clhines.simulator.common.deferred import in_blocks
 from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Kind, Model
 from clhines.simulator.model.schema import Field
-from clhines.simulator.network.copies import source_sizes
+from clhines.simulator.network.copies import in_blocks, source_sizes
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.records.records import CURRENT
@@ -565,15 +564,3 @@ class Copies:
 def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])
-
-
-def alike(model: Model) -> Copies:
-    """Return the index map from one copy to all copies, for a model made of equal copies."""
-    assert model.alike is not None
-    return Copies(model.once, model, model.alike.sources, model.alike.connections)
-
-
-def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Expand one copy's saved state to all copies; return a state of all copies unchanged."""
-    whole = len(saved["v"]) == model.forest.num_nodes
-    return saved if whole else alike(model).state(saved)

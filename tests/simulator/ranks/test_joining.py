@@ -5,10 +5,11 @@ import pytest
 
 import clhines
 from clhines.core.errors import InputError
-from clhines.simulator.importing import start_arrays
+from clhines.simulator.engines.reference import start_model
 from clhines.simulator.network import inside
 from clhines.simulator.ranks.joining import Ends, join_networks
 from clhines.simulator.ranks.parts import RankLayout, RankPart, put_all
+from clhines.simulator.state.sources import wires_of
 
 PASSIVE, ACTIVE, SYNAPSE = {"g": 1e-4, "e": -65.0}, {}, {"tau": 2.0}
 NONE = np.zeros(0, np.int64)
@@ -84,7 +85,7 @@ def test_states_of_ranks_make_the_state_of_the_whole_and_come_back():
         RankPart(models[0], number, RankLayout.of(model))
         for number, model in zip(numbers, models[1:], strict=True)
     ]
-    starts = [start_arrays(model, "float64") for model in models]
+    starts = [start_model(model, wires_of(model))[0].save() for model in models]
     empty = {key: np.zeros_like(values) for key, values in starts[0].items()}
     made = put_all(ranks, [(arrays, NONE) for arrays in starts[1:]], empty)
     for key, values in starts[0].items():
