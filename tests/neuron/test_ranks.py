@@ -39,7 +39,7 @@ def ended(ranks, *scenarios, program=(PROGRAM,)):
 
 
 def lines_of(ranks, *program):
-    """Return the lines that a program prints on ranks that are forks; it must end by h.quit()."""
+    """Return the lines that a program prints on ranks that are forks."""
     code, out, err = forked.ended([*map(str, program)], launcher(ranks))
     assert not code, err[-3000:]
     return out.splitlines()
@@ -291,6 +291,13 @@ def test_a_rank_that_fails_ends_all():
     assert "clhines: rank 1 of 2 stops all" in done.stderr
     code, _, err = forked.ended([str(PROGRAM), "fails"], launcher(2))
     assert code and "ValueError: of the script" in err
+
+
+def test_forked_ranks_end_without_quit():
+    """The launcher killed ranks whose MPI had not ended."""
+    program = "from mpi4py import MPI\nprint(MPI.COMM_WORLD.allreduce(1))"
+    for _ in range(4):
+        assert "".join(lines_of(3, "-c", program)) == "333"
 
 
 FAILING = """

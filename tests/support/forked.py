@@ -5,6 +5,7 @@ ranks of MPI are forks, too: what the launcher starts hands over its channels an
 """
 
 import atexit
+import ctypes
 import fcntl
 import functools
 import gc
@@ -231,7 +232,12 @@ def _executed_as_rank(command, channels, environment):
         os.dup2(channel, number)
         os.close(channel)
     os.environ.update(environment)
-    return _executed(command)
+    code = _executed(command)
+    if mpi := sys.modules.get("mpi4py.MPI"):  # `os._exit` would leave the launcher waiting
+        mpi.Is_finalized() or mpi.Finalize()
+        sys.stdout.flush()
+        ctypes.CDLL(None).exit(code)  # MPICH says good-bye in the C library's exit
+    return code
 
 
 if __name__ == "__main__":
