@@ -11,12 +11,12 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from types import FrameType, FunctionType, ModuleType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 _SHOWN = 60  # most characters of a value in a message
@@ -182,6 +182,28 @@ def is_refusal(error: BaseException) -> bool:
     opencl = getattr(sys.modules.get("pyopencl"), "Error", InputError)
     kinds = InputError, DeviceError, BuildError, SpikeOverflowError, MemoryError, opencl
     return isinstance(error, kinds)
+
+
+def description(error: BaseException | None) -> tuple[str, bool]:
+    """Return an error's message in one line, "" for None, and whether a run may go on without it.
+
+    MPI ranks gather these for `raise_together`.
+    """
+    if error is None:
+        return "", True
+    text = " ".join(str(error).split())
+    line = text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
+    return line, is_refusal(error)
+
+
+def raise_together(error: BaseException | None, every: Sequence[tuple[str, bool]]) -> NoReturn:
+    """Raise this MPI rank's `error`, or another rank's: `every` has all ranks' `description`."""
+    are_refusals = all(refuses for _, refuses in every)
+    if error is not None and (are_refusals or not is_refusal(error)):
+        raise error
+    failed = [r for r, (line, _) in enumerate(every) if line]
+    rank = next((r for r in failed if not every[r][1]), failed[0])
+    raise RankError(f"rank {rank}: {every[rank][0]}", rank, are_refusals)
 
 
 def say_to_caller(message: str) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.core.arrays import half_steps
 from clhines.core.checks import as_number
-from clhines.core.errors import InputError, say_to_caller, shown
+from clhines.core.errors import InputError, description, raise_together, say_to_caller, shown
+from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc
 
+_Value = TypeVar("_Value")
 _MOST_STEPS = 2**30  # in a run
 FEW = 3  # psolve counts up to this many steps one by one
 
@@ -67,6 +69,25 @@ def fix_steps(h: Hoc, step: float | None) -> None:
         h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
     h.frecord_init()  # Vectors now record at fixed steps
     say_to_caller(f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms")
+
+
+def agreed(h: Hoc, do: Callable[[], _Value]) -> list[_Value]:
+    """Return the values of `do` on all MPI ranks that exchange events; if one fails, all raise.
+
+    Ranks that exchange nothing are alone.
+    """
+    if not on_ranks(h):
+        return [do()]
+    value, error = None, None
+    try:
+        value = do()
+    except Exception as caught:
+        error = caught
+    every = h.ParallelContext().py_allgather((value, description(error)))
+    descriptions = [each for _, each in every]
+    if any(line for line, _ in descriptions):
+        raise_together(error, descriptions)
+    return [value for value, _ in every]
 
 
 def check_dt(h: Hoc) -> None:

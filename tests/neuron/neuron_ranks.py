@@ -289,6 +289,25 @@ def mixed():
         h.CVode().queue_mode(1, 0)
 
 
+def moved():
+    """A clock that one rank sets, in calls that would go to the sooner one."""
+    h.finitialize(-65)
+    with enable(when="faster", strict=True):
+        pc.psolve(1)
+        h.t += h.dt * (rank == 1)
+        pc.psolve(5)
+
+
+def variable():
+    """Variable steps on one rank."""
+    h.CVode().active(rank == 1)
+    h.finitialize(-65)
+    try:
+        pc.psolve(5)
+    finally:
+        h.CVode().active(0)
+
+
 def infinite():
     """A voltage that is not finite on one rank."""
     h.finitialize(-65)
@@ -414,7 +433,7 @@ def again(engine):
     return runs, comm.gather(made), comm.gather(called)
 
 
-OTHERS = infinite, crowded, played, calling, pieces, epochs
+OTHERS = moved, variable, infinite, crowded, played, calling, pieces, epochs
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, shifted, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 

@@ -73,7 +73,10 @@ def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
 @pytest.fixture(scope="module")
 def of_two():
     """Results on two ranks: refusals, runs by three engines, and irreversible changes."""
-    refused = (*("setting", "changed", "early", "infinite", "played", "calling"), "from_neuron")
+    refused = (
+        *("setting", "changed", "early", "moved", "variable", "infinite", "played", "calling"),
+        "from_neuron",
+    )
     return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "crowded", "pieces")
 
 
@@ -271,6 +274,11 @@ def test_what_one_rank_refuses_all_raise(of_two):
         assert line.startswith("InputError: several MPI ranks go on at 5 ms after steps")
     for line in of_two["early"]:
         assert line.startswith("InputError: a connection from another rank has a delay shorter")
+    first, second = of_two["moved"]
+    assert second.startswith("InputError: h.t has been set to 1.025 ms, and psolve goes on from")
+    assert first == second.replace("InputError", "RankError: rank 1", 1)
+    for line in of_two["variable"]:
+        assert line.startswith("InputError: steps is 1 on rank 1 and 200 on rank 0; expected")
     first, second = of_two["infinite"]
     assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
     first, second = of_two["crowded"]

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from functools import partial
 
-from clhines.neuron.calls import FEW, NeuronError, batch_steps, solve_steps, steps_until
+from clhines.neuron.calls import FEW, NeuronError, agreed, batch_steps, solve_steps, steps_until
 from clhines.neuron.frameworks import potentials
 from clhines.neuron.memory.redirect import METHOD, HocArguments, Redirect, suspend_in_runs
 from clhines.neuron.memory.session import Hoc, load_stdrun
@@ -114,17 +114,23 @@ class Switch:
         clock = (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
         t, dt = float(h.t), float(h.dt)  # NEURON's psolve does not move h.t
 
-        def count() -> int:
+        def is_at_clock() -> bool:
             if not clock[0] <= stop * (1 + 1e-11):
                 raise NeuronError(
                     f"psolve({stop:g}): NEURON's last step ends at {clock[0]:g} ms; expected a "
                     "later time, or h.finitialize() before"
                 )
-            steps = solve_steps(h, stop, *clock)
-            if clock[0] == t and not h.CVode().active():
-                with self._methods[0].off():
-                    h.ParallelContext().psolve(t)  # no steps: NEURON's errors, as of set_maxstep
-            return steps
+            solve_steps(h, stop, *clock)
+            return clock[0] == t and not h.CVode().active()
+
+        def call_without_steps() -> None:
+            with self._methods[0].off():
+                h.ParallelContext().psolve(t)  # NEURON's errors, as of set_maxstep
+
+        def count() -> int:
+            if all(agreed(h, is_at_clock)):  # as MPI ranks exchange events in it
+                agreed(h, call_without_steps)
+            return solve_steps(h, stop, *clock)
 
         def in_neuron() -> None:
             present_dt, h.dt = float(h.dt), dt

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from clhines.core.checks import as_choice, as_switch
 from clhines.core.errors import InputError, is_refusal, tell
 from clhines.core.progress import long_bars
-from clhines.neuron.calls import RunOptions, fix_steps
+from clhines.neuron.calls import RunOptions, agreed, fix_steps
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.redirect import Redirect, without_redirects
 from clhines.neuron.memory.session import Hoc
@@ -101,10 +102,8 @@ class CallRunner:
         accounts.begin_call()
         try:
             if options.when == "faster":
-                fix_steps(self._h, options.fixed_step)
-                if self._h.CVode().active():
-                    raise InputError(f"{_CVODE}; {way_out_of(_CVODE)}")
-                steps = count()
+                agreed(self._h, partial(self._fix_steps, options))
+                steps = agreed(self._h, count)[0]
                 self._background.check()
                 sooner = accounts.device_is_sooner(steps)
                 if self._compiles_ahead(steps, sooner, options.request) or not sooner:
@@ -128,6 +127,11 @@ class CallRunner:
         if done and not self._h.CVode().active() and self._h.dt > 0:
             accounts.refused_steps += max(round((float(self._h.t) - t) / self._h.dt), 0)
         return done
+
+    def _fix_steps(self, options: SwitchOptions) -> None:
+        fix_steps(self._h, options.fixed_step)
+        if self._h.CVode().active():
+            raise InputError(f"{_CVODE}; {way_out_of(_CVODE)}")
 
     def _compiles_ahead(self, steps: int, is_due: bool, request: RunOptions) -> bool:
         """Compile for later calls in a child process if useful; return whether a child runs."""
@@ -174,7 +178,7 @@ class CallRunner:
         self._is_running, self._run_seconds, self._stretches = True, 0.0, []
         self._stretch_begin = time.perf_counter()
         try:
-            fix_steps(self._h, options.fixed_step)
+            agreed(self._h, partial(fix_steps, self._h, options.fixed_step))
             with long_bars(_SHORT):
                 advance(self._h, count, request, options.progress, tell=self._add)
         finally:

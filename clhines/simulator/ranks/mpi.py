@@ -16,14 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
 from clhines.core.arrays import starts
-from clhines.core.errors import InputError, RankError, install, is_refusal
+from clhines.core.errors import InputError, description, install, raise_together
 from clhines.simulator.common.launchers import end_all, stop_all_on_errors
 from clhines.solver.device import devices
 
@@ -129,15 +129,8 @@ class Ranks:
     def all(self, holds: bool) -> bool:
         return bool(self.gather_numbers([holds]).all())
 
-    def _raise(self, error: BaseException | None) -> None:
-        refuses = error is None or is_refusal(error)
-        errors = self.comm.allgather(("" if error is None else one_line(error), refuses))
-        are_refusals = all(refuses for _, refuses in errors)
-        if error is not None and (are_refusals or not refuses):
-            raise error
-        failed = [r for r, (line, _) in enumerate(errors) if line]
-        rank = next((r for r in failed if not errors[r][1]), failed[0])
-        raise RankError(f"rank {rank}: {errors[rank][0]}", rank, are_refusals)
+    def _raise(self, error: BaseException | None) -> NoReturn:
+        raise_together(error, self.comm.allgather(description(error)))
 
     def _wait(self, request: MPI.Request) -> None:
         end = time.perf_counter() + self.spin
@@ -238,11 +231,6 @@ def decode(
     pairs = [np.divmod(rank_codes.astype(np.int64), count) for rank_codes in codes]
     numbers = [detectors[cell] for detectors, (cell, _) in zip(sources, pairs, strict=True)]
     return np.concatenate(numbers), np.concatenate([step for _, step in pairs]) + first
-
-
-def one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
 # users' communicators, each one's duplicate, and a counter for its `Ranks` objects
