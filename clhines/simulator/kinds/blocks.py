@@ -56,6 +56,7 @@ def spec_of(
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     every = range(len(model.kinds))
     kinds = tuple(_blocks_of(variables, k, real, width, k in grouped) for k in every)
+    is_split = variables.grid is not None and variables.grid.split  # ranks exchange its list
     noisy = any(a.role == "noise" for k in kinds for _, _, arguments in k.blocks for a in arguments)
     spec = ArenaSpec(
         real=real,
@@ -68,7 +69,7 @@ def spec_of(
         noise=normal_source(real) if noisy else "",
         layered=variables.wires.apart,
         nernst=tuple(ion.name for ion in model.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()),
-        grid=model.on_grid,
+        grid=model.on_grid or is_split,
         bins=(1 + has_second_round(model)) * model.bins,
         calls=vector_bytes > 0,
         width=width,

@@ -57,7 +57,8 @@ class RankRecords:
         records = []
         for k, (record, *_) in enumerate(self._rows):
             pieces = [part[k] for part in parts]
-            dtype = np.result_type(*(piece.dtype for _, piece in pieces))
+            filled = [piece for _, piece in pieces if piece.size] or [pieces[0][1]]
+            dtype = np.result_type(*(piece.dtype for piece in filled))
             rows = max(len(piece) for _, piece in pieces)
             records.append(np.full((rows, len(record.index)), -1, dtype))
             for where, piece in pieces:

@@ -81,14 +81,17 @@ def surrounded_network():
 
 
 def lone_network():
-    """Return cells of which only the first has `hh` and exp2syn, which other ranks lack."""
+    """Return cells of which only the first has `hh` and exp2syn, which other ranks lack.
+
+    The first half receives no events, so that the first rank only sends.
+    """
     net = Network(CABLES, 12)
     net.insert("hh", net.soma[:1])
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
     net.add("exp2syn", at=net.soma[:1])
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     net.add("iclamp", at=net.soma[:1], delay=0.2, dur=8.0, amp=1.0)
-    net.connect(np.zeros(11, int), syn, np.arange(1, 12), 5e-4, 1.5)
+    net.connect(np.zeros(6, int), syn, np.arange(6, 12), 5e-4, 1.5)
     net.threshold = -20.0
     return net, syn
 
@@ -119,6 +122,7 @@ def simulation(build, comm=None, **options):
     sim = Simulation(net, DT, seed=7, chunk=150, comm=comm, **options)
     sim.record("v", net.soma[[5, 0, 2]])
     sim.record("g", syn, [3, 0])
+    sim.record("v", net.soma[:1], reduce="count", threshold=-20.0)  # of one rank
     return sim
 
 
