@@ -216,14 +216,12 @@ class Fingerprint:
     def _of_program(
         self, name: str, instances: Instances, program: Program
     ) -> Iterator[FingerprintPart]:
-        """Yield copies of tables, EXTERNAL variables and other inputs that must not change."""
+        """Yield copies of tables and other inputs that must not change."""
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))
         elif function_tables_of(text) or name in model.made:
             yield ReadValue(partial(model.function_tables, name))
-        for external in program.external:
-            yield ReadValue(partial(getattr, model.h, external))
         if program.unless:
             yield ReadValue(partial(asks_generator, model, name))
         if statics_of(text):

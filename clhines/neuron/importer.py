@@ -258,8 +258,6 @@ def _parameter(
     if base in entry.globals_:
         value = getattr(model.h, f"{base}_{entry.name}")
         return float(value if place is None else value[place])
-    if quantity.name in model.mechanisms[name].program.external:
-        return float(getattr(model.h, base))
     hidden = model.hidden_of(name)  # variables that only VERBATIM sets
     if base in hidden.columns and len(instances):
         return _single(hidden.values(base, place))

@@ -14,7 +14,6 @@ from clhines.neuron.convert import (
     RejectedError,
     begins_as,
     converted,
-    file_of,
     reject,
     rounded_tables,
     split_name,
@@ -210,30 +209,6 @@ def _room_for_events(model: NeuronModel, name: str) -> int:
     most = _EACH * np.bincount(instance, minlength=count) + np.bincount(pending, minlength=count)
     room = 1 << (int(most.max(initial=1)) - 1).bit_length()
     return max(nmodl.MAX_QUEUE, min(room, _MOST_EVENTS // max(count, 1)))
-
-
-def find_external(model: NeuronModel) -> None:
-    """Reject mechanisms whose EXTERNAL variables are set during a step."""
-    played = {(p.variable.owner, p.variable.name) for p in model.players}
-    for name, mechanism in [*model.mechanisms.items()]:
-        for external in mechanism.program.external:
-            owner = next((o for o in model.every if external.endswith(f"_{o}")), "")
-            variable, what = external.removesuffix(f"_{owner}"), ""
-            if not owner:
-                continue  # no instance sets it
-            if (owner, variable) in played:
-                what = "which is played into"
-            elif variable in _variables_set_in_steps(model.every[owner].entry):
-                what = "which instances set in a step"
-            if what:
-                said = reject(name, "neuron.external-changes", external=external, what=what)
-                model.rejected.append(said)
-
-
-def _variables_set_in_steps(entry: CatalogueEntry) -> set[str]:
-    file = file_of(entry.text, entry.file)
-    bodies = (block.body for name, block in file.main.items() if name != "INITIAL")
-    return {name for body in bodies for name in nmodl.set_by(body, file.blocks)}
 
 
 def find_pointed(model: NeuronModel) -> None:

@@ -14,7 +14,6 @@ from clhines.neuron.mechanisms import (
     check_made,
     convert_all,
     convert_mechanism,
-    find_external,
     find_pointed,
     find_written,
 )
@@ -66,7 +65,6 @@ def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> Neuro
         recorded = [r.variable for r in model.plays.recorders if r.variable is not None]
         settings = recorded, int(h.secondorder), bool(model.memory.transfers)
         model.rejected += model.outside.rejected(model.every, model.mechanisms, *settings)
-        find_external(model)
         find_pointed(model)
         find_written(model)
         model.steered, unset = read_steered(

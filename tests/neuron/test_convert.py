@@ -1,4 +1,4 @@
-"""Values from outside a file: EXTERNAL variables, TABLEs that NEURON has filled, raised errors."""
+"""Values from outside a file: TABLEs that NEURON has filled, raised errors."""
 
 import mod_files
 import numpy as np
@@ -47,47 +47,10 @@ def compare(refs, before=lambda turn: None, engine="auto"):
     assert (np.abs(ours - expected) <= EPS * np.abs(expected).max(axis=2, keepdims=True)).all()
 
 
-def test_external_variables(cell):
-    """Compare an external number that changes between runs with NEURON."""
-    section, _ = cell
-    section.insert("ext_outer")
-    section.insert("ext_alone")
-    refs = [r for s in section for r in (s._ref_v, s._ref_seen_ext_alone)]
-
-    def before(turn):
-        h.size_ext_outer = 2 + turn
-
-    compare(refs, before)
-    h.size_ext_outer = 2
-
-
-def test_external_variables_that_are_rejected(cell):
-    section, _ = cell
-    section.insert("ext_outer")
-    section.insert("ext_alone")
-    played, times = h.Vector([1, 2]), h.Vector([0, 5])
-    played.play(h._ref_size_ext_outer, times)
-    h.finitialize(-65)
-    [said] = map(str, clhines.neuron.check())
-    assert "EXTERNAL size_ext_outer, which is played into" in said
-    played.play_remove()
-    section.insert("ext_taker")
-    h.finitialize(-65)
-    [said] = map(str, clhines.neuron.check())
-    assert said.startswith("ext_taker: EXTERNAL drive_ext_outer, which instances set in a step")
-
-
 def test_a_reason_that_instances_share_is_said_once():
     shared = [reject("", "neuron.vector-record-t-in-psolve") for _ in range(3)]
     lines = str(RejectedError(shared)).splitlines()
     assert lines == ["the model has 1 thing that is not simulated:", f"  {shared[0]}"]
-
-
-def test_external_variables_of_a_file_alone():
-    with pytest.raises(InputError, match="ext_alone uses EXTERNAL size_ext_outer; expected"):
-        clhines.Network(clhines.discretise(clhines.sample_cells()[0])).insert(
-            mod_files.ours("ext_alone"), at="soma"
-        )
 
 
 def test_a_table_as_neuron_has_made_it(cell):

@@ -200,11 +200,6 @@ def values_of(
         default["area"] = area_at(nodes)
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
-    if unknown := [n for n in mechanism.program.external if n not in parameters]:
-        raise InputError(
-            f"{mechanism.name} uses EXTERNAL {unknown[0]}; expected {unknown[0]}=, one value "
-            "for all instances, from the file that defines it"
-        )
     if unknown := [n for n in mechanism.program.beside if n not in parameters]:
         raise InputError(
             f"{mechanism.name}: {unknown[0]} is set while NEURON makes a TABLE, but is not a "

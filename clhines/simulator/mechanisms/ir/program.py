@@ -172,7 +172,6 @@ class Program:
     built_in: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()  # refusals that depend on parameters
     beside: tuple[str, ...] = ()  # parameters that NEURON sets when it makes a TABLE
-    external: tuple[str, ...] = ()  # parameters that are another file's variables
     # states that all instances share:
     alone: tuple[str, ...] = ()  # each instance sets them, so a model may have one instance only
     last: tuple[str, ...] = ()  # each block reads the last instance's value

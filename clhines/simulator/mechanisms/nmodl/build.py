@@ -131,7 +131,6 @@ def _program(blocks: FileBlocks) -> Program:
         built_in=tuple(k for k in parameters if elements[k] in BUILT_IN),
         unless=blocks.unless,
         beside=_beside(blocks),
-        external=tuple(k for k in parameters if elements[k] in file.external),
         alone=blocks.alone,
         last=blocks.last,
         begun=blocks.begun,

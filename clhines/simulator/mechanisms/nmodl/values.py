@@ -202,8 +202,6 @@ class BlockValues:
                 self._check_v(line)
             if name in ("t", "dt", *BUILT_IN):
                 raise refuse("mod.variable-set", line, name=name)
-            if name in self.file.external:
-                raise refuse("mod.external-set", line, name=name)
             if name == "v":  # this block's alone
                 self.overrides["v"] = self.graph.local("v", value)
                 return

@@ -98,7 +98,7 @@ def _is_for_one_thread(file: File) -> bool:
         return True
     set_ = {s.names[0] for block in blocks for s in all_of(block.body, "assign")}
     local = {n[0] for b in blocks for s in all_of(b.body, "local") for n in s.names}
-    lists = file.pointers, file.core_pointers, file.external, file.globals.keys() & set_ - local
+    lists = file.pointers, file.core_pointers, file.globals.keys() & set_ - local
     draws = any(uses(block.body, name) for block in blocks for name in _DRAWING)
     return not file.thread_safe and (file.has_c or draws or any(lists))
 

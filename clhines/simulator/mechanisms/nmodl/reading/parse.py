@@ -42,10 +42,10 @@ _DECLARED = {
 _LISTS = {
     "RANGE": "range", "GLOBAL": "globals", "NONSPECIFIC_CURRENT": "nonspecific",
     "ELECTRODE_CURRENT": "electrode", "POINTER": "pointers", "BBCOREPOINTER": "core_pointers",
-    "EXTERNAL": "external", "RANDOM": "random",
+    "RANDOM": "random",
 }  # fmt: skip
 _KINDS = {"SUFFIX": "density", "POINT_PROCESS": "point", "ARTIFICIAL_CELL": "artificial"}
-_NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "REPRESENTS"}
+_NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "REPRESENTS", "EXTERNAL"}
 _PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)?)|([/*\s.-])")
 _MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's unit table
 _E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
@@ -91,10 +91,7 @@ class FileParser(Cursor):
                 block.body = without_returns(block.body)
         self._take_streams()
         self._declare_starts()
-        file = self.result
-        for name in file.external.keys() - file.pointers.keys():  # another file's number
-            self._declare(Declaration(name, "parameter", file.external[name]))
-        return file
+        return self.result
 
     def _blocks(self) -> None:
         refused = list[Refused]()
@@ -246,6 +243,8 @@ class FileParser(Cursor):
             elif word in _LISTS:
                 target: dict[str, int] = getattr(self.result, _LISTS[word])
                 target.update(dict.fromkeys(self.names(), line))
+            elif word == "EXTERNAL":
+                raise refuse("mod.external", line, name=self.name())
             elif word == "USEION":
                 self._ion()
             elif word == "REPRESENTS":

@@ -184,7 +184,6 @@ class File:
     electrode: dict[str, int] = field(default_factory=dict)
     pointers: dict[str, int] = field(default_factory=dict)
     core_pointers: dict[str, int] = field(default_factory=dict)
-    external: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
     picked: list[str] = field(default_factory=list)  # POINTERs among `random`: C draws from them
     thread_safe: bool = False  # whether it has THREADSAFE

@@ -123,7 +123,6 @@ LISTS = {  # statements of NEURON blocks and files for one thread, and whether N
     "POINTER": ("POINTER q", "ASSIGNED {{ q }}", True),
     "POINTER, THREADSAFE": ("THREADSAFE POINTER q", "ASSIGNED {{ q }}", False),
     "BBCOREPOINTER": ("BBCOREPOINTER q", "ASSIGNED {{ q }}", True),
-    "EXTERNAL": ("EXTERNAL q", "", True),
     "a GLOBAL that is set": ("GLOBAL q", "ASSIGNED {{ q }}\nINITIAL {{ q = 1 }}", True),
     "a GLOBAL beside a LOCAL": (
         "GLOBAL q",
