@@ -413,8 +413,6 @@ def patterns():
     rng, stim, spikes = np.random.default_rng(3), h.PatternStim(), h.Vector()
     netcon.record(spikes)
     times = np.sort(rng.uniform(0, 20, 300)).round(3)
-    for group in (times[:102], times[103:204]):  # NEURON sends 102 at once, at the first one's time
-        group[:] = rng.permutation(group)
     stim.play(h.Vector(times), h.Vector(rng.integers(0, 4, 300)))
     synapses = [h.ExpSyn(soma(0.5)) for _ in range(3)]
     for k, synapse in enumerate([*synapses, synapses[0]]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,6 @@ OF_GID = "a gid"  # sender name for a gid's spikes: PatternStim, or another rank
 # NEURON's pattern.mod, without comments and spaces
 _RECEIVES = "NET_RECEIVE(w){LOCALnstif(flag==1){nst=sendgroup()if(nst>=t){net_send(nst-t,1)}}}"
 _KEEPS = "structInfo{intsize;double*tvec;int*gidvec;intindex;};"
-_NEAR = 1e-9  # ms: rounding error in an event's time
-_GROUP = 102  # events that it sends at once, at least
 _SLOT, _WORD = 2, 2  # the instance's dparam slot, and the word in it, with the Info's address
 _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
 
@@ -34,23 +33,18 @@ class Pattern:
     t: np.ndarray
     gid: np.ndarray
     index: int  # where the count of sent events is
-    unsorted: tuple[int, int] | None = None  # addresses of times and gids in NEURON's other order
 
     def go_on(self, count: int) -> None:
-        """Mark the next `count` spikes as sent in NEURON's memory; sort the unsent ones there."""
-        if self.unsorted is not None:
-            gid = self.gid.astype(np.int32)
-            for address, values in zip(self.unsorted, (self.t, gid), strict=True):
-                ctypes.memmove(address, values.ctypes.data, values.nbytes)
+        """Mark the next `count` spikes as sent in NEURON's memory."""
         ctypes.c_int.from_address(self.index).value += count
 
 
 def read_patterns(
-    memory: NeuronMemory, contents: Contents, due: dict[tuple[str, int], float], name: str
+    memory: NeuronMemory, contents: Contents, due: Container[tuple[str, int]], name: str
 ) -> list[Pattern | str]:
     """Return the unsent spikes of each instance of PatternStim, or why they are not supported.
 
-    `name` is the mechanism. `due`: time (ms) of each instance's pending self event.
+    `name` is the mechanism. `due`: instances with a pending self event.
     """
     patterns, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
@@ -69,31 +63,9 @@ def read_patterns(
         t, gid = t[sent:], gid[sent:].astype(np.int64)
         if (np.diff(t) >= 0).all():
             patterns.append(Pattern(t, gid, info + _INDEX))
-            continue
-        if _some_late(t, due[name, k]):
-            patterns.append(f"the times of {thing} do not ascend, and some come late; sort them")
-            continue
-        order = np.argsort(t, kind="stable")
-        times, gids = (words_at(info + begin, 1)[0] for begin in (_TIMES, _GIDS))
-        unsorted = times + 8 * sent, gids + 4 * sent
-        patterns.append(Pattern(t[order], gid[order], info + _INDEX, unsorted))
+        else:
+            patterns.append(f"the times of {thing} do not ascend; sort them")
     return patterns
-
-
-def _some_late(t: np.ndarray, due: float) -> bool:
-    """Whether NEURON would send some of the unsorted spikes later than at their times `t`.
-
-    PatternStim sends spikes in groups, in the order of `t`; the first group at time `due` (ms).
-    """
-    at = 0
-    while at < len(t):
-        begin, at = at, min(at + _GROUP, len(t))
-        while at < len(t) and t[at] <= due:
-            at += 1
-        if (t[begin:at] < due - _NEAR).any():
-            return True
-        due = float(t[at]) if at < len(t) else due
-    return False
 
 
 def by_gid(patterns: list[Pattern]) -> dict[int, np.ndarray]:
