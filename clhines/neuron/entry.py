@@ -25,7 +25,6 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.rank_calls import joined, kept_by_all, ranks_of, same_on, together
 from clhines.neuron.read.catalogue import digest_of_texts
 from clhines.neuron.read.hooks import GATHERED
-from clhines.neuron.read.queue import LATE
 from clhines.neuron.reading import read_model
 from clhines.simulator.importing import load_compiler, state_follows
 from clhines.simulator.ranks import NO_WORDS, ONE_PROCESS, Joints, Ranks
@@ -130,7 +129,6 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     for t in model.pending.statements:  # NEURON's queue holds them a quarter step earlier
         yield reject("", "neuron.cvode-event-statement", t=t + model.h.dt / 4)
     for used, thing in (
-        (model.bins is not None and model.bins.late, LATE),
         (model.draws, "Random.play"),
         (model.gathers, GATHERED),
         (model.waits_for_tables(begun=True), _ASIDE),

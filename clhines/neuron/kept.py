@@ -221,7 +221,7 @@ class KeptModel:
             self._run = None  # it would start from the present voltages
             return 1
         h, statements = self.model.h, self.model.pending.statements
-        if self._is_late or not self.is_tried:
+        if not self.is_tried:
             return 1
         if self.model.draws:
             most = min(most, self.model.draws.most_steps)
@@ -267,9 +267,9 @@ class KeptModel:
         if due and not acted:  # only pending calls at later times may remain
             rest, of_points = self.model.queue.statements()
             acted = bool(of_points)  # rejected when the model is read again
-        if not acted and not self._is_late:
+        if not acted:
             self._take_fingerprint()
-        elif self._is_late or min(due) <= begin:  # due before the step: read the model again
+        elif min(due) <= begin:  # due before the step: read the model again
             self.fingerprint = None
         pending.statements = rest
         if self._run is not None:
@@ -308,11 +308,6 @@ class KeptModel:
         elif self._is_free:
             with suppress(OSError):  # something is not found: read the model in each call
                 self.fingerprint = Fingerprint(self.model)
-
-    @property
-    def _is_late(self) -> bool:
-        """Whether NEURON's bins of events have wrong times, which NEURON's next step corrects."""
-        return self.model.bins is not None and self.model.bins.late
 
     @property
     def _is_free(self) -> bool:

@@ -19,7 +19,6 @@ from clhines.neuron.mechanisms import (
 )
 from clhines.neuron.memory.fields import find_fields
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import PointerStreams
@@ -31,7 +30,6 @@ from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_setti
 from clhines.neuron.read.places import MemoryPlaces
 from clhines.neuron.read.played import PlayReader
 from clhines.neuron.read.queue import (
-    LATE,
     Bins,
     EventQueue,
     check_bins,
@@ -83,8 +81,6 @@ def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> Neuro
         if model.bins is not None:
             step = float(h.dt)
             model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
-            if model.bins.late and on_ranks(h):
-                model.rejected.append(reject("", "neuron.old-bins-on-ranks", what=LATE))
         if ranks.size > 1 and h.ParallelContext().spike_compress():
             model.rejected += check_compressed(model.queue, float(h.t), float(h.dt))
         model.step_code, model.draws_graphs, model.uncalled = read_step_code(model)

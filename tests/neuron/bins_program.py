@@ -1,18 +1,15 @@
 """Compare a network with ``CVode.queue_mode(1, 0)`` with NEURON; print the differences.
 
-``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step, or "late". With "epochs-gpu"
+``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step. With "epochs-gpu"
 there are no artificial cells.
 """
 
 import json
 import sys
-from functools import partial
 
 import numpy as np
 from support.mod_files import loaded
-from support.neuron_scripts import in_turns, refusal, with_values
-
-import clhines
+from support.neuron_scripts import in_turns, with_values
 
 SEED, STOP = 3, 24.0
 
@@ -84,29 +81,6 @@ def compared(engine, dt, mode=1):
     return result
 
 
-def late(engine):
-    """Compare Vectors after steps to a steady state, which shift the begin of the bins."""
-    h = loaded()
-    vectors, kept = built(h, np.random.default_rng(SEED), True)
-    h.CVode().queue_mode(1, 0)
-    results = []
-    for run in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
-        h.finitialize(-65)
-        h.t, h.dt = -200, 10
-        while h.t < -50:
-            h.fadvance()
-        h.t, h.dt = 0, 0.025
-        h.fcurrent()
-        h.frecord_init()
-        run(STOP / 3)
-        results.append([np.array(v) for v in vectors])
-    h.finitialize(-65)
-    h.t = 1
-    said = refusal(clhines.from_neuron)
-    del kept
-    return {"late": same(*results), "sizes": [len(v) for v in results[0]], "said": said}
-
-
 def same(truth, got):
     """Return the largest difference over a Vector's largest value; None if lengths differ."""
     if [len(v) for v in truth] != [len(v) for v in got]:
@@ -119,4 +93,4 @@ def same(truth, got):
 
 if __name__ == "__main__":
     engine, dt = sys.argv[1:]
-    print(json.dumps(late(engine) if dt == "late" else compared(engine, float(dt))))
+    print(json.dumps(compared(engine, float(dt))))

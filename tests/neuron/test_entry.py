@@ -54,16 +54,6 @@ def test_bins_of_events_are_those_of_neuron(engine, dt):
     assert result["turns"] is not None and result["turns"] <= TOLERANCE, result
 
 
-@pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_bins_that_begin_at_another_time_are_put_right_by_neuron(engine):
-    """Bins start at another time if t and dt were set, as for a steady state."""
-    result = result_of(engine, "late", "bins_program.py")
-    assert result["late"] is not None and result["late"] <= TOLERANCE, result
-    assert sum(result["sizes"][:7]) > 6
-    said = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
-    assert said + "; use clhines.neuron.run" in result["said"]
-
-
 OF_NONE = """
 loaded()
 soma = h.Section(name="soma")

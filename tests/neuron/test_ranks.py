@@ -500,7 +500,7 @@ REFUSED = {  # models of refused_ranks.py: refusals that both ranks list and rai
     "pattern": "neuron.patternstim-on-ranks",
     "steered": "neuron.pointer-in-net-receive-on-ranks",
     "played": "neuron.random-play-on-ranks",
-    "late_bins": "neuron.old-bins-on-ranks",
+    "late_bins": "neuron.old-bins",
     "table_to_come": "neuron.neuron-step-on-ranks",
     "transferred": "neuron.vector-record-target-var",
 }

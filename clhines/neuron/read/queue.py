@@ -23,7 +23,6 @@ _WORDS = 16
 _EVENTS = "net_cvode_instance", "nrn_threads"  # variables in NEURON's library
 _ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance stores; NEURON writes into it
 _SEARCHED = 6  # words in NEURON's queue and in its bins
-LATE = "CVode.queue_mode(1, 0) where t or dt has been set since finitialize()"
 _NEAR = 1e-6  # steps: tolerance for where NEURON's bins begin
 
 
@@ -210,8 +209,8 @@ def _places(addresses: np.ndarray, wanted: list[int]) -> list[int]:
 class Bins:
     """NEURON's bins, each of which holds the events of one step.
 
-    The bins are `late` if the first one does not begin with NEURON's next step, because t or dt was
-    set or steps without bins were taken since ``finitialize()``. NEURON's next step corrects them.
+    The first one must begin with NEURON's next step. It does not if t or dt was set, or steps
+    without bins were taken, since ``finitialize()``: RejectedError.
     """
 
     def __init__(self, memory: NeuronMemory, queue: EventQueue, t: float, dt: float) -> None:
@@ -227,15 +226,13 @@ class Bins:
             if abs(ctypes.c_double.from_address(bin_queues[0] + 8 * k).value - (t - 0.5 * dt))
             <= _NEAR * dt
         ]
-        self.late = len(begins) != 1
-        found_in = queue.columns()
-        binned = found_in.bin_order >= 0
-        if not self.late:
-            self._begin = ctypes.c_double.from_address(begins[0])
-        if binned.any() and (
-            self.late or not self._in_time(found_in.time[binned], found_in.item[binned])
-        ):
-            raise rejection("", "neuron.pending-events-in-old-bins")
+        if len(begins) != 1:
+            raise rejection("", "neuron.old-bins")
+        self._begin = ctypes.c_double.from_address(begins[0])
+        queued = queue.columns()
+        binned = queued.bin_order >= 0
+        if binned.any() and not self._in_time(queued.time[binned], queued.item[binned]):
+            raise rejection("", "neuron.old-bins")
 
     def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
         """Whether queue entries are in the bins that belong to their times, ms."""
