@@ -317,9 +317,6 @@ def _columns(
     rows = int(numbers.max()) + 1
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}
     column_of = memory.columns_of(instances.things[0], ranges)
-    if instances.entry.channel is not None:
-        shown = instances.entry.channel.variables
-        column_of = {shown.get(name, name): at for name, at in column_of.items()}
     sizes, moved = {n: ranges.get(n, 1) for n in column_of}, dict[str, list[int]]()
     for one in played:
         at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)

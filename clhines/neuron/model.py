@@ -128,8 +128,6 @@ class NeuronModel:
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         instances, tables = self.every[name], dict[str, FunctionTable]()
-        if instances.entry.channel is not None:
-            return instances.entry.channel.tables
         for function, count in function_tables_of(instances.entry.text).items():
             of_point = instances.entry.kind != "density"
             owner = instances.things[0] if of_point else self.h

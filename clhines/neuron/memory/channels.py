@@ -14,13 +14,13 @@ import numpy as np
 from clhines.core.errors import InputError
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.symbols import Library
-from clhines.simulator.mechanisms.nmodl import KEYWORDS, FunctionTable
+from clhines.simulator.mechanisms.nmodl import KEYWORDS
 from clhines.simulator.refusals import Sentence, refusal
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _USED = {  # names that NMODL or the text itself uses
     *KEYWORDS,
-    *"v t dt celsius area diam exp fabs nrn_ghk FORALL RESET SENS PUTQ GETQ MATCH".split(),
+    *"v t dt celsius area diam exp fabs FORALL RESET SENS PUTQ GETQ MATCH".split(),
 }
 _TABLE, _PAIR = 7, (5, 6)  # function types: a table; Borg-Graham's inf and tau
 _FORMS = (  # by function type: its text and its coefficient count
@@ -32,8 +32,8 @@ _FORMS = (  # by function type: its text and its coefficient count
     ("{p}inf({0}, {3}, {x}*{2}*(v - {1}))", 5),
     ("(1/{p}sum({0}, {3}, {x}*{2}*(v - {1})) + {4})", 5),
 )
-_OUTSIDE = 2  # transition type: driven by an outside concentration (3: inside)
-_SAMPLES = 50  # voltages at which a table is compared with hoc
+_BY_LIGAND = 2  # transition type: driven by an outside concentration (3: inside)
+_GOLDMAN = 2  # type of a current
 _E_OVER_K = 1.602176634e-19 / 1.380649e-23 / 1000  # K/mV, CODATA 2018 as in NEURON
 _HELPERS = """
 FUNCTION {p}exp(x) {{ LOCAL y
@@ -53,8 +53,7 @@ class Channel(NamedTuple):
     """A KSChan as NMODL text, or the reason why it is not supported."""
 
     text: str
-    tables: dict[str, FunctionTable]  # rate tables, by FUNCTION_TABLE in the text
-    variables: dict[str, str]  # hoc's variable name by column name
+    variables: tuple[str, ...]
     refused: Sentence | None = None
 
 
@@ -65,9 +64,9 @@ def channels_of(h: Hoc) -> dict[str, Hoc]:
 def read_channel(h: Hoc, memory: Library, name: str) -> Channel:
     try:
         writer = _Writer(h, memory, channels_of(h)[name])
-        return Channel(writer.text(), writer.tables, writer.variables)
+        return Channel(writer.text(), writer.variables)
     except InputError as error:
-        return Channel("", {}, {}, refused=refusal("neuron.kschan", error=error))
+        return Channel("", (), refused=refusal("neuron.kschan", error=error))
 
 
 class _Writer:
@@ -76,8 +75,7 @@ class _Writer:
             raise InputError("in single-channel mode; single(0) turns it off")
         if ks.usetable():
             raise InputError("with tables of its rates; usetable(0) turns them off")
-        self._h, self._ks = h, ks
-        self.tables = dict[str, FunctionTable]()
+        self._ks = ks
         self._names = [str(ks.state(k).name()) for k in range(int(ks.nstate()))]
         with memory.printed() as lines:
             ks.pr()
@@ -85,34 +83,25 @@ class _Writer:
         every = [ks.trans(k) for k in range(int(ks.ntrans()))]
         self._of_hh, self._of_ks = every[: self._hh], every[self._hh :]
         self._ion = "" if ks.ion() == "NonSpecific" else str(ks.ion())
-        self._goldman = bool(self._ion) and int(ks.iv_type()) == 2
-        columns = ["gmax", *(() if self._ion else ("e",)), "g", "i"]
-        self._own = [n.replace("g", "p") for n in columns] if self._goldman else columns
-        self._columns = {*columns, *self._own}
-        self.variables = dict(zip(columns, self._own, strict=True)) | {n: n for n in self._names}
+        if self._ion and int(ks.iv_type()) == _GOLDMAN:
+            raise InputError("with a current by Goldman, Hodgkin and Katz")
+        if any(t.type() >= _BY_LIGAND for t in every):
+            raise InputError("with a transition that a concentration drives")
+        self._columns = ["gmax", *(() if self._ion else ("e",)), "g", "i"]
+        self.variables = (*self._columns, *self._names)
         self._p = "ks_"
         while any(name.startswith(self._p) for name in self._names):
             self._p += "k_"
 
     def text(self) -> str:
-        p, ion, own_names = self._p, self._ion, self._own
-        reads = dict.fromkeys(
-            self._ion_and_concentration(t) for t in self._of_ks if t.type() >= _OUTSIDE
-        )
-        if ion:
-            current = (f"{ion}i", f"{ion}o") if self._goldman else (f"e{ion}",)
-            reads |= dict.fromkeys((ion, name) for name in current)
-        written = [f"i{ion}"] if ion else []
-        others = [name for _, name in reads] + written
-        self._check_names([*self._names, *self._columns, *others])
+        p, ion, columns = self._p, self._ion, self._columns
+        of_ion = [f"e{ion}", f"i{ion}"] if ion else []
+        self._check_names([*self._names, *columns, *of_ion])
         kind = "POINT_PROCESS" if self._ks.is_point() else "SUFFIX"
-        lines = [f"NEURON {{ {kind} {self._ks.name()}", f"RANGE {', '.join(own_names)}"]
-        for one in dict.fromkeys(x for x, _ in reads):
-            names = ", ".join(name for x, name in reads if x == one)
-            lines.append(f"USEION {one} READ {names}" + f" WRITE i{one}" * (one == ion))
-        lines += ["}" if ion else "NONSPECIFIC_CURRENT i }"]
-        lines += [f"PARAMETER {{ {' '.join(f'{n} = 0' for n in own_names[:-2])} }}"]
-        lines += [f"ASSIGNED {{ v celsius dt {' '.join([*own_names[-2:], *others])} }}"]
+        lines = [f"NEURON {{ {kind} {self._ks.name()}", f"RANGE {', '.join(columns)}"]
+        lines += [f"USEION {ion} READ e{ion} WRITE i{ion} }}" if ion else "NONSPECIFIC_CURRENT i }"]
+        lines += [f"PARAMETER {{ {' '.join(f'{n} = 0' for n in columns[:-2])} }}"]
+        lines += [f"ASSIGNED {{ v celsius dt {' '.join([*columns[-2:], *of_ion])} }}"]
         lines += [f"STATE {{ {' '.join(self._names)} }}"] * bool(self._names)
         start, step = self._hh_lines()
         scheme = self._scheme()
@@ -120,14 +109,10 @@ class _Writer:
         lines += [f"SOLVE {p}scheme STEADYSTATE sparse"] * bool(scheme)
         lines += ["}", "BREAKPOINT {"]
         lines += [f"SOLVE {p}step"] * bool(step) + [f"SOLVE {p}scheme METHOD sparse"] * bool(scheme)
-        lines += [
-            f"{own_names[-2]} = {'*'.join([own_names[0], *self._gate_factors()])}",
-            f"i = {self._current()}",
-        ]
+        lines += [f"g = {'*'.join(['gmax', *self._gate_factors()])}", f"i = g*(v - e{ion})"]
         lines += [f"i{ion} = i", "}"] if ion else ["}"]
         lines += [f"PROCEDURE {p}step() {{ LOCAL {p}a, {p}b", *step, "}"] * bool(step)
         lines += [f"KINETIC {p}scheme {{", *scheme, "}"] * bool(scheme)
-        lines += [f"FUNCTION_TABLE {name}(x)" for name in self.tables]
         return "\n".join(lines) + _HELPERS.format(p=p)
 
     def _check_names(self, names: list[str]) -> None:
@@ -138,13 +123,6 @@ class _Writer:
         twice = [name for name in texts if texts.count(name) > 1 or name in _USED]
         if twice:
             raise InputError(f"with a name that NMODL has for something else: {twice[0]!r}")
-
-    def _current(self) -> str:
-        if not self._goldman:
-            return f"g*(v - e{self._ion})"
-        ion, unit = self._ion, "*1e6" * bool(self._ks.is_point())
-        z = _number(self._h.ion_charge(f"{ion}_ion"))
-        return f"p*nrn_ghk(v, {ion}i, {ion}o, {z}){unit}"
 
     def _gate_factors(self) -> list[str]:
         factors = list[str]()
@@ -177,18 +155,10 @@ class _Writer:
         reactions = list[str]()
         for t in self._of_ks:
             source, target = str(t.src().name()), str(t.target().name())
-            if t.type() >= _OUTSIDE:
-                a, b = (_number(self._numbers(t, k, 1)[0]) for k in (0, 1))
-                a = f"{a}*{self._ion_and_concentration(t)[1]}^{int(t.stoichiometry())}"
-            else:
-                a, b = self._function(t, 0), self._second(t)
-                a, b = (f"{a}/{b}", f"(1 - {a})/{b}") if t.type() == 1 else (a, b)
+            a, b = self._function(t, 0), self._second(t)
+            a, b = (f"{a}/{b}", f"(1 - {a})/{b}") if t.type() == 1 else (a, b)
             reactions += [f"~ {source} <-> {target} ({a}, {b})"] * (source != target)
         return reactions
-
-    def _ion_and_concentration(self, t: Hoc) -> tuple[str, str]:
-        name = str(t.ligand())
-        return name[:-1], name
 
     def _second(self, t: Hoc) -> str:
         """Return a transition's beta or tau as NMODL; a pair (inf, tau) shares coefficients."""
@@ -199,7 +169,7 @@ class _Writer:
         form_type = int(t.ftype(which))
         type_ = form_type if type_ is None else type_
         if form_type == _TABLE:
-            return self._table(t, which)
+            raise InputError(f"whose transition {int(t.index())} has a table")
         form, count = _FORMS[type_]
         values = [_number(x) for x in self._numbers(t, which, count)]
         x = f"{_number(_E_OVER_K)}/(273.15 + celsius)"
@@ -212,20 +182,6 @@ class _Writer:
         if len(numbers) < count or not np.isfinite(numbers).all():
             raise InputError(f"whose transition {int(t.index())} has numbers of another function")
         return numbers
-
-    def _table(self, t: Hoc, which: int) -> str:
-        h, name = self._h, f"{self._p}table{int(t.index())}{'ab'[which]}"
-        ends = h.ref(0.0), h.ref(0.0)
-        t.parm(which, *ends)
-        least, greatest = (float(end[0]) for end in ends)
-        values = self._numbers(t, which, 2)
-        knots = np.linspace(least, greatest, len(values))
-        at = np.linspace(least - 1, greatest + 1, _SAMPLES)
-        hoc_values = [t.f(which, x) for x in at.tolist()]
-        if not np.allclose(hoc_values, np.interp(at, knots, values), rtol=1e-9, atol=1e-300):
-            raise InputError(f"whose transition {int(t.index())} has a table that was resized")
-        self.tables[name] = FunctionTable((tuple(knots.tolist()),), tuple(values))
-        return f"{name}(v)"
 
 
 def _number(x: float) -> str:

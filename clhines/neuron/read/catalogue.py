@@ -91,7 +91,7 @@ class Catalogue:
         if entry.name not in self._built:
             return entry
         channel = read_channel(self._h, memory, entry.name)
-        ranges = dict.fromkeys(channel.variables.values(), 1) or entry.ranges
+        ranges = dict.fromkeys(channel.variables, 1) or entry.ranges
         return replace(entry, text=channel.text, channel=channel, ranges=ranges)
 
     def of_number(self, number: int) -> CatalogueEntry:

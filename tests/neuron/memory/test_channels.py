@@ -32,7 +32,6 @@ def hh(ks, name, first, second, type_=0, power=1):
     rate(t, 1, *second)
 
 def scheme(ks, names, shares, power, *transitions):
-    # NEURON needs all transitions before one has a ligand
     first, begin = ks.add_ksstate(None, names[0]), int(ks.nstate()) - 1
     for name in names[1:]:
         ks.add_ksstate(ks.gate(int(ks.ngate()) - 1), name)
@@ -41,11 +40,9 @@ def scheme(ks, names, shares, power, *transitions):
     ks.gate(int(ks.ngate()) - 1).power(power)
     for a, b, *_ in transitions:
         ks.add_transition(begin + a, begin + b)
-    for a, b, first, second, type_, *ligand in transitions:
+    for a, b, first, second, type_ in transitions:
         ends = ks.state(begin + a), ks.state(begin + b)
-        ks.trans(*ends).type(type_, *ligand[:1])
-        for count in ligand[1:]:
-            ks.trans(*ends).stoichiometry(count)
+        ks.trans(*ends).type(type_)
         rate(ks.trans(*ends), 0, *first)
         rate(ks.trans(*ends), 1, *second)
 
@@ -56,20 +53,17 @@ k = channel("potassium", "k", gmax=0.036, form=1)
 scheme(k, ["C", "O"], [0, 1], 4, (0, 1, (3, 0.1, 0.1, -55), (2, 0.125, -1 / 80, -65), 0))
 leak = channel("leak", gmax=0.0003)
 leak.erev(-54.3)
-ca = channel("calcium", "ca", gmax=2e-5, form=2)
+ca = channel("calcium", "ca", gmax=2e-4)
 pair = 0.4, -30, 3, 0.6, 0.2
 hh(ca, "open", (5, *pair), (6, *pair), type_=1, power=2)
 hh(ca, "slow", (4, 1, 0.2, -40), (1, 30), type_=1)
 mixed = channel("mixed", "k", gmax=0.002)
-hh(mixed, "q", (7, *np.linspace(0.1, 1, 7) ** 2), (1, 0.3), power=5)
+hh(mixed, "q", (3, 0.4, 0.1, -50), (1, 0.3), power=5)
 scheme(mixed, ["A", "B", "D"], [0, 0.4, 1], 2,
        (0, 1, (2, 0.2, 0.05, -60), (4, 0.5, 0.1, -55), 0),
        (1, 2, (3, 0.05, 0.1, -50), (1, 0.1), 0))
 scheme(mixed, ["E", "F"], [0.1, 1], 1, (0, 1, (5, *pair), (6, *pair), 1))
-bound = channel("bound", "k", gmax=0.005)
-scheme(bound, ["C0", "C1", "O1"], [0, 0, 1], 1, (0, 1, (1, 9e3), (1, 0.3), 3, "cai", 1),
-       (1, 2, (1, 0.1), (1, 0.2), 2, "cao", 3))
-site = channel("site", "ca", point=1, gmax=1e-9, form=2)
+site = channel("site", "ca", point=1, gmax=1e-4)
 scheme(site, ["shut", "wide"], [0, 1], 1, (0, 1, (2, 0.5, 0.08, -40), (2, 0.4, -0.03, -40), 0))
 shunt = channel("shunt", point=1, gmax=0.001)
 shunt.erev(-70)
@@ -82,24 +76,23 @@ for c in range(2):
     sections[2 * c + 1].connect(sections[2 * c](1))
 for number, section in enumerate(sections):
     section.L, section.diam, section.nseg = (20, 20, 1) if number % 2 == 0 else (150, 2, 3)
-    for name in ("sodium", "potassium", "leak", "calcium", "mixed", "bound"):
+    for name in ("sodium", "potassium", "leak", "calcium", "mixed"):
         section.insert(name)
     section.gmax_sodium = 0.12 + 0.01 * number
     section.e_leak = -54.3 - number
-    section.cai, section.cao = 1e-4 * (1 + number), 2.0
 sites = [h.site(sections[3](0.5)), h.site(sections[0](0.5))]
 shunts, patches = [h.shunt(sections[1](0.2))], [h.patch(sections[2](0.5))]
 shunts[0].gmax = 0.002
 clamp = with_values(h.IClamp(sections[0](0.5)), delay=0.5, dur=4, amp=1.5)
 names = "v m_sodium h_sodium O_potassium g_sodium i_potassium open_calcium i_calcium".split()
-names += "p_calcium q_mixed A_mixed D_mixed F_mixed C1_bound O1_bound i_leak ica ik".split()
+names += "g_calcium q_mixed A_mixed D_mixed F_mixed i_leak ica ik".split()
 vectors = [h.Vector().record(getattr(s(0.5), f"_ref_{n}")) for s in sections for n in names]
-vectors += [h.Vector().record(getattr(sites[0], f"_ref_{n}")) for n in ("wide", "i", "p")]
+vectors += [h.Vector().record(getattr(sites[0], f"_ref_{n}")) for n in ("wide", "i", "g")]
 vectors += [h.Vector().record(shunts[0]._ref_s), h.Vector().record(patches[0]._ref_w)]
 number = 3  # parameters of `na` in Vectors of hoc
 
 def values():
-    found = [[s(x).v, s(x).m_sodium, s(x).D_mixed, s(x).O1_bound, s(x).i_calcium, s(x).ik]
+    found = [[s(x).v, s(x).m_sodium, s(x).D_mixed, s(x).i_calcium, s(x).ik]
              for s in sections for x in (0.2, 0.8)]
     return np.array([*np.ravel(found), sites[1].wide, sites[1].i, shunts[0].s, patches[0].i])
 
@@ -119,17 +112,16 @@ def turns(run):
         h.secondorder, h.celsius = order, celsius
         for turn in range(2):
             kept[0].x[0], sections[0].gmax_sodium = 1, 0.12 + 0.02 * turn
-            mixed.gate(1).power(2), bound.trans(1).stoichiometry(3), site.state(1).frac(1)
-            shunts[0].gmax, sites[0].pmax = 0.002, 1e-9
-            sections[0].pmax_calcium = 2e-5 * (1 + turn)
+            mixed.gate(1).power(2), site.state(1).frac(1)
+            shunts[0].gmax, sites[0].gmax = 0.002, 1e-4
+            sections[0].gmax_calcium = 2e-4 * (1 + turn)
             h.finitialize(-65 + turn)
             run(3)
             run(5)
             found += [np.array(vectors), values()]
             kept[0].x[0] = 1.2 - 0.1 * turn  # a rate of sodium's m
-            mixed.gate(1).power(3 + turn), bound.trans(1).stoichiometry(2 - turn)
-            site.state(1).frac(0.5 + turn)
-            shunts[0].gmax, sites[0].pmax = 0.003 + turn, 2e-9
+            mixed.gate(1).power(3 + turn), site.state(1).frac(0.5 + turn)
+            shunts[0].gmax, sites[0].gmax = 0.003 + turn, 2e-4
             run(8)
             found += [np.array(vectors), values()]
     return found
@@ -162,13 +154,8 @@ def told(ks, build, point=0):
     h.delete_section(sec=section)
     return found
 
-vector = h.Vector(np.linspace(0.1, 1, 9))
-
-def resized(ks):
-    ks.add_hhstate("m")
-    ks.trans(0).set_f(0, 7, vector, -80, 20)
-    rate(ks.trans(0), 1, 1, 0.2)
-    vector.resize(12)
+def by_table(ks):
+    hh(ks, "m", (7, 0.1, 0.2, 0.3), (1, 0.2))
 
 def short(ks):
     hh(ks, "m", (1, 0.1), (1, 0.2))
@@ -194,12 +181,13 @@ def tabled(ks):
 h.finitialize(-65)
 found = {
     "usetable(0) turns them off": told(channel("tabled"), tabled),
-    "resized": told(channel("resized"), resized),
+    "transition 0 has a table": told(channel("by_table"), by_table),
     "another function": told(channel("short"), short),
     "lacks a function": told(channel("bare"), lambda ks: ks.add_hhstate("m")),
-    "transition 0 lacks": told(channel("unbound"), unbound),
+    "a concentration drives": told(channel("unbound"), unbound),
     "something else: 'dt'": told(channel("named"), named("dt")),
-    "something else: 'g'": told(channel("goldman", "ca", form=2), named("g")),
+    "something else: 'g'": told(channel("conductance", "ca"), named("g")),
+    "Goldman": told(channel("goldman", "ca", form=2), named("m")),
     "has not: 'm-1'": told(channel("minus"), named("m-1")),
     "NMODL": told(channel("keyword"), named("SOLVE")),
     "single-channel mode": told(channel("single", point=1), single, 1),
