@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import numpy as np
 
 from clhines.neuron.memory import raw
-from clhines.neuron.memory.objects import Handle, Objects, PointProcesses
-from clhines.neuron.memory.session import Hoc, Segment, all_sections
+from clhines.neuron.memory.objects import Objects, PointProcesses
+from clhines.neuron.memory.session import Hoc, all_sections
 from clhines.neuron.memory.symbols import HocSymbols
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # a reference as NEURON prints it
-_FIRST = "_Z31_nrn_mechanism_get_param_handleP4PropN6neuron9container11field_indexE"
 _REBUILT = {  # stale-structure flags, and NEURON's functions that rebuild the structures
     "tree_changed": "_Z14setup_topologyv",
     "v_structure_change": "_Z15v_setup_vectorsv",
@@ -91,36 +89,19 @@ class NeuronMemory(Objects):
                 return columns
         return {}
 
-    def columns_in(self, segment: Segment, type_: int) -> dict[str, int]:
-        """Return the columns of mechanism `type_` in a segment, even if hoc cannot show them."""
-        word = ctypes.c_void_p
-        node_at = self.function("_Z10node_exactP7Sectiond", word, word, ctypes.c_double)
-        data_at = self.function("_Z13nrn_mechanismiP4Node", word, ctypes.c_int, word)
-        first = self.function(_FIRST, Handle, word, ctypes.c_int64)
-        node = node_at(self.object_of(segment.sec), segment.x)
-        row, _, column, *_ = first(data_at(type_, node), 0).words
-        with self._pointing(row, column) as reference:
-            return self.columns(reference)
-
     def named(self, place: raw.Place) -> tuple[str, str]:
         """Return the mechanism and name of the variable at an address; "" for both if unknown."""
-        with self._pointing(place.row, place.column) as reference:
-            match = _NAMED.match(repr(reference))
-        return (match[1], match[2]) if match is not None else ("", "")
-
-    @contextmanager
-    def _pointing(self, row: int, column: int) -> Iterator[Hoc]:
-        """Yield a reference that points to a row of a column until the end of the block."""
         reference = raw.ref(self.h, "t")
         words = [raw.WORD.from_address(id(reference) + 8 * (self.reference + k)) for k in (0, 2, 3)]
         kept = [word.value for word in words]
         try:
-            for word, value in zip(words, (row, column, 1), strict=True):
+            for word, value in zip(words, (place.row, place.column, 1), strict=True):
                 word.value = value
-            yield reference
+            match = _NAMED.match(repr(reference))
         finally:
             for word, value in zip(words, kept, strict=True):
                 word.value = value
+        return (match[1], match[2]) if match is not None else ("", "")
 
     def weight_address(self, netcon: Hoc) -> int:
         return self.place(raw.ref(netcon, "weight", 2)).column

@@ -341,10 +341,6 @@ class HiddenVariables:
         self.columns: dict[str, int] = {}
         if len(instances):
             self.columns = memory.columns_of(instances.things[0], instances.entry.ranges)
-        if len(instances) and instances.entry.kind == "density" and not self.columns:
-            with suppress(OSError):  # reported when a variable is not found
-                segment = instances.things[0].segment()
-                self.columns = memory.columns_in(segment, instances.entry.number)
 
     def _at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
         number = self._rows.numbers()
