@@ -186,7 +186,6 @@ found = {
     "lacks a function": told(channel("bare"), lambda ks: ks.add_hhstate("m")),
     "a concentration drives": told(channel("unbound"), unbound),
     "something else: 'dt'": told(channel("named"), named("dt")),
-    "something else: 'g'": told(channel("conductance", "ca"), named("g")),
     "Goldman": told(channel("goldman", "ca", form=2), named("m")),
     "has not: 'm-1'": told(channel("minus"), named("m-1")),
     "NMODL": told(channel("keyword"), named("SOLVE")),
