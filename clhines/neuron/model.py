@@ -213,7 +213,7 @@ class NeuronModel:
         return self.hidden[name]
 
     def streams(self, name: str, variable: str) -> Streams:
-        index, instances = self._random_index, self.every[name]
+        index, instances = int(self.h.Random().Random123_globalindex()), self.every[name]
         if variable == GENERATOR:
             return Generator(self.memory, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
@@ -238,10 +238,6 @@ class NeuronModel:
         except OSError:
             return []  # reported when streams are read
         return [v for v, each in zip(variables, pointers, strict=True) if not each.all()]
-
-    @cached_property
-    def _random_index(self) -> int:
-        return int(self.h.Random().Random123_globalindex())
 
     def _slot_bytes(self) -> int:
         for one in self.every.values():
@@ -268,20 +264,17 @@ class NeuronModel:
         if self.trains.names:
             self.trains = read_trains(self.memory, self.contents, self.pending)
         if values:
-            self._refresh_values()
+            for instances in (*self.every.values(), *self.contents.others):
+                instances.columns.refresh()
+            for name in self.watched:
+                self.watched[name] = self.slots.watched(self.every[name])
+            if self.bins is not None:
+                self.bins = Bins(self.memory, self.queue, float(self.h.t), float(self.h.dt))
         rejected = [*self.pending.rejected, *self.plays.rejected, *self.trains.rejected]
         if values and self.bins is not None:
             rejected += in_no_bin(self.wires, self.pending)
         if rejected:
             raise RejectedError(rejected)
-
-    def _refresh_values(self) -> None:
-        for instances in (*self.every.values(), *self.contents.others):
-            instances.columns.refresh()
-        for name in self.watched:
-            self.watched[name] = self.slots.watched(self.every[name])
-        if self.bins is not None:
-            self.bins = Bins(self.memory, self.queue, float(self.h.t), float(self.h.dt))
 
     def forget(self) -> None:
         """Drop all references to NEURON's objects, so that NEURON can delete them."""

@@ -105,7 +105,9 @@ class _Writer:
         lines += [f"STATE {{ {' '.join(self._names)} }}"] * bool(self._names)
         start, step = self._hh_lines()
         scheme = self._scheme()
-        lines += ["INITIAL {", *start, *self._first_state_lines()]
+        firsts = {int(self._ks.gate(k).sindex()) for k in range(int(self._ks.ngate()))}
+        states = enumerate(self._names[self._hh :], self._hh)
+        lines += ["INITIAL {", *start, *(f"{name} = {int(k in firsts)}" for k, name in states)]
         lines += [f"SOLVE {p}scheme STEADYSTATE sparse"] * bool(scheme)
         lines += ["}", "BREAKPOINT {"]
         lines += [f"SOLVE {p}step"] * bool(step) + [f"SOLVE {p}scheme METHOD sparse"] * bool(scheme)
@@ -133,11 +135,6 @@ class _Writer:
             terms = [f"{_number(x)}*{n}" for x, n in zip(shares, states, strict=False) if x]
             factors += [f"({' + '.join(terms) or '0'})^{power}"] * bool(power)
         return factors
-
-    def _first_state_lines(self) -> list[str]:
-        firsts = {int(self._ks.gate(k).sindex()) for k in range(int(self._ks.ngate()))}
-        states = enumerate(self._names[self._hh :], self._hh)
-        return [f"{name} = {int(k in firsts)}" for k, name in states]
 
     def _hh_lines(self) -> tuple[list[str], list[str]]:
         """Return the statements that initialise the hh states, and those that advance them."""

@@ -8,9 +8,8 @@ each instance has a *row* in it, so that NumPy reads and sets all instances at o
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -150,15 +149,6 @@ def _parent_word(memory: NeuronMemory) -> int:
     return -1
 
 
-def _nodes_of(node_at: Callable[[float], int], nseg: int, far: float) -> list[int]:
-    """Return a section's nodes from its parent's end to the `far` end, 0 or 1.
-
-    ``node_at(x)`` returns the node at a position; the section has `nseg` segments.
-    """
-    nodes = [node_at((k + 0.5) / nseg) for k in range(nseg)]
-    return [*(nodes if far else nodes[::-1]), node_at(far)]
-
-
 def _only(places: Iterable[int]) -> int:
     (place,) = places
     return place
@@ -172,7 +162,8 @@ def _fields_of_example(memory: NeuronMemory, section: Section, parent: int) -> F
     places = memory.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
     address, nseg = memory.object_of(section), int(section.nseg)
     far = 1.0 - float(section.orientation())
-    nodes = _nodes_of(partial(node_at, address), nseg, far)
+    segments = [node_at(address, (k + 0.5) / nseg) for k in range(nseg)]
+    nodes = [*(segments if far else segments[::-1]), node_at(address, far)]  # from the parent on
     words, readable = raw.words_at(address, _SECTION), raw.Readable(8 * (nseg + 1))
     likely = (k for k, w in enumerate(words) if readable.likely(w))
     at_nodes = next(k for k in likely if raw.words_at(words[k], nseg + 1) == nodes)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import WORD, Source, gather, halves, ref, run_in, vector_at, words_at
+from clhines.neuron.memory.raw import Source, gather, halves, ref, run_in, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, all_sections
 
 _MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # to find in an example's words
@@ -65,11 +65,6 @@ class EventSources:
 
     def threshold(self, address: int) -> float:
         return float(ctypes.c_double.from_address(address + 8 * self._fields["threshold"]).value)
-
-    def recording(self, address: int) -> tuple[ctypes.c_uint64, ctypes.c_uint64]:
-        """Return the words with addresses of a source's Vectors (times, numbers), 0 for none."""
-        at = address + 8 * self._fields["times"]
-        return WORD.from_address(at), WORD.from_address(at + 8)
 
     def netcons(self, things: Sequence[Hoc]) -> NetConColumns:
         address, f = self._memory.insides_of(self._memory.objects_of(things)), self._fields

@@ -17,7 +17,7 @@ from clhines.core.arrays import place_of, starts
 from clhines.core.errors import InputError
 from clhines.neuron.memory.fields import Data, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
-from clhines.neuron.memory.raw import Place, gather, ref
+from clhines.neuron.memory.raw import gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment, all_sections
 from clhines.simulator.network import Axis
 
@@ -215,8 +215,10 @@ def _properties(
     area, cm, diam = (np.zeros(len(parent)) for _ in range(3))
     area[numbers] = fields.values(memory.area(int(nodes[0])).column, nodes)
     for array, name in ((cm, "cm"), (diam, "diam")):
-        at, values = _of_segments(memory.place(ref(section(0.5), name)), data)
-        array[numbers[at]] = values
+        place = memory.place(ref(section(0.5), name))
+        of_mechanism = data.of(data.type_[np.flatnonzero(data.row == place.row)[0]])
+        rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
+        array[numbers[of_mechanism.node]] = column_at(place.column, rows)[rows]
     return area, cm, diam
 
 
@@ -232,13 +234,6 @@ def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarr
     place = np.arange(int(nseg.sum())) - np.repeat(starts(nseg), nseg)
     backward = np.repeat(nseg, nseg) - 1 - place
     return np.repeat(first, nseg) + np.where(np.repeat(turned, nseg), backward, place)
-
-
-def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return all segments with a variable, and the values; `at` is its address in one segment."""
-    of_mechanism = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
-    rows = gather(of_mechanism.row)[:, 0].astype(np.int64)
-    return of_mechanism.node, column_at(at.column, rows)[rows]
 
 
 def _bare(

@@ -100,7 +100,11 @@ class AccessHooks:
         for kind, names in readable.items():
             yield kind, "__getattribute__", partial(self._read, names)
             yield kind, "__setattr__", partial(self._set, kind)
-        for kind in (*objects, *_array_classes()):
+        segments = (section(0.5) for section in all_sections())
+        variables = (v for segment in segments for mechanism in segment for v in mechanism)
+        # the class of array variables; no section may have one
+        arrays = [type(v) for v in islice(variables, 1)]
+        for kind in (*objects, *arrays):
             for name in _ITEMS:
                 yield kind, name, self._use_item
         yield self._hoc, "__call__", self._call
@@ -216,13 +220,6 @@ class AccessHooks:
                 return False
             self._checked_pointers[address] = words
         return True
-
-
-def _array_classes() -> list[type]:
-    """Return NEURON's Python class of array variables in a list; empty if no section has one."""
-    segments = (section(0.5) for section in all_sections())
-    variables = (v for segment in segments for mechanism in segment for v in mechanism)
-    return [type(v) for v in islice(variables, 1)]
 
 
 def _class_and_name(function: Hoc) -> tuple[str, str]:

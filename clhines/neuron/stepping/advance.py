@@ -105,7 +105,8 @@ def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
             if called not in taking and called not in _PURE:
                 return False
         elif instruction == _OBJECT:
-            classes = {_class_name_of(one) for one in _objects_in(memory, more[0])}
+            objects = _objects_in(memory, more[0])
+            classes = {_name_of(words_at(words_at(one, 3)[2], 1)[0]) for one in objects}
             if not classes or not classes <= _GRAPHS:
                 return False
         elif instruction == _COMPONENT:
@@ -116,10 +117,6 @@ def _only_draws(h: Hoc, memory: NeuronMemory, name: str) -> bool:
 
 def _name_of(symbol: int) -> str:
     return ctypes.string_at(words_at(symbol, 1)[0]).decode("utf-8", "replace")
-
-
-def _class_name_of(thing: int) -> str:
-    return _name_of(words_at(words_at(thing, 3)[2], 1)[0])
 
 
 def _objects_in(memory: NeuronMemory, symbol: int) -> Iterator[int]:

@@ -79,21 +79,15 @@ def of_nodes(model: NeuronModel, name: str) -> dict[Place, Variable]:
     return {Place(column, row, 0): Variable("", name, node) for row, node in nodes}
 
 
-def held_vectors(model: NeuronModel) -> set[int]:
-    """Return the Vector addresses to which point processes with VERBATIM code refer."""
-    vectors, addresses = model.memory.vectors.by_address(), set[int]()
-    for instances in model.contents.points.values():
-        if "VERBATIM" in instances.entry.text:
-            addresses.update(*(held(model.memory, one, vectors) for one in instances.things))
-    return addresses
-
-
 def used_vectors(model: NeuronModel) -> set[int]:
     """Return the addresses of all Vectors that record, play, or belong to a mechanism."""
-    used = {*model.plays.in_use} | held_vectors(model)
+    used, every = {*model.plays.in_use}, model.memory.vectors.by_address()
+    for instances in model.contents.points.values():
+        if "VERBATIM" in instances.entry.text:
+            used.update(*(held(model.memory, one, every) for one in instances.things))
     for origin in model.wires.origins:
         used |= {origin.times, origin.numbers}
-    texts, every = (i.entry.text for i in model.every.values()), model.memory.vectors.by_address()
+    texts = (i.entry.text for i in model.every.values())
     if any("FUNCTION_TABLE" in text for text in texts):
         used |= {*every}  # may hold any Vector
     for at in every if model.written.elements else ():
