@@ -22,7 +22,7 @@ from clhines.neuron.convert import (
 )
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
-from clhines.neuron.read.places import ELEMENT, OF_HOC, Variable
+from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.neuron.read.written import read_pointed, read_written
 from clhines.simulator.importing import refusal_flags
 from clhines.simulator.mechanisms import UNLESS, Mechanism, nmodl
@@ -259,17 +259,11 @@ def find_written(model: NeuronModel) -> None:
     parts = model.memory, model.places, model.every, model.mechanisms
     model.written = read_written(*parts, plays.in_use)
     model.rejected += model.written.rejected
-    hoc_variables = set[int]()
     for recorder in plays.recorders:
-        variable = recorder.variable
-        if variable is not None and variable.owner == ELEMENT:
-            if variable.number in model.written.elements:
-                continue
-            assert recorder.place is not None
-            hoc_variables = hoc_variables or {*model.memory.variables_of_hoc()}
-            if recorder.event or variable.number not in hoc_variables:
-                model.rejected.append(plays.not_recorded(recorder.place))
-            recorder.variable = Variable(OF_HOC, "x", variable.number)
+        variable, place = recorder.variable, recorder.place
+        if variable is not None and place is not None and variable.owner == ELEMENT:
+            if variable.number not in model.written.elements:
+                model.rejected.append(plays.not_recorded(place))
 
 
 def check_made(model: NeuronModel) -> list[Rejected]:

@@ -260,14 +260,12 @@ def reset():
 def added():
     """POINTERs to a sum of several instances: in a mechanism, in a Vector, and in hoc."""
     loaded()
-    h("whole_moment = 0")
-    SEEN.append((h, "whole_moment"))
     references = []
     for k in range(3):
         soma, dendrite = section("soma", 1 + 2 * (k % 2), 30, 20), section("d", 5, 200, 2, "pas")
         dendrite.connect(soma(1))
         whole = h.Vector(k + 1)
-        element = h._ref_whole_moment if k == 2 else whole._ref_x[k]
+        element = whole._ref_x[k]
         totals = [h.ext_total(s(1)) for s in (soma, dendrite)]
         for part, total in zip((soma, dendrite), totals, strict=True):
             part.insert("ext_adds")

@@ -11,7 +11,7 @@ from clhines.neuron.calls import clock
 from clhines.neuron.convert import rejection, split_name
 from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.read.catalogue import OUTSIDE
-from clhines.neuron.read.places import ELEMENT, ION, OF_HOC, Variable
+from clhines.neuron.read.places import ELEMENT, ION, Variable
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.wiring import Origin
 from clhines.simulator.importing import SPIKE_LATE
@@ -124,7 +124,7 @@ class Records:
 
     def _key(self, variable: Variable | None) -> tuple[str, str] | None:
         """Return the owner and name to record a variable; None for time and constants."""
-        if variable is None or variable.owner == OF_HOC:
+        if variable is None:
             return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}

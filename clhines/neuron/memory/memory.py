@@ -29,7 +29,6 @@ _WORDS = {  # words that stay the same during recording or playing; others hold 
     "VecRecordDiscrete": range(11), "VecPlayStep": (*range(11), 12, 13),
     "VecPlayContinuous": (*range(11), 13, 14),
 }  # fmt: skip
-_SCALAR, _BUILT_IN = 5, 2  # name_declared() for hoc's scalars; symbol type for NEURON's variables
 _INDEX = {"VecPlayStep": 11, "VecPlayContinuous": 12}  # words with a position
 _ALL = np.ones(16, np.uint64)
 _BY_EVENT, _DRIVEN = ("VecRecordDt", "VecRecordDiscrete"), 10  # word with an event's address
@@ -175,15 +174,6 @@ class NeuronMemory(Objects):
             context.barrier()
         finally:
             thing.value, method.value, messages.value = kept
-
-    def variables_of_hoc(self) -> list[int]:
-        """Return the addresses of scalar variables that hoc statements have created."""
-        if self.symbols.class_of("celsius") != _BUILT_IN:
-            raise OSError("hoc's variables are not as expected")
-        h, class_of = self.h, self.symbols.class_of
-        names = [n for n in dir(h) if not n.startswith("_") and h.name_declared(n) == _SCALAR]
-        places = [self.known_place(h, name) for name in names if not class_of(name)]
-        return [p.column for p in places if p is not None and not p.row]
 
     # -- mechanisms -----------------------------------------------------------------------
 

@@ -151,10 +151,6 @@ class HocSymbols(Library):
             raise OSError(f"hoc knows no {name}")
         return int(symbol)
 
-    def class_of(self, name: str) -> int:
-        """Return NEURON's number for a variable's kind; 0 if a hoc statement created it."""
-        return words_at(self.known_symbol(name), 2)[1] >> 16 & 0xFFFF
-
 
 # -- stdrun.hoc's procedures -------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from clhines.neuron.read.contents import Contents, Instances
 from clhines.neuron.read.tree import Tree
 
 ELEMENT = "Vector"  # owner name for Vector elements; their number is their address
-OF_HOC = "hoc"  # owner name for hoc variables; their number is their address
 ION = "_ion"  # suffix for an ion that owns a variable
 
 
@@ -23,7 +22,7 @@ ION = "_ion"  # suffix for an ion that owns a variable
 class Variable:
     """A variable of the model."""
 
-    owner: str  # mechanism, ion with suffix `ION`, `ELEMENT`, `OF_HOC`; empty for a node
+    owner: str  # mechanism, ion with suffix `ION`, `ELEMENT`; empty for a node
     name: str
     number: int  # node, the owner's instance, or address
     place: int | None = None  # index in an array

@@ -1,4 +1,4 @@
-"""Targets of POINTERs: voltages, mechanism variables, Vector elements, hoc variables."""
+"""Targets of POINTERs: voltages, mechanism variables, Vector elements."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_written(
                 what = refusal(
                     "neuron.pointer-written-target", pointer=pointer, memory=_shown(memory, place)
                 )
-                expected = "expected a variable of a mechanism or hoc, or an element of a Vector"
+                expected = "expected a variable of a mechanism, or an element of a Vector"
                 result.rejected.append(Rejected(name, what, expected))
                 break
             targets.append(variable)
@@ -174,12 +174,11 @@ def _variable(places: MemoryPlaces, rooms: np.ndarray, place: Place) -> Variable
 
 
 def _address_ranges(memory: NeuronMemory, used: Sequence[int]) -> np.ndarray:
-    """Return begin and end of hoc variables and of Vectors not in `used`, (k, 2) int64."""
-    busy = {*used}
-    free = [
-        v.as_numpy() for a, v in memory.vectors.by_address().items() if a not in busy and len(v)
-    ]
-    hoc_variables = memory.variables_of_hoc()
-    begins = np.array([*(a.__array_interface__["data"][0] for a in free), *hoc_variables], np.int64)
-    sizes = np.array([*(a.nbytes for a in free), *(8 for _ in hoc_variables)], np.int64)
-    return np.stack((begins, begins + sizes), axis=1).reshape(-1, 2)
+    """Return begin and end of the numbers of Vectors not in `used`, (k, 2) int64."""
+    busy, ranges = {*used}, list[tuple[int, int]]()
+    for address, vector in memory.vectors.by_address().items():
+        if address not in busy and len(vector):
+            numbers = vector.as_numpy()
+            begin = int(numbers.__array_interface__["data"][0])
+            ranges.append((begin, begin + numbers.nbytes))
+    return np.array(ranges, np.int64).reshape(-1, 2)

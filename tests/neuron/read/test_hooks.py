@@ -277,9 +277,6 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
     result = printed_by(NAMED)
     for kind, word in (("record", "of"), ("play", "into")):
         for name, lines in zip(result["names"], result[kind], strict=True):
-            if kind == "record" and name == "mine":  # `mine`: a number of hoc's own
-                assert not lines
-                continue
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
     assert result["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
     assert [line.split(";")[0] for line in result["source"]] == ["NetCon of hh.gnabar"]
