@@ -254,20 +254,15 @@ def advance(
                 keep(kept)
             rest -= steps
             tell(steps, kept)
-            if rest and request.solves:
-                _check_step(h, before[0])
+            if rest and request.solves and h.dt != before[0]:
+                raise InputError(
+                    f"h.dt has been set to {h.dt:g} ms in psolve, but NEURON uses it only from the "
+                    "next psolve on; expected h.continuerun()"
+                )
             if ranks.any(bool(h.stoprun)):
                 break
             changed = (h.dt, h.t) != before  # event code has set them
             rest = same_on(ranks, count if changed else partial(int, rest), h)
-
-
-def _check_step(h: Hoc, dt: float) -> None:
-    if h.dt != dt:
-        raise InputError(
-            f"h.dt has been set to {h.dt:g} ms in psolve, but NEURON uses it only from the next "
-            "psolve on; expected h.continuerun()"
-        )
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:

@@ -20,14 +20,7 @@ from clhines.neuron.connections import (
     steer,
     write_by_pointers,
 )
-from clhines.neuron.convert import (
-    Rejected,
-    RejectedError,
-    locals_of,
-    reject,
-    rejection,
-    split_name,
-)
+from clhines.neuron.convert import Rejected, RejectedError, locals_of, reject, rejection, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
 from clhines.neuron.memory.tables import local_at
@@ -130,8 +123,9 @@ def network_of(model: NeuronModel) -> NeuronNetwork:
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
-        if (last := _last_instance(model, name, instances)) is not None:
-            additions.last[groups[name].number] = last
+        program = groups[name].mechanism.program
+        if len(instances.nodes) and (program.last or program.begun):  # its last one has an effect
+            additions.last[groups[name].number] = int(np.argmax(instances.columns.numbers()))
     _add_ions(model, network)
     index = int(model.h.Random().Random123_globalindex())
     for name, group in groups.items():
@@ -195,14 +189,6 @@ def _group(model: NeuronModel, network: Network, name: str, instances: Instances
     states = [q for q in mechanism.program.states if q.is_given]
     values = values_of(model, name, (*mechanism.program.parameters, *states))
     return put_group(network, mechanism, nodes, values)
-
-
-def _last_instance(model: NeuronModel, name: str, instances: Instances) -> int | None:
-    """Return the instance of `name` that NEURON runs last; None if the order has no effect."""
-    program = model.mechanisms[name].program
-    if not len(instances.nodes) or not (program.last or program.begun):
-        return None
-    return int(np.argmax(instances.columns.numbers()))
 
 
 def values_of(

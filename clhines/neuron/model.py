@@ -19,22 +19,17 @@ from clhines.neuron.convert import (
     tables_of,
 )
 from clhines.neuron.extracellular.outside import Outside
-from clhines.neuron.frameworks.step_code import StepCode
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
+from clhines.neuron.memory.raw import Place
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
-from clhines.neuron.memory.streams import (
-    Generator,
-    PointerStreams,
-    RandomVariable,
-    Streams,
-)
+from clhines.neuron.memory.streams import Generator, PointerStreams, RandomVariable, Streams
 from clhines.neuron.memory.tables import depended, read_made, read_table, static_at
 from clhines.neuron.read.contents import Contents, HiddenVariables, Instances, WatchSlots
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.places import MemoryPlaces, Variable
-from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps
+from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps, steps_at_once
 from clhines.neuron.read.queue import Bins, EventQueue, PendingEvents, in_no_bin, read_pending
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree
@@ -42,6 +37,22 @@ from clhines.neuron.read.wiring import NeuronWires
 from clhines.neuron.read.written import PointerTargets
 from clhines.simulator.mechanisms import GENERATOR, Mechanism
 from clhines.simulator.mechanisms.nmodl import GIVEN, MADE, FunctionTable
+
+
+@dataclass(eq=False)
+class StepCode:
+    """Python code that only reads some variables of a model after each step."""
+
+    name: str
+    reads: dict[Place, Variable]
+    call: Callable[[], object]  # run the code after a step that NEURON took
+    take: Callable[[np.ndarray], object]  # run it for the values of `reads`, (steps, variables)
+    block: Callable[[], int]  # step count until the code may change the model
+
+    @property
+    def most_steps(self) -> int:
+        """Maximum number of steps to take at once, including the last one, which NEURON takes."""
+        return min(steps_at_once(len(self.reads)) + 1, self.block())
 
 
 @dataclass(eq=False)

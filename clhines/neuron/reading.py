@@ -29,13 +29,7 @@ from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
 from clhines.neuron.read.places import MemoryPlaces
 from clhines.neuron.read.played import PlayReader
-from clhines.neuron.read.queue import (
-    Bins,
-    EventQueue,
-    check_bins,
-    check_compressed,
-    read_pending,
-)
+from clhines.neuron.read.queue import Bins, EventQueue, check_bins, check_compressed, read_pending
 from clhines.neuron.read.trains import read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import read_wires

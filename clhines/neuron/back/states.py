@@ -271,7 +271,9 @@ def _take_self_events(compiled: Model, imported: NeuronNetwork, arrays: Arrays) 
     for queue in queues:
         if queue:
             queue["size"][:], queue["last"][:] = 0, -1
-    of_netcon, model = _connections_of(imported), imported.model
+    model, none = imported.model, np.full(imported.copies, -1)
+    netcons = {event.netcon for event in model.pending.selves} - {-1}
+    of_netcon = {k: np.flatnonzero(imported.connections == k) for k in netcons} | {-1: none}
     names = {e.target[0] for e in model.pending.selves if e.flag == 1} & {*imported.groups}
     moved = {name: model.slots.moved(model.every[name]) for name in names}
     for event in model.pending.selves:
@@ -279,27 +281,18 @@ def _take_self_events(compiled: Model, imported: NeuronNetwork, arrays: Arrays) 
         if name not in imported.groups:
             continue
         calls = imported.groups[name].mechanism.calls("receive")
-        lost = event.netcon >= 0 and event.netcon not in of_netcon
-        if lost and any(a.role == "weight" for a in calls):
-            raise rejection(name, "neuron.pending-self-event")
+        connection = of_netcon[event.netcon]  # one per copy
+        if not len(connection):
+            if any(a.role == "weight" for a in calls):
+                raise rejection(name, "neuron.pending-self-event")
+            connection = none
         k, place = compiled.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
-        connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
         _queue_event(queues[k], name, at, (event.time, event.flag), connection)
         slot = queues[k]["size"][at] - 1
         queues[k]["sent"][slot, at] = model.h.t
         if event.flag == 1 and event.item in moved[name]:
             queues[k]["last"][at] = slot
-
-
-def _connections_of(imported: NeuronNetwork) -> dict[int, np.ndarray]:
-    """Return the connections, one per model copy, of each NetCon with pending self events."""
-    connections = {}
-    for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
-        of_netcon = np.flatnonzero(imported.connections == netcon)
-        if len(of_netcon):
-            connections[netcon] = of_netcon
-    return connections
 
 
 def _queue_event(

@@ -1,7 +1,7 @@
 """Adapters for frameworks whose Python code runs in each step.
 
-`step_code`: code that reads a model after each step; `bmtk`: BMTK's modules; `potentials`: LFPy's
-probes and NetPyNE's LFP, and the table of replaced functions; `fibers`: PyFibers' runs.
+`bmtk`: BMTK's modules; `potentials`: LFPy's probes and NetPyNE's LFP, and the table of replaced
+functions; `fibers`: PyFibers' runs.
 """
 
 from typing import Any

@@ -17,11 +17,10 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.neuron.frameworks import private
-from clhines.neuron.frameworks.step_code import StepCode
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.session import Hoc
-from clhines.neuron.model import NeuronModel
+from clhines.neuron.model import NeuronModel, StepCode
 from clhines.neuron.read.places import Variable
 from clhines.simulator.mechanisms import Program
 

@@ -15,7 +15,7 @@ from clhines.neuron.memory.fields import Data, DataColumns, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, words_at
-from clhines.neuron.memory.session import Hoc, Segment
+from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import OUTSIDE, STRUCTURE, Catalogue, CatalogueEntry
 from clhines.neuron.read.tree import Tree
 
@@ -138,8 +138,10 @@ def _add_membranes(
         return segment if is_ion or is_outside else getattr(segment, entry.name)
 
     def load() -> Callable[[int], Hoc]:
-        if entry.channel is not None:
-            _name_in_python(tree.segment(int(at[0])), entry.name)
+        first = tree.segment(int(at[0]))
+        if entry.channel is not None and not hasattr(first, entry.name):
+            with suppress(ValueError):  # its failure makes a mechanism built by hoc visible
+                first.sec.insert("no mechanism")
         return thing
 
     things = Things(len(at), load)
@@ -159,13 +161,6 @@ def _add_membranes(
     short, valence = entry.name.removesuffix("_ion"), float(h.ion_charge(entry.name))
     contents.ions[entry.name] = Ion(short, valence, instances, styles.astype(np.int64))
     _check_styles(h, tree, contents.ions[entry.name], at)
-
-
-def _name_in_python(segment: Segment, name: str) -> None:
-    """Make a mechanism built by hoc visible in Python, by an ``insert`` that fails on purpose."""
-    if not hasattr(segment, name):
-        with suppress(ValueError):
-            segment.sec.insert("no mechanism")
 
 
 def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:

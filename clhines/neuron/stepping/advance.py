@@ -13,12 +13,11 @@ from math import prod
 from clhines.core.errors import InputError
 from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.frameworks import bmtk
-from clhines.neuron.frameworks.step_code import StepCode
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import words_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.symbols import HocSymbols, is_standard
-from clhines.neuron.model import NeuronModel
+from clhines.neuron.model import NeuronModel, StepCode
 from clhines.neuron.read.hooks import STEPPING
 from clhines.simulator.refusals import refusal
 
