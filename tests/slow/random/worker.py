@@ -9,7 +9,6 @@ before some calls; SaveState undoes some calls, which are then repeated. It prin
 import json
 import math
 import sys
-import time
 
 import numpy as np
 
@@ -138,41 +137,6 @@ def nudged(h, model):
     return run
 
 
-def state_of(h, model):
-    state = {"t": h.t}
-    for section in h.allsec():
-        for segment in section:
-            state[f"{segment}.v"] = segment.v
-            for mechanism in segment:
-                for variable in mechanism:
-                    for k in range(len(variable)):
-                        state[f"{segment}.{mechanism}.{variable.name()}[{k}]"] = variable[k]
-    for thing in (*model.events.points, *(t for t, _ in model.events.targets)):
-        standard, text = h.MechanismStandard(str(thing).split("[")[0], 0), h.ref("")
-        for k in range(int(standard.count())):
-            if int(standard.name(text, k)) == 1:
-                value = getattr(thing, text[0])
-                if isinstance(value, float):  # no RANDOM variable
-                    state[f"{thing}.{text[0]}"] = value
-    for k, thing in enumerate(model.events.kept):
-        if hasattr(thing, "wcnt"):
-            state |= {f"netcon{k}.weight[{j}]": thing.weight[j] for j in range(int(thing.wcnt()))}
-    return {name: value for name, value in state.items() if "_dv_" not in name}
-
-
-def ends(truth, other):
-    results = {}
-    for name, a in truth.items():
-        b = other[name]
-        if a == b or (math.isnan(a) and math.isnan(b)):
-            continue
-        gap = abs(a - b) / max(abs(a), 1e-9)
-        variable = name.split(".", 1)[-1].split("[")[0] if name[0] != "c" else name.split(").")[-1]
-        results[variable] = max(results.get(variable, 0.0), math.inf if math.isnan(gap) else gap)
-    worst = sorted(results, key=lambda name: -results[name])[:3]
-    return {name: results[name] for name in worst}
-
-
 def run_all(h, model, plan):
     model.reset(h)
     for until, way in plan:
@@ -198,11 +162,8 @@ def compared(seed, stop, engine, dtype, device):
     if engine == "switch":
         calls = by_neuron = visits(h, model, seed, stop)
         row["calls"] = [way.__name__ for _, way in calls]
-    begin = time.perf_counter()
     run_all(h, model, by_neuron)  # variables that no INITIAL sets
     truth = run_all(h, model, by_neuron)
-    end_state = state_of(h, model)
-    middle = time.perf_counter()
     if engine == "switch":
         decide_at_random(seed)
     try:
@@ -210,26 +171,17 @@ def compared(seed, stop, engine, dtype, device):
     except clhines.ClhinesError as error:
         finite = all(np.isfinite(a).all() for a in truth[2])
         return row | {"rejected": str(error)[:300], "finite": bool(finite)}
-    row["ours_s"], row["neuron_s"] = time.perf_counter() - middle, (middle - begin) / 2
     first = first_difference(truth, got)
     row |= {
-        "compartments": sum(s.nseg for s in h.allsec()),
-        "mechanisms": sorted({m.name() for s in h.allsec() for m in s(0.5)}
-                             | {str(p).split("[")[0] for p in model.events.points}
-                             | {str(t).split("[")[0] for t, _ in model.events.targets}),
-        "dt": float(h.dt),
         "spikes": sum(map(len, truth[0])),
         "ours": sum(map(len, got[0])),
         "differs": first,
         **largest(model, truth, got, math.inf if first is None else first - 2.0, float(h.dt)),
-    }  # fmt: skip
-    row["end"] = ends(end_state, state_of(h, model))
+    }
     clhines.neuron.disable()
     if first is not None or row["relative"] > NOT_NOISE:
         other = run_all(h, model, [(until, nudged(h, model)) for until, _ in plan])
         row["nudged"] = first_difference(truth, other)
-        far = largest(model, truth, other, math.inf if first is None else first - 2.0, float(h.dt))
-        row["nudged_relative"], row["nudged_v"] = far["relative"], far["v"]
     return row
 
 
