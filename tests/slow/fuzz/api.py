@@ -142,8 +142,9 @@ def _dense_rows(arguments, x):
     if arguments.get("sizes") is not None or a["d"].ndim != 1:
         return
     n = len(a["d"])
-    low = a["dl"][-(n - 1) :] if n > 1 else a["dl"][:0]
-    matrix = np.diag(a["d"]) + np.diag(low, -1) + np.diag(a["du"][: n - 1], 1)
+    low, up = (a[k] if a[k].ndim else np.broadcast_to(a[k], n) for k in ("dl", "du"))
+    low = low[-(n - 1) :] if n > 1 else low[:0]
+    matrix = np.diag(a["d"]) + np.diag(low, -1) + np.diag(up[: n - 1], 1)
     _close(x, matrix, a["b"])
 
 

@@ -28,7 +28,7 @@ MARGIN = 1e-8  # share of the largest number, for areas and units
 # acceptable reasons to refuse a sensible text
 REASONS = re.compile(
     r"too (large|small|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in"
-    r"|power |used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend"
+    r"|power|used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend"
     r"|is a |beyond single precision"
 )
 _CABLE = None
