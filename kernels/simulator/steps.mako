@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// A network's step: the kernels events, begin_step, the solver's, advance, finish_step, add_up.
+// A network's step: the kernels events, begin_step, the solver's, finish_step, add_up.
 // Active nodes, numbered a, have mechanisms, ions or detectors. A node's place is its index in the
 // solver's order.
 // spec: ${spec.real}, ${len(spec.kinds)} mechanisms, secondorder ${spec.secondorder}
@@ -152,19 +152,6 @@ ${part("simulator/common/at_target", 8, kinds=spec.loose_kinds)}\
                 ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 }
 
-% if spec.diffuses:
-// One work-item per range of places and active nodes, before states diffuse along cells.
-__kernel void advance(${signature(spec, "advance")})
-{
-    const int i = get_global_id(0);
-    if (i >= num_items) return;
-    const long item = i, next = item + 1;
-    advance_block(item * num_active / num_items, next * num_active / num_items,
-                  item * num_places / num_items, next * num_places / num_items,
-                  step_begin[step_state[3]], half_dt, dt, x, v_old, v_new, mem, clock, ints, at);
-}
-
-% endif
 // One work-item per range of places and active nodes, and per range of other records and senders.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
@@ -213,21 +200,6 @@ ${loose("        ")}\
     // phase 7: states
 ${all("advance", "v_now", "t_end", new)}\
 </%def>\
-% if spec.diffuses:
-// Advance the states from x, the change in v, and compute volumes and coefficients for states that diffuse
-// along cells. One work-item per place.
-__kernel void advance(${signature(spec, "advance")})
-{
-    const int i = get_global_id(0), now = step_state[3];
-    if (i >= num_places || active[i] < 0) return;
-    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
-    const instant t_end = t_mid + half_dt;
-${node()}\
-${states()}\
-${all("diffuse", "v_now", "t_end", new)}\
-}
-
-% endif
 // From x, the change in v, end the step: voltages, states, spikes, a record row. One work-item per
 // place, per source whose events instances send, per recorded voltage, and one for mechanisms at no node.
 __kernel void finish_step(${signature(spec, "finish_step")})
@@ -257,9 +229,7 @@ ${node()}\
     // phase 5: voltages
     v_new[i] = v_now;
     if (a < 0) return;
-% if not spec.diffuses:
 ${states()}\
-% endif
 % for block in ("after_solve", "before_step"):
 ${all(block, "v_now", "t_end", new)}\
 % endfor

@@ -31,7 +31,7 @@ from clhines.simulator.cpu.blocks import (
 )
 from clhines.simulator.cpu.groups import level_ions, node_classes, variable_nodes
 from clhines.simulator.cpu.plan import blocks_of, work_of
-from clhines.simulator.engines.steps import DiffusionSpec, LayersSpec
+from clhines.simulator.engines.steps import LayersSpec
 from clhines.simulator.events import grid as delivery
 from clhines.simulator.events import grid_run, plasticity
 from clhines.simulator.events.event_list import TakenSpec
@@ -181,7 +181,7 @@ def exact_specs(dtype):
         if vector_bytes:
             add_vectors(model, tables)
         spec, _ = spec_of(variables, tables, real, vector_bytes)
-        yield from (spec, replace(spec, diffuses=True))
+        yield spec
     yield block_spec(dtype)
 
 
@@ -271,7 +271,7 @@ def other_specs(dtype):
         width = min(lanes, 32 // np.dtype(dtype).itemsize)
         yield LanesSpec(real, width, lanes // width, ragged, symmetric)
     yield SpreadSpec(real)
-    yield from (TakenSpec(), DiffusionSpec(real))
+    yield TakenSpec()
     yield from gradient_specs(dtype)
     yield FeaturesSpec(real)
     yield ReducedSpec(real, "double", 4, 8)

@@ -153,7 +153,7 @@ def test_every_template_is_covered():
     alone = "around/permute around/chains around/floor by_cell/lanes by_cell/many".split()
     alone = {f"solver/{name}" for name in alone}
     networks = """gradients delivery plasticity artificial steps events features reduced blocks
-        diffusion layers spread taken""".split()
+        layers spread taken""".split()
     networks = {*EpochSpec.templates, *(f"simulator/{name}" for name in networks)}
     covered = planned | alone | networks
     fragments = {name for name in templates if "/common/" in name}

@@ -28,7 +28,6 @@ FOUND_IN = {  # template -> phases of its kernels
     "simulator/epoch_constant": WHOLE_STEPS,
     "simulator/artificial": {1, 2, 9},  # cells without nodes: played values, too, have one place
     "simulator/layers": {4},
-    "simulator/diffusion": {7},
     "simulator/gradients": {1, 3, 5, 7, 8, 9},  # nothing is played
 }
 

@@ -8,7 +8,6 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulator/spread": "simulator.state.changes",
     "simulator/taken": "simulator.events.event_list",
     "simulator/gradients": "simulator.gradients.kernels",
-    "simulator/diffusion": "simulator.engines.steps",
     "simulator/layers": "simulator.engines.steps",
     "simulate/linear": "simulate.engines.linear",
     "simulator/epoch_by_instance": "simulator.gpu.spec",

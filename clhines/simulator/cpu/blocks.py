@@ -623,7 +623,8 @@ class BlockTables:
 
 def make(job: Job) -> ArenaRun:
     model = job.model
-    always, units = job.requested, devices.limits(job.queue.device).compute_units
+    always = job.requested or bool(model.diffusions)  # which `steps` do not support
+    units = devices.limits(job.queue.device).compute_units
     if job.decisions is not None and not always:  # choose for all ranks by the whole network
         network, always = job.decisions.network, True
         all_units = devices.limits(devices.whole_device(job.queue.device)).compute_units

@@ -24,9 +24,7 @@ from clhines.simulator.engines.arena_run import ArenaKernels, ArenaRun, same_con
 from clhines.simulator.engines.reference import placed_neighbours
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
-from clhines.simulator.kinds.diffusing import diffusing_places
 from clhines.simulator.kinds.spec import ArenaSpec
-from clhines.simulator.model.diffusion import trees_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.refusals import refusal
 from clhines.simulator.state.arena import Arena
@@ -92,75 +90,6 @@ def _solver_of(
         whole = trees(run.job.decisions.network)
         method, options = of_whole(whole, method, run.dtype, limits, options)
     return Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
-
-
-@dataclass(frozen=True)
-class DiffusionSpec(TemplateSpec):
-    """Spec of the kernels that advance states which diffuse along cells."""
-
-    template: ClassVar[str] = "simulator/diffusion"
-    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "assemble": (
-            "int num_places, real dt, const int *restrict above, const int *restrict below",
-            "const int *restrict beside, const int *restrict value, const int *restrict volume",
-            "const int *restrict diffusion, const real *restrict up, const real *restrict down",
-            "const real *restrict mem, real *restrict d, real *restrict u, real *restrict l",
-            "real *restrict b",
-        ),
-        "put_back": (
-            "int num_places, const int *restrict value, const real *restrict x, real *mem",
-        ),
-    }
-    real: str
-
-
-class Diffusing:
-    """Solve for states that diffuse along cells; all states' trees form one batch."""
-
-    def __init__(self, run: ArenaRun) -> None:
-        self._run = run
-        self._solver = _solver_of(run, lambda model: trees_of(model.diffusions))
-        forest, gather = self._solver.forest, self._solver.plan.gather
-        place = np.empty(forest.num_nodes, np.int64)
-        at = np.flatnonzero(gather >= 0)
-        place[gather[at]] = at
-        rows = [[getattr(one, name)[one.rows] for one in run.model.diffusions for _ in one.names]
-                for name in ("up", "down")]  # fmt: skip
-        ones = self._solver.to_device_order(np.ones(forest.num_nodes))
-        self._arguments: dict[str, Any] = {
-            "num_places": np.int32(len(gather)), "dt": run.dtype.type(run.model.dt), "d": ones,
-            **{name: cla.zeros_like(ones) for name in "ulbx"},
-            **{name: self._solver.to_device_order(np.concatenate(each))
-               for name, each in zip(("up", "down"), rows, strict=True)},
-        }  # fmt: skip
-        placed = placed_neighbours(forest, gather, place)
-        self._arguments |= {
-            n: to_device(run.queue, a, np.int32) for n, a in zip(NEIGHBOURS, placed)
-        }
-        self._gather = gather
-
-    def bind(self) -> list[Enqueue]:
-        run, arguments, solver = self._run, self._arguments, self._solver
-        where = diffusing_places(
-            run.model, run.kernels.layout, run.state.arenas["mem"].offset, lambda one: one.rows
-        )
-        places = zip(("value", "volume", "diffusion"), where, strict=True)
-        for name, at in places:
-            packed = np.where(self._gather < 0, -1, at[self._gather])
-            arguments[name] = to_device(run.queue, packed, np.int32)
-        spec = DiffusionSpec(real_name(run.dtype))
-        built, every = (
-            (program.build(run.queue.context, spec), spec),
-            {**arguments, "mem": run.state.array("mem")},
-        )
-        first, last = (bound(run.queue, built, name, every, len(self._gather))
-                       for name in spec.kernels)  # fmt: skip
-        d, u, b, x, l = (arguments[name] for name in "dubxl")
-
-        def solve() -> None:
-            solver.enqueue(d, u, b, l=l, out=x, packed=True)
-
-        return [first, solve, last]
 
 
 @dataclass(frozen=True)
@@ -255,11 +184,13 @@ class Surrounded:
         return bound(queue, built, "solve_layers", every, self._items, alone)
 
 
-def _check_bins(model: Model) -> None:
-    """Raise InputError for bins (CVode.queue_mode) with delays of half a step to a step.
+def _check_model(model: Model) -> None:
+    """Raise InputError for diffusion, and for bins with delays of half a step to a step.
 
-    Only delays of events that instances send count.
+    Only delays of events that instances send count; bins are those of CVode.queue_mode.
     """
+    if model.diffusions:
+        raise InputError("engine='steps' takes no LONGITUDINAL_DIFFUSION; expected 'epochs'")
     delay = model.netcons.delay / model.dt
     short = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
     if model.bins and short.any():
@@ -270,9 +201,8 @@ class Steps(ArenaKernels):
     """Advance a model with the requested solver; nodes are in the order of the solver's plan."""
 
     def __init__(self, run: ArenaRun) -> None:
-        _check_bins(run.model)
+        _check_model(run.model)
         super().__init__(run)
-        diffuses = any(one.parent.size for one in run.model.diffusions)
         on_cpu, request = devices.is_cpu(run.queue.device), run.job.request
         method, layered = request.method, run.model.layers is not None
         if layered and method == "auto" and not request.options:
@@ -280,7 +210,6 @@ class Steps(ArenaKernels):
         self.in_vectors = on_cpu
         self.solver = _solver_of(run, lambda m: m.forest, method, request.options)
         self.gather = self.solver.plan.gather
-        self._diffusing = Diffusing(run) if diffuses else None
         self._surrounded = Surrounded(run, self.place) if layered else None
 
     @cached_property
@@ -354,17 +283,16 @@ class Steps(ArenaKernels):
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix, **self.run.arguments,
         }  # fmt: skip
-        diffusion = [] if self._diffusing is None else self._diffusing.bind()
         voltages = (self.v[0], self.v[1]), (self.v[1], self.v[0])
-        self._launches = [self._launches_of(shared, *pair, diffusion) for pair in voltages]
+        self._launches = [self._launches_of(shared, *pair) for pair in voltages]
 
     def _launches_of(
-        self, shared: dict[str, Any], old: cla.Array, new: cla.Array, diffusion: list[Enqueue]
+        self, shared: dict[str, Any], old: cla.Array, new: cla.Array
     ) -> tuple[list[Enqueue], list[Enqueue]]:
         """Return the functions that launch a step's kernels: before and after the solve.
 
         `shared` has arguments for all kernels. A step reads voltages from `old` and writes them to
-        `new`. `diffusion` has the launches for diffusing states.
+        `new`.
         """
         spec, before = self._built[1], list[Enqueue]()
         arguments = {**shared, "v": old, "v_old": old, "v_new": new}
@@ -388,12 +316,7 @@ class Steps(ArenaKernels):
         before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
         if self._surrounded is not None:
             before.append(self._surrounded.bind(self.queue, arguments))
-        after = list[Enqueue]()
-        if spec.diffuses:
-            count = items[1] if alone else self.places
-            after.append(bound(self.queue, self._built, "advance", arguments, count, alone))
-        after += diffusion
-        after.append(bound(self.queue, self._built, "finish_step", arguments, items[1], alone))
+        after = [bound(self.queue, self._built, "finish_step", arguments, items[1], alone)]
         if spec.sums:
             count = layouts.num_sums(self.model)
             after.append(bound(self.queue, self._built, "add_up", arguments, count))

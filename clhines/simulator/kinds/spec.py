@@ -58,14 +58,6 @@ class ArenaSpec(TemplateSpec):
             "long *restrict incoming if grid",
             "real *mem, instant *clock, int *ints, const int *at",
         ),
-        "advance": (
-            "int num_places, int num_items if wide, real dt, instant half_dt",
-            "const int *step_state, const instant *restrict step_begin",
-            "const int *restrict active if not wide",
-            "const real *restrict x, const real *restrict v_old",
-            "real *restrict v_new if wide",
-            "real *mem, instant *clock, int *ints, const int *at",
-        ),
         "finish_step": (
             "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
             "instant half_dt, int *step_state, const instant *restrict step_begin, int num_items",
@@ -116,7 +108,7 @@ class ArenaSpec(TemplateSpec):
     sets_v: bool = False  # events may set voltages
     sums: bool = False  # pointers write variables
     steers: bool = field(default=False, repr=False)  # events set other connections' weights
-    diffuses: bool = False  # states diffuse along cells, between `advance` and `finish_step`
+    diffuses: bool = False  # states diffuse along cells, after `advance`
 
     @property
     def arena(self) -> ArenaSpec:

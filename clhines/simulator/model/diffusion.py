@@ -11,13 +11,12 @@ through a tree's ends, or to segments without the mechanism.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from clhines.core.arrays import climb, inverse, offsets, starts
+from clhines.core.arrays import climb, inverse
 from clhines.solver import reference
 from clhines.solver.forest import Forest
 
@@ -68,13 +67,3 @@ class Diffusion:
         parent = self.parent[instances]
         parent = np.where(parent < 0, -1, parent - instances.start)
         return replace(self, parent=parent, up=self.up[instances], down=self.down[instances])
-
-
-def trees_of(diffusions: Sequence[Diffusion]) -> Forest:
-    """Return all diffusing states' trees, state after state, as one forest."""
-    forests = [one.forest for one in diffusions for _ in one.names]
-    first = starts(np.array([forest.num_nodes for forest in forests], np.int64))
-    pairs = [*zip(forests, first, strict=True)]
-    parent = [np.where(forest.parent < 0, -1, forest.parent + k) for forest, k in pairs]
-    sizes = np.concatenate([forest.sizes for forest in forests])
-    return Forest(np.concatenate(parent), offsets(sizes))

@@ -294,20 +294,6 @@ ${kind.call(block, values, 8)}\
     // phase 7: states
 ${all("advance")}\
 </%def>\
-% if spec.diffuses:
-// From x, the change in v, compute voltages, states, and coefficients for states that diffuse.
-static void advance_block(
-    const int from, const int to, const int first_place, const int end_place, const instant t_begin,
-    const instant half_dt, const real dt, __global const real *x, __global const real *v_old,
-    __global real *v_new, __global real *mem, __global instant *clock, __global int *ints,
-    __global const int *at)
-{
-    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
-${to_states()}\
-${all("diffuse")}\
-}
-
-% endif
 // From x, the change in v, end the step: voltages, states, spikes, recorded states.
 static void finish_block(
     const int from, const int to, const int first_place, const int end_place, const instant t_begin,
@@ -323,9 +309,7 @@ static void finish_block(
     __global instant *clock, __global int *ints, __global const int *at)
 {
     const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
-% if not spec.diffuses:
 ${to_states()}\
-% endif
 % for block in ("after_solve", "before_step"):
 ${all(block)}\
 % endfor

@@ -1,21 +1,17 @@
 """States that diffuse along a network's cells, against a dense system."""
 
-from types import SimpleNamespace
-
 import mod_files
 import numpy as np
 import pytest
 
 from clhines import InputError, Mechanism, Network, Simulation, discretise, sample_cells
-from clhines.simulator.engines import steps
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.model import compile
 from clhines.simulator.network.copies import copies_of
 from clhines.simulator.ranks.partition import Share
-from clhines.solver.device import devices
 
 DT = 0.1
-ENGINES = ("reference", "steps", "epochs", "epochs-gpu")
+ENGINES = ("reference", "epochs", "epochs-gpu")
 CABLE = discretise(sample_cells()[0], max_length=60)
 SEEP = """
 NEURON { SUFFIX seep RANGE D, w, start }
@@ -114,15 +110,6 @@ def test_steps_are_those_of_dense_systems(double_queue, engine, dtype):
     np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
 
 
-@pytest.mark.parametrize("dtype", EPS)
-def test_steps_of_gpus_have_a_work_item_for_each_node(double_queue, dtype, monkeypatch):
-    others = {**vars(devices), "is_cpu": lambda _: False}
-    monkeypatch.setattr(steps, "devices", SimpleNamespace(**others))
-    sim, want = simulated("steps", double_queue, dtype)
-    assert not sim.runner.kernels.in_vectors
-    np.testing.assert_allclose(states(sim), want, 5 * EPS[dtype])
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nothing_flows_where_the_mechanism_is_not(double_queue, engine):
     """Diffuse in some sections, one with a gap: each connected piece is a separate tree."""
@@ -204,6 +191,11 @@ def test_beside_pointers_and_variables_set_in_turn(double_queue, engine, secondo
     for values, want in zip(runs[1], runs[0], strict=True):
         assert np.ptp(want) > 1e-3
         np.testing.assert_allclose(values, want, 0, 50 * EPS["float64"] * np.abs(want).max())
+
+
+def test_engine_steps_refuses(double_queue):
+    with pytest.raises(InputError, match="^engine='steps' takes no LONGITUDINAL_DIFFUSION"):
+        simulated("steps", double_queue)
 
 
 def test_ranks_have_the_trees_of_their_cells():

@@ -101,7 +101,7 @@ CASES = [
     ("mixed reference", mixed_network, 2.0, {"engine": "reference"}),
     ("busy auto", busy_network, 12.0, {}),
     ("plastic beside ions", ions_network, 12.0, {"engine": "steps"}),
-    ("diffusing", diffusing_network, 5.0, {"engine": "steps"}),
+    ("diffusing", diffusing_network, 5.0, {"engine": "epochs"}),
     ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
     ("rewarded", rewarded_network, 12.0, {}),
     ("kinds on one rank", lone_network, 12.0, {}),
