@@ -7,9 +7,9 @@ Like is compared with like: `solve` with LAPACK's `gtsv` (`ptsv` for symmetric s
 `gttrs` (`pttrs`). SciPy and LAPACK solve all systems as one. `launch` is an empty kernel with its
 wait: no call of a device can be faster. All calls of a row take turns, so that other load slows
 them alike; SciPy's batched `solve` comes after them, because its matrices leave none of their
-values in the caches. Times are the least wall time in microseconds; the JSON file also has medians. `first`
-is the first call of `solve_tridiagonal`, which plans, loads kernels (perhaps from a cache) and
-allocates. Every solution is compared with LAPACK's.
+values in the caches. Times are the least wall time in microseconds; the JSON file also has medians.
+`first` is the first call of `solve_tridiagonal`, which plans, loads kernels (perhaps from a cache)
+and allocates. Every solution is compared with LAPACK's.
 
 The second table has one symmetric matrix with many right-hand sides, in float64, from NumPy and
 back; `written out` is the same as a batch of equal systems, `pttrs` LAPACK's kept factors for all
