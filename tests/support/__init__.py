@@ -24,9 +24,8 @@ Devices and processes
     `mock_queue`, `trust_stub`, `foreign_kernels`: a queue without a device, self-tests with chosen
     outcomes, and no kernels of PyOpenCL. `template_modules`: templates with a spec elsewhere.
     `processes`: Python in processes of its own. `mpi_runs`: programs on MPI ranks. `commands`: the
-    command line.
+    command line. `processors`: compiles for every processor of PoCL's compiler.
 
 Programs for developers
-    `processors`: compiles for every processor.
     `runtimes`: tests every family of kernels on the installed runtimes.
 """

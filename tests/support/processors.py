@@ -1,8 +1,4 @@
-"""Compile kernels for processors that are not here: `python tests/support/processors.py`.
-
-It prints a row of the table in `docs/supported.md` for each of LLVM's names of a processor, with
-clhines' vectors for that name and with PoCL's library of built-in functions for this processor.
-Words after the command choose names.
+"""Compile kernels for processors that are not here, for `test_processors.py`.
 
 Nothing runs under another name. The sources of the README's examples, of `clhines solve`, of the
 ring and of a cell with a .mod file, by steps and by epochs, are collected without any launch. Then
@@ -10,7 +6,6 @@ a process whose PoCL has the other name and library compiles them when asked for
 binaries. A program that takes more than `LIMIT` seconds counts as endless.
 """
 
-import argparse
 import contextlib
 import io
 import json
@@ -20,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -235,35 +229,6 @@ def width_of(name):
     return next((size for size, names in pocl._REGISTERS.items() if name in names), pocl._OTHER)
 
 
-def main():
-    """Print the table; return 1 if a row differs from its expectation."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", help="of LLVM; default: all")
-    parser.add_argument("--collect", nargs=2)
-    parser.add_argument("--compile", nargs=2)
-    args = parser.parse_args()
-    if args.collect:
-        return collect(int(args.collect[0]), args.collect[1])
-    if args.compile:
-        return compile_all(*args.compile)
-    bad = 0
-    print("| name | vectors | library | kernels | time | outcome |\n" + "| --- " * 6 + "|")
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        for k, (name, library, width) in enumerate((*ROWS, *WRONG)):
-            if args.names and name not in args.names:
-                continue
-            width = width or width_of(name)
-            path = sources(width, folder)
-            kernels, seconds, fault = compiled(name, library, path, folder / f"row-{k}")
-            bad += bool(fault) != ((name, library, width) in WRONG)
-            print(
-                f"| `{name}` | {width} bytes | {library} | {kernels} | {seconds:.0f} s | ", end=""
-            )
-            print(f"{fault or 'compiled'} |", flush=True)
-            shutil.rmtree(folder / f"row-{k}", ignore_errors=True)
-    return bool(bad)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    way, one, path = sys.argv[1:]
+    collect(int(one), path) if way == "--collect" else compile_all(one, path)
