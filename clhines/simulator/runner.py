@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhines.core.arrays import repeat_moved
 from clhines.core.errors import BuildError, InputError
 from clhines.core.progress import phase
 from clhines.core.summary import counted
@@ -22,7 +23,7 @@ from clhines.simulator.engines.run import Request, Restarts, take_chunk
 from clhines.simulator.engines.table import FAMILY
 from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.model.compiling import compile, with_values
-from clhines.simulator.model.instances import ConstantSums, place_electrodes
+from clhines.simulator.model.instances import place_electrodes, sums_of_nodes
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import Changes
 from clhines.simulator.network.copies import changed_copies
@@ -84,8 +85,7 @@ class CurrentModel:
         if not self._staleness:
             return self.compiled
         if self._staleness < Staleness.WIRING:
-            values = settings["v_init"], self.changes, self.sums
-            return with_values(net, self.compiled, net.groups, *values)
+            return with_values(net, self.compiled, net.groups, settings["v_init"], self.changes)
         return compile(net, **settings, changes=self.changes)
 
     def copied(self, count: int) -> tuple[Network, dict[str, Any]]:
@@ -106,15 +106,11 @@ class CurrentModel:
             self._staleness = staleness
         vars(self).pop("signature", None)
 
-    @cached_property
-    def sums(self) -> ConstantSums:
-        net, structure = self.network, inside(self.network).structure
-        return ConstantSums(
-            place_electrodes(net.groups, structure.around),
-            net.forest,
-            net.area,
-            structure.whole("g_total"),
-        )
+    def sums(self) -> dict[str, np.ndarray]:
+        """Return the constant mechanisms' sums with all changes, each (n,) float64, by name."""
+        structure, count = inside(self.network).structure, self.network.forest.num_nodes
+        groups = place_electrodes(self.changes.groups(self.network.groups), structure.around)
+        return {k: repeat_moved(a, count) for k, a in sums_of_nodes(groups, structure).items()}
 
     @cached_property
     def signature(self) -> str:

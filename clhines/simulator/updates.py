@@ -156,12 +156,11 @@ class Updates:
             pending.only_on_device = False
         if not runner.pending.constants:
             return
-        sums, changes, device = model.sums, model.changes, runner.on_device
-        d, b = sums.sums(changes)
-        dtype = runner.request.dtype
-        check_constants(dtype, constant_conductance=d, constant_current=b)
+        sums, device = model.sums(), runner.on_device
+        d, b, g = sums["constant_d"], sums["constant_b"], sums["constant_g"]
+        check_constants(runner.request.dtype, constant_conductance=d, constant_current=b)
         runner.pending.constants = False
-        if device is not None and device.set_constants(d, b, sums.conductances(changes)):
+        if device is not None and device.set_constants(d, b, g):
             return
         changed = model.changes.parameters
         for group in model.network.groups:

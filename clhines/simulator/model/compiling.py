@@ -22,7 +22,6 @@ from clhines.simulator.model.deliveries import (
 )
 from clhines.simulator.model.diffusion import Diffusion
 from clhines.simulator.model.instances import (
-    ConstantSums,
     begin_of,
     check_alone,
     check_temperature,
@@ -31,6 +30,7 @@ from clhines.simulator.model.instances import (
     place_electrodes,
     replace_values,
     set_spike_thresholds,
+    sums_of_nodes,
 )
 from clhines.simulator.model.layers import layers_of
 from clhines.simulator.model.model import (
@@ -174,25 +174,19 @@ def with_values(
     groups: Sequence[Group],
     v_init: ArrayLike,
     changes: Changes,
-    sums: ConstantSums,
 ) -> Model:
-    """Return a network's model, compiled before, with another `v_init` and changed parameters.
-
-    `sums` has the constant mechanisms' sums at each node, which depend on parameters.
-    """
+    """Return a network's model, compiled before, with another `v_init` and changed parameters."""
     changed = [(number, name) for number, values in changes.parameters.items() for name in values]
     now = changes.groups(groups)
     kinds = replace_values(model.kinds, model.instances, now, changed, changes.stored, model.dt)
     check_temperature(kinds, network.celsius)
-    constant_d, constant_b = sums.sums(changes)
+    structure = inside(network).structure
     return replace(
         model,
         kinds=kinds,
         of_nodes=model.of_nodes.changed(
-            constant_d=constant_d,
-            constant_b=constant_b,
-            v_init=begin_of(inside(network).structure, v_init),
-            constant_g=sums.conductances(changes),
+            **sums_of_nodes(place_electrodes(now, structure.around), structure),
+            v_init=begin_of(structure, v_init),
         ),
         stored=frozenset(changes.stored),
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,12 +19,10 @@ from clhines.simulator.mechanisms.ir.program import CAPACITANCE, GENERATOR, HELD
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.mechanism import mechanism as built_in
 from clhines.simulator.model.model import DENSITY, Kind
-from clhines.simulator.network.changes import Changes, ParameterValue
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.structure import NodeValues, Structure
 from clhines.simulator.network.times import refractory_steps
-from clhines.solver.forest import Forest
 
 ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
 
@@ -266,15 +263,19 @@ def constant_sums(
     return d, b
 
 
+def sums_of_nodes(groups: Sequence[Group], structure: Structure) -> dict[str, np.ndarray]:
+    """Return `Model.constant_d`, `constant_b` and `constant_g`, for one cell if all repeat it."""
+    d, b = constant_sums(groups, structure)
+    g, _ = constant_sums(groups, structure, axial=False)
+    return {"constant_d": d, "constant_b": b, "constant_g": g}
+
+
 def nodes_of(groups: Sequence[Group], structure: Structure, v_init: ArrayLike) -> NodeValues:
-    constant_d, constant_b = constant_sums(groups, structure)
     of_nodes = {
         "u": -structure.once("g_axial") * (structure.around is None),
         "capacitance": structure.once("capacitance"),
         "area": structure.once("area"),
-        "constant_d": constant_d,
-        "constant_b": constant_b,
-        "constant_g": constant_sums(groups, structure, axial=False)[0],
+        **sums_of_nodes(groups, structure),
         "v_init": begin_of(structure, v_init),
     }
     return NodeValues(of_nodes, structure.forest.num_nodes)
@@ -328,92 +329,3 @@ def _merged(
         return values[0]
     parts = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
     return np.concatenate(parts)[order]
-
-
-class ConstantSums:
-    """Constant mechanisms' sums at each node after changes, equal to those of `constant_sums`."""
-
-    def __init__(
-        self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
-    ) -> None:
-        self._groups = [g for g in groups if g.mechanism.constant]
-        self._forest, self._area, self._g_total = forest, area, g_total
-        self._cell: dict[int, np.ndarray] = {}
-        self._factor: dict[int, np.ndarray] = {}
-        self._products: dict[int, tuple[list[ParameterValue], np.ndarray, np.ndarray]] = {}
-
-    def sums(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return `Model.constant_d` and `constant_b` with changed parameters, (n,) float64."""
-        if self._of_one_cell is not None and self._by_cell(changes):
-            return self._repeated(changes)
-        n = len(self._area)
-        d, b = self._g_total.copy(), np.zeros(n)
-        for group in self._groups:
-            g, i = self._of_group(group, changes)
-            d += np.bincount(group.nodes, g, n)
-            b -= np.bincount(group.nodes, i, n)
-        return d, b
-
-    def conductances(self, changes: Changes) -> np.ndarray:
-        n = len(self._area)
-        sums = np.zeros(n)
-        for group in self._groups:
-            sums += np.bincount(group.nodes, self._of_group(group, changes)[0], n)
-        return sums
-
-    @cached_property
-    def _of_one_cell(self) -> list[np.ndarray] | None:
-        """Axial conductances and each group's factors in cell 0; None if another cell differs."""
-        n, cells = len(self._area), self._forest.num_cells
-        columns = [self._g_total]
-        for group in self._groups:
-            if len(group) != len(np.unique(group.nodes)):
-                return None
-            factor = np.zeros(n)
-            factor[group.nodes] = factor_of(group.mechanism, self._area[group.nodes])
-            columns.append(factor)
-        if (self._forest.sizes != n // cells).any():
-            return None
-        rows = [a.reshape(cells, -1) for a in columns]
-        return [r[0] for r in rows] if all((r == r[0]).all() for r in rows) else None
-
-    def _by_cell(self, changes: Changes) -> bool:
-        return all(
-            changes.value_of(group, name).by != "instance"
-            for group in self._groups
-            for name in group.mechanism.parameters
-        )
-
-    def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        assert self._of_one_cell is not None
-        cells = self._forest.num_cells
-        g_total, *factors = self._of_one_cell
-        d = np.tile(g_total, (cells, 1))
-        b = np.zeros_like(d)
-        for group, factor in zip(self._groups, factors, strict=True):
-            values = {n: changes.value_of(group, n).numbers for n in group.mechanism.parameters}
-            i, g = at_0_mv(group.mechanism, values, cells)
-            d += factor * g[:, None]
-            b -= factor * i[:, None]
-        return d.reshape(-1), b.reshape(-1)
-
-    def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
-        """Return a group's conductances and currents; compute them only if a value changed."""
-        values = [changes.value_of(group, name) for name in group.mechanism.parameters]
-        place = self._products.get(group.number)
-        if place and all(a is b for a, b in zip(place[0], values, strict=True)):
-            return place[1:]
-        number, mechanism = group.number, group.mechanism
-        if number not in self._factor:
-            self._factor[number] = factor_of(mechanism, self._area[group.nodes])
-            self._cell[number] = stretch_of(self._forest.cell_offsets, group.nodes)
-        cell, factor = self._cell[number], self._factor[number]
-        named = dict(zip(mechanism.parameters, values, strict=True))
-        if any(v.by == "instance" for v in values):
-            spread = {k: v.numbers[cell] if v.by == "cell" else v.numbers for k, v in named.items()}
-            i, g = at_0_mv(mechanism, spread, len(group))
-        else:
-            by_cell = {k: v.numbers for k, v in named.items()}
-            i, g = (a[cell] for a in at_0_mv(mechanism, by_cell, self._forest.num_cells))
-        self._products[number] = values, factor * g, factor * i
-        return self._products[number][1:]

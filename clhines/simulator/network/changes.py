@@ -46,8 +46,6 @@ class Changes:
     weight: np.ndarray | None = None
     events: list[Event] | None = None
 
-    _first: dict[tuple[int, str], ParameterValue] = field(default_factory=dict, repr=False)
-
     @property
     def any(self) -> bool:
         changed = self.parameters or self.stored or self.weight is not None
@@ -67,17 +65,6 @@ class Changes:
             )
         unchanged = group.network, group.number, group.mechanism, group.nodes
         return Group(*unchanged, values, group.in_round)
-
-    def value_of(self, group: Group, name: str) -> ParameterValue:
-        changed = self.parameters.get(group.number, {}).get(name)
-        if changed is not None:
-            return changed
-        key = group.number, name
-        if key not in self._first:
-            value = group.parameters[name]
-            whole = isinstance(value, np.ndarray)
-            self._first[key] = ParameterValue(np.atleast_1d(value), "instance" if whole else "all")
-        return self._first[key]
 
 
 def is_plain(value: object) -> bool:

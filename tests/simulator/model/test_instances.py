@@ -6,9 +6,8 @@ from networks import CABLES, full_network
 
 from clhines import Network
 from clhines.simulator.model import compile
-from clhines.simulator.model.instances import ConstantSums
-from clhines.simulator.network.changes import Changes, as_value
-from clhines.simulator.network.groups import inside
+from clhines.simulator.network.changes import as_value
+from clhines.simulator.runner import CurrentModel, Staleness
 
 pytestmark = pytest.mark.core
 
@@ -17,17 +16,18 @@ pytestmark = pytest.mark.core
 def test_constant_mechanisms_summed_again_have_the_bits_of_a_model(cables):
     net = Network(cables, 4)
     soma, rest = net.insert("pas", "soma", g=2e-4), net.insert("pas", "dendrites", e=-70.0)
-    total, changes = inside(net).structure.whole("g_total"), Changes()
-    sums = ConstantSums(net.groups, net.forest, net.area, total)
+    current = CurrentModel(net, {"dt": 0.025, "v_init": -65.0})
+    changes = current.changes
     for value in (3e-4, np.linspace(1e-4, 4e-4, 4), np.linspace(1e-4, 2e-4, len(rest))):
         per_cell = net.per_cell(value) if np.shape(value) == (4,) else value
         changes.parameters[rest.number] = {"g": as_value(rest, "g", per_cell)}
         changes.parameters[soma.number] = {"e": as_value(soma, "e", -60.0)}
-        d, b = sums.sums(changes)
-        model = compile(net, changes=changes)
-        assert d.tobytes() == model.constant_d.tobytes()
-        assert (b == model.constant_b).all()
-        assert not (d == compile(net).constant_d).all()
+        current.mark_stale(Staleness.VALUES)
+        sums, model, whole = current.sums(), current.current, compile(net, changes=changes)
+        for name, values in sums.items():
+            expected = getattr(whole, name).tobytes()
+            assert values.tobytes() == getattr(model, name).tobytes() == expected
+        assert not (model.constant_d == compile(net).constant_d).all()
 
 
 def test_groups_of_one_mechanism_become_one_kind():
