@@ -36,13 +36,11 @@ PROCEDURE rates(u) {
     FROM k = 0 TO 1 {
         y = 2*k
         VERBATIM
-        switch (_lk) {
-            case 0:
-                if ((btau = exp(_lu / 50)) < floor_of) { btau = floor_of; }
-                break;
-            case 1:
-                binf = btau / (btau + _ly) + least;
-                break;
+        if (_lk == 0) {
+            btau = exp(_lu / 50);
+            if (btau < floor_of) { btau = floor_of; }
+        } else {
+            binf = btau / (btau + _ly) + least;
         }
         ENDVERBATIM
     }

@@ -73,17 +73,14 @@ PROCEDURE rates(u) {
     ENDVERBATIM
     FROM j = 0 TO 2 {
         VERBATIM
-        switch (_lj) {
-            case 0:
-                if ((table[_lj] = 1 / (_ly + 5)) < 0.18) { table[_lj] = 0.18; }
-                table[_lj] = table[_lj] / 2;
-                break;
-            case 1: case 7:
-                if (a > 3) { table[_lj] = 0; }
-                else if ((table[_lj] = v * 2) > 100) table[_lj] = 100;
-                break;
-            default:
-                table[_lj] += 1e-3;
+        if (_lj == 0) {
+            table[_lj] = 1 / (_ly + 5);
+            table[_lj] /= 2;
+        } else if (_lj == 1 || _lj == 7) {
+            table[_lj] = v * 2;
+            if (a > 3) table[_lj] = 0;
+        } else {
+            table[_lj] += 1e-3;
         }
         ENDVERBATIM
     }

@@ -1,18 +1,17 @@
 """Translate the C in VERBATIM blocks into NMODL.
 
-Supported are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double
-and int, calls, ``printf`` (dropped), ``assert``, and random numbers from a POINTER:
-``nrn_random_pick (_p_rng)`` and the functions in ``nrnran123.h``. A condition may test whether a
-variable holds a Vector. A brace may open in one block and close in another block of the same
-function. Other statements become calls of `UNREAD`, which refuses the file if it is executed; if
-parameters decide whether it is, the start of a run refuses.
+Supported are assignments, ``if``, ``for``, ``while``, ``return``, locals of type double and int,
+calls, ``printf`` (dropped), ``assert``, and random numbers from a POINTER: ``nrn_random_pick
+(_p_rng)`` and the functions in ``nrnran123.h``. A condition may test whether a variable holds a
+Vector. A brace may open in one block and close in another block of the same function. Other
+statements become calls of `UNREAD`, which refuses the file if it is executed; if parameters decide
+whether it is, the start of a run refuses.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -313,8 +312,6 @@ class _Reader:
             return f"while ({self._condition()}) {self._closed(self._body)}"
         if self._take("for"):
             return self._for()
-        if self._take("switch"):
-            return self._switch()
         if self._take("return"):
             return self._return()
         if self._take("extern"):
@@ -365,57 +362,14 @@ class _Reader:
         return condition
 
     def _if(self) -> str:
-        before, first = self.depth, self._assigned_first()
-        statement = f"{first}if ({self._condition()}) {self._body()}"
+        before = self.depth
+        statement = f"if ({self._condition()}) {self._body()}"
         if self.depth == before and self._take("else"):
             statement += f" {self._else()}"
         return statement
 
     def _else(self) -> str:
-        if self._tokens[self._at : self._at + 3] == [("name", "if"), *[("sign", "(")] * 2]:
-            return f"else {{ {self._closed(self._statement)} }}"  # it may begin with an assignment
         return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
-
-    def _assigned_first(self) -> str:
-        begin = self._at
-        if self._take("(", "(") and self._tokens[self._at][0] == "name":
-            at = self._at
-            with suppress(NotReadError):
-                name, kind = self._variable()
-                variable = self._tokens[at : self._at]
-                if self._take("="):
-                    nmodl = self._assigned(name, kind)
-                    self._need(")")
-                    self._tokens[at - 1 : self._at] = variable
-                    self._at = begin
-                    return f"{nmodl}\n"
-        self._at = begin
-        return ""
-
-    def _switch(self) -> str:
-        self._need("(")
-        value, _ = self._variable()
-        self._need(")")
-        self._need("{")
-        cases = list[str]()
-        while not self._take("}"):
-            tests = list[str]()
-            while self._take("case"):
-                tests.append(f"{value} == {self._expression()[0]}")
-                self._need(":")
-            if not tests:
-                self._need("default")
-                self._need(":")
-            body = list[str]()
-            while not (self._take("break", ";") or self._next == "}"):
-                body.append(self._closed(self._statement))
-            inside = "\n".join(body)
-            test = f"if ({' || '.join(tests)}) " if tests else ""
-            cases.append(f"{test}{{ {inside} }}")
-            if not tests:
-                self._need("}")
-                break
-        return " else ".join(cases)
 
     def _for(self) -> str:
         self._need("(")

@@ -13,7 +13,8 @@ REFUSED = {
     "VERBATIM": verbatim(" x = *y;"),
     "whole quotient": verbatim(" x = 1/2;"),
     "rounded": verbatim(" int k = 0.5;"),
-    "falls through": verbatim(" switch (_lk) { case 1: x = 2; case 2: x = 3; }", "LOCAL k\n"),
+    "switch": verbatim(" switch (_lk) { case 1: x = 2; break; }", "LOCAL k\n"),
+    "an assignment in a condition": verbatim(" if ((x = t) > 2) { x = 2; }"),
     "v of an event": verbatim(" x = v;").replace("INITIAL", "NET_RECEIVE(w)"),
     "hidden by a LOCAL": verbatim(" x = m;", "LOCAL m\n"),
     "braces of others": verbatim(
