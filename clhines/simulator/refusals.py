@@ -144,7 +144,7 @@ REFUSALS = {
     "mod.set-seed": Refusal("set_seed in {where}", "call it in INITIAL"),
     "mod.singular": Refusal("a system of equations that is singular for all coefficients", "write one equation for each state"),
     "mod.solve-in-loop": Refusal("SOLVE {name} in a loop or a procedure", "write it in BREAKPOINT or INITIAL"),
-    "mod.solve-method": Refusal("SOLVE {name} with METHOD {method}", "use cnexp, derivimplicit, sparse, euler or runge"),
+    "mod.solve-method": Refusal("SOLVE {name} with METHOD {method}", "use cnexp, derivimplicit, sparse or euler"),
     "mod.solve-no-block": Refusal("SOLVE {name}, which is not a block"),
     "mod.solve-of-block": Refusal("SOLVE of {sort} {name}", "use DERIVATIVE, KINETIC, LINEAR or PROCEDURE"),
     "mod.statement-in-block": Refusal("{kind} in {where}", "write it in NET_RECEIVE"),

@@ -61,7 +61,6 @@ CASES = [
     },
     _driven("nmpumpd", ["a", "b"]),
     _driven("nmeuler", ["a", "b"]),
-    _driven("nmrunge", ["a", "b", "last"]),
     _driven("nmlinear", ["xx", "yy", "zz"]),
     _driven("nmcycle", ["c1", "c2", "o1", "o2", "s1", "x1", "x2", "x3", "y1", "y2", "y3"]),
     _driven("nmkin", ["c1", "c2", "o", "b", "flux"]),

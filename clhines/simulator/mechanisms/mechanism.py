@@ -158,8 +158,8 @@ class Mechanism:
         use_tables : bool
             Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
         secondorder : bool
-            Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
-            extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
+            Whether ``SOLVE`` by derivimplicit, sparse and euler takes half a step and extrapolates,
+            as with NEURON's ``secondorder`` of 1 or 2.
         function_tables : mapping of str to tuple of array_like, optional
             Table of each FUNCTION_TABLE, as for hoc's ``table_NAME``: ``(x, y)`` of shapes (n,) and
             (n,), ``(x0, x1, y)`` with y of shape (n0, n1), or a number; x in ascending order. It is

@@ -6,7 +6,7 @@
 - ``derivimplicit``: Newton's iteration with central differences of 2 %, which are computed again
   while the solution changes by more than 5 %. If all rates are linear in the states, a linear
   system gives the solution.
-- ``euler``, ``runge``: explicit methods.
+- ``euler``: the explicit method.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # smallest and relative step for differences
-STEADY = Fraction(1, 10**9)  # NEURON's dt for derivimplicit with STEADYSTATE
 MAX_NEWTON = 24  # states in an iteration with differences
 _METHODS = {
-    "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler", "runge"),
+    "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler"),
     "KINETIC": ("sparse",),
     "LINEAR": ("", "simeq"),
     "PROCEDURE": ("", "after_cvode", "cvode_t", "cvode_t_v", "none"),
@@ -60,10 +59,10 @@ def solve(run: Execution, s: Statement) -> None:
         sparse(run, block, steady)
     elif block.sort == "LINEAR":
         _equations(run, block)
-    elif steady and method != "derivimplicit":
+    elif steady:
         raise refuse("mod.steadystate-derivative", s.line, method=method, name=name)
     else:
-        _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
+        _derivative(run, block, "derivimplicit" if method == "sparse" else method)
     run.is_repeated = before
 
 
@@ -85,7 +84,7 @@ def halves(run: Execution, s: Statement) -> bool:
     return block.sort in ("DERIVATIVE", "KINETIC")
 
 
-def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None:
+def _derivative(run: Execution, block: Block, method: str) -> None:
     rates = all_of(block.body, "prime")
     if not rates:
         raise refuse("mod.derivative-has-no-rate", block.line, name=block.name)
@@ -95,10 +94,8 @@ def _derivative(run: Execution, block: Block, method: str, steady: bool) -> None
         _euler(run, block)
     elif not method:  # NEURON executes the block and leaves the states alone
         extrapolate(run, {k: run.read("dt") * x for k, x in _evaluated(run, block).items()})
-    elif method == "runge":
-        _runge(run, block)
     else:
-        _implicit(run, block, steady)
+        _implicit(run, block)
 
 
 def _order(s: Statement) -> int | None:
@@ -202,37 +199,7 @@ def _euler(run: Execution, block: Block) -> None:
     extrapolate(run, steps)
 
 
-def _runge(run: Execution, block: Block) -> None:
-    graph = run.graph
-    h, t = run.read("dt"), run.read("t")
-    half, third = graph.number(Fraction(1, 2)), graph.number(Fraction(1, 3))
-    with run.trial():
-        keys = list(_evaluated(run, block))
-    old = {key: run.value(key) for key in keys}
-    at, total = dict(old), dict(old)
-    for stage, (ahead, share) in enumerate(((half, third), (half, third), (graph.one, third))):
-        run.overrides["t"] = t if stage == 0 else t + half * h
-        for key in keys:
-            run.set(key, at[key])
-        rates = _evaluated(run, block)
-        step = half if stage == 0 else graph.one
-        for key in keys:
-            total[key] = total[key] + step * share * h * rates[key]
-            at[key] = graph.local(f"{key}_stage", old[key] + ahead * h * rates[key])
-    run.overrides["t"] = t + h
-    for key in keys:
-        run.set(key, at[key])
-    rates = _evaluated(run, block)
-    sixth = graph.number(Fraction(1, 6))
-    for key in keys:
-        run.set(key, total[key] + sixth * h * rates[key])
-    del run.overrides["t"]
-    extrapolate(run, {key: h * rates[key] for key in keys})
-    _evaluated(run, block)  # leaves the block's variables at the end of the step
-
-
-def _implicit(run: Execution, block: Block, steady: bool) -> None:
-    graph = run.graph
+def _implicit(run: Execution, block: Block) -> None:
     keys = list[str]()
 
     def rates_here() -> Iterable[Node]:
@@ -244,9 +211,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
         shown = run.names.public.get(key, key)
         raise refuse("mod.set-after-use", block.line, shown=shown, name=block.name)
     old = [run.value(key) for key in keys]
-    h = graph.number(STEADY) if steady else run.read("dt")
-    if steady:
-        run.overrides["dt"] = h
+    h = run.read("dt")
 
     def deviations(at: Sequence[Node]) -> list[Node]:
         with run.trial():
@@ -259,10 +224,7 @@ def _implicit(run: Execution, block: Block, steady: bool) -> None:
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
     rates = _evaluated(run, block)  # leaves the block's variables at the end of the step
-    if steady:
-        run.overrides.pop("dt", None)
-    else:
-        extrapolate(run, {key: h * rates[key] for key in keys})
+    extrapolate(run, {key: h * rates[key] for key in keys})
 
 
 def newton(
