@@ -322,9 +322,7 @@ def _initial(p: Cursor, line: int) -> Statement:
 
 
 def _conductance(p: Cursor, line: int) -> Statement:
-    name = p.name()
-    ion = p.name() if p.take("USEION") else ""
-    return Statement("conductance", line, (name, ion))
+    raise refuse("mod.conductance", line)
 
 
 def _terms(p: Cursor) -> tuple[tuple[Fraction, Expression], ...]:
