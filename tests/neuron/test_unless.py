@@ -53,7 +53,7 @@ def drawing(seed):
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_numbers_of_the_one_generator(engine, seed):
     synapse, kept = drawing(seed)
-    names = ["m", "x", "y", "turns", "u", "n"]
+    names = ["m", "x", "y", "turns", "u"]
     records = [h.Vector().record(kept[0](0.5)._ref_v)]
     records += [h.Vector().record(getattr(synapse, f"_ref_{name}")) for name in names]
 

@@ -1,7 +1,7 @@
 : numbers of NEURON's one generator: in INITIAL, SOLVE, BREAKPOINT, loops, events
-NEURON { POINT_PROCESS nmdraws  NONSPECIFIC_CURRENT i  RANGE g, seed, noise, turns, x, y, u, n }
+NEURON { POINT_PROCESS nmdraws  NONSPECIFIC_CURRENT i  RANGE g, seed, noise, turns, x, y, u }
 PARAMETER { g = 1e-3  seed = -1  noise = 0.5 }
-ASSIGNED { v i turns x y u n dt }
+ASSIGNED { v i turns x y u dt }
 STATE { m }
 INITIAL {
     if (seed >= 0) { set_seed(seed) }
@@ -9,7 +9,6 @@ INITIAL {
     x = normrand(0, 1)
     turns = 0
     y = exprand(2)
-    n = poisrand(3)
     net_send(exprand(1), 1)
 }
 BREAKPOINT {
@@ -24,7 +23,6 @@ DERIVATIVE s {
 PROCEDURE p() {
     x = x + sqrt(dt)*normrand(0, 1) - dt*x
     if (scop_random() < 0.3 && scop_random() < 0.5) { y = y + exprand(0.1) }
-    n = n + poisrand(2*noise) - poisrand(0.5)
     WHILE (scop_random() < 0.4) {
         turns = turns + 1
         y = 0.9*y + 0.1*scop_random()
@@ -33,7 +31,7 @@ PROCEDURE p() {
 NET_RECEIVE(w) {
     if (flag == 1) {
         m = m + 0.1*normrand(0, 1)
-        net_send(0.1 + 0.2*poisrand(2), 1)
+        net_send(0.1 + 0.2*exprand(2), 1)
     } else {
         m = m + w*scop_random()
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cache
 
 from clhines.simulator.mechanisms.ir.compiled import NEVER
 from clhines.simulator.mechanisms.ir.expressions import Node
@@ -19,7 +18,7 @@ from clhines.simulator.mechanisms.nmodl.meaning import function_table
 from clhines.simulator.mechanisms.nmodl.meaning.functions import FUNCTIONS, built_in, whole
 from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
 from clhines.simulator.mechanisms.nmodl.reading.names import plain
-from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS, parse
+from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
     GIVEN,
     PICK,
@@ -35,20 +34,15 @@ from clhines.simulator.refusals import REFUSALS, Sentence, refusal
 
 DRAWS = {  # functions that draw from NEURON's one generator, and the same of a RANDOM variable
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
-    "poisrand": "random_uniform", "set_seed": "", "setseed": "",
+    "set_seed": "", "setseed": "",
 }  # fmt: skip
-_POISSON = """  : as in NEURON's library
-FUNCTION poisson_(mean) { LOCAL least, product
-    least = exp(-mean)  product = 1  poisson_ = -1
-    WHILE (product >= least) { product = product*scop_random()  poisson_ = poisson_ + 1 }
-}"""
 ONE_GENERATOR = REFUSALS["mod.one-generator"].sentence.partition("}")[2]
 # functions that NEURON offers to every file and that are not supported
 OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
-    "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisson prterr pulse ramp "
-    "revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline squarewave step "
-    "stepforce threshold".split()
+    "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisrand poisson prterr "
+    "pulse ramp revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline "
+    "squarewave step stepforce threshold".split()
 )
 _NUMBERS_OF_VALUES = {  # how many values may follow the RANDOM variable in a call
     "random_uniform": (0, 2), "random_normal": (0, 2), "random_negexp": (0, 1),
@@ -315,8 +309,6 @@ def _of_generator(run: Evaluation, name: str, values: Sequence[Node], line: int)
         if "initial" not in run.where:  # float32 has no whole numbers above 2**24
             raise refuse("mod.set-seed", line, where=run.block)
         return drawn(run, "random_setseq", GENERATOR, values, line, name)
-    if name == "poisrand":
-        return run.inlined(_poisson(), values, line)
     return drawn(run, DRAWS[name], GENERATOR, values, line, name)
 
 
@@ -339,11 +331,6 @@ _SPECIAL_CALLS: dict[str, Callable[[Evaluation, Sequence[Expression], int], Node
     OF_ION: _of_ion,
     UNREAD: _unread,
 }
-
-
-@cache
-def _poisson() -> Block:
-    return parse(_POISSON, "").blocks["poisson_"]
 
 
 def _unknown(name: str, line: int) -> Refused:

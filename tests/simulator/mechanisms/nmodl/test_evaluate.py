@@ -20,6 +20,7 @@ REFUSED = {  # text, refused construct, words in its line
     ),
     "undeclared": (text_of("x = nothing"), "'nothing' is not declared", "nothing"),
     "unknown function": (text_of("x = poisson(v)"), "the function poisson", "poisson"),
+    "poisrand": (text_of("x = poisrand(3)"), "the function poisrand", "poisrand"),
     "draw while solving": (
         text_of("").replace("m' = -m", "m' = -random_uniform(r)").replace("RANGE x", "RANDOM r"),
         "random_uniform in BREAKPOINT",

@@ -25,7 +25,7 @@ _EQUATIONS = {  # statements that a block must have
     "NONLINEAR": ("equation",),
 }
 
-_DRAWING = "scop_random", "exprand", "normrand", "poisrand", "set_seed"  # from one generator
+_DRAWING = "scop_random", "exprand", "normrand", "set_seed"  # from one generator
 
 
 def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
