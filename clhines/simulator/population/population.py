@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from functools import partial
+from hashlib import sha256
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,6 +44,7 @@ from clhines.simulator.population.result import PopulationResult
 from clhines.simulator.ranks.mpi import own_queue
 from clhines.simulator.ranks.partition import ranks_of
 from clhines.simulator.simulation import Simulation
+from clhines.simulator.state.saved import signature
 from clhines.solver.device import devices as device_list
 
 if TYPE_CHECKING:
@@ -201,7 +203,7 @@ class Population:
             steps = 0 if self._recipe.features else int(stops.max()) + 1
             size = number * len(stops) * steps * 8
             check_room(size, f"voltages of {number} sets under {len(stops)} protocols")
-        ranks.same(lambda: {"digest of the sets": values.tobytes()})
+        ranks.same(lambda: self._digests(values))
         with ranks.agreed():
             begin, end = (number * r // ranks.size for r in (ranks.rank, ranks.rank + 1))
             if begin < end:
@@ -209,6 +211,21 @@ class Population:
                 results = [one for part in parts for one in part]
         results = [one for part in ranks.gather(results) for one in part]
         return self._joined(results, number)
+
+    def _digests(self, sets: np.ndarray) -> dict[str, object]:
+        """Return digests of everything that all MPI ranks must have alike."""
+        recipe, (_, _, options) = self._recipe, self._given
+        settings = [options.get(name) for name in ("dtype", "v_init", "secondorder", "seed")]
+        protocols = recipe.protocols, recipe.stops.tolist(), recipe.node, recipe.features
+        stimuli = [{name: a.tolist() for name, a in one.items()} for one in recipe.stimuli]
+        instances = [np.asarray(each).tolist() for each in recipe.pieces.instances]
+        places = recipe.pieces.of_parameter, instances
+        texts = {
+            "network": signature(recipe.compiled),
+            "parameters and protocols": repr((recipe.names, protocols, stimuli, places, settings)),
+            "sets": repr(sets.tolist()),
+        }
+        return {f"digest of the {k}": sha256(t.encode()).hexdigest()[:8] for k, t in texts.items()}
 
     def gradient(
         self, sets: ArrayLike | Mapping[str, ArrayLike], loss: PopulationLoss

@@ -167,12 +167,12 @@ def run_cases(folder, before, comm=None):
     return results
 
 
-def population(comm):
+def population(comm, stop=4.0):
     """Return a digest of a population's results without the last bits, which batches change."""
     net = Network(CABLES[0])
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
-    protocols = {"step": {"stop": 4.0, "stimuli": [{"amp": 0.8, "delay": 0.5}]}}
+    protocols = {"step": {"stop": stop, "stimuli": [{"amp": 0.8, "delay": 0.5}]}}
     many = Population(net, {"na": ("hh", "gnabar")}, protocols, batch=2, comm=comm)
     result = many.evaluate(np.linspace(0.05, 0.2, 5)[:, None])
     return digest(np.round(result.v, 6), result.spike_set, result.spike_time)
@@ -258,6 +258,7 @@ def differing(comm):
         lambda: sim.run(0.5 + comm.rank),
         lambda: sim.run("x" if comm.rank else 1.0),
         recorded,
+        lambda: population(comm, 4.0 + comm.rank),
         in_other_order,
         begun,
     ):
