@@ -178,86 +178,6 @@ def _current(text):
     return f"{_HEAD}current i = {text}\n"
 
 
-def _clamps(n):
-    text = "v"
-    for k in range(n):
-        text = f"max({k + 1}, min({text} + a, {100 - k}))"
-    return _current(f"{text}*(v - e)")
-
-
-def _minima(n):
-    return _current("min(" * n + "v" + "".join(f", a + {k})" for k in range(n)))
-
-
-def _wheres(n):
-    text = "v"
-    for k in range(n):
-        text = f"where({text} < {k}, {text}*a, v + {k})" if k < 6 else f"where(v < {k}, {text}, a)"
-    return _current(text)
-
-
-def _quotients(n):
-    lines = ["y0 = v + 1"]
-    lines += [f"y{k + 1} = (y{k} + g)/(y{k} + e)" for k in range(n)]
-    return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}*(v - e)\n"
-
-
-def _squares(n):
-    lines = ["y0 = v + a"] + [f"y{k + 1} = y{k}*y{k} + g*y{k}" for k in range(n)]
-    return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}*1e-9\n"
-
-
-def _tower(n):
-    return _current("(" * n + "10" + "^64)" * n + "*v")
-
-
-def _reaction(n):
-    lines = [f"state s{k} = {1 if k == 0 else 0}" for k in range(n)]
-    for k in range(n):
-        gain = "".join(f" + 1.5*s{j}" for j in (k - 1, k + 1) if 0 <= j < n)
-        lines.append(f"ds{k}/dt = 0{gain} - {1.5 * ((k > 0) + (k < n - 1))}*s{k}")
-    return _HEAD + "\n".join(lines) + f"\ncurrent i = g*s{n - 1}*(v - e)\nmethod sparse\n"
-
-
-def _chain(n):
-    """Return names, each of which uses the one before in an exponential."""
-    lines = ["y0 = v"] + [f"y{k + 1} = y{k}*a + exp(v/{k + 5})" for k in range(n)]
-    return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}\n"
-
-
-BUILDERS = [
-    _clamps, _minima, _wheres, _quotients, _squares, _tower, _reaction,
-    lambda n: _chain(80 * n),
-    lambda n: _reaction(4 * n),
-    lambda n: _current("(" * (20 * n) + "v" + ")" * (20 * n)),
-    lambda n: _current("-" * (50 * n) + "v"),
-    lambda n: _current("not " * (50 * n) + "v"),
-    lambda n: _current("v^" * n + "1"),
-    lambda n: _current("v" + " + v*a" * (40 * n)),
-    lambda n: _current("*".join(f"(v + {k})" for k in range(n * 5))),
-    lambda n: _current("*".join(f"(1 + exp((v + {k})/{k + 5}))" for k in range(n * 2))),
-    lambda n: _current("(" + "+".join(f"{k}*v" for k in range(5 * n)) + ")^9"),
-    lambda n: _current("exp(" * n + "v" + ")" * n),
-    lambda n: _current("sqrt(" * (3 * n) + "v" + ")" * (3 * n)),
-    lambda n: _current("tanh(" * (3 * n) + "v" + ")" * (3 * n)),
-    lambda n: _current(f"v*{'9' * (10 ** min(n // 3, 4) * 4)}"),
-    lambda n: _current(f"v*0.{'3' * (10 ** min(n // 3, 4) * 2)}"),
-    lambda n: _current(f"v*1e{10 ** min(n, 8)}"),
-    lambda n: _current(f"v*1e-{10 ** min(n, 8)}"),
-    lambda n: _current(f"v^{10 ** min(n, 12)}"),
-    lambda n: _current(f"({n}^{n * 7})^{n * 9}*v"),
-    lambda n: _current("v < " * (30 * n) + "a"),
-    lambda n: _current(" and ".join(["v < 1"] * 20 * n)),
-    lambda n: _current(f"exp({10 ** min(n, 9)})*v"),
-    lambda n: _current(f"exp(-{10 ** min(n, 9)})*v"),
-    lambda n: _current(f"{'a' * 10 ** min(n, 5)}*v"),
-    lambda n: "density " + "m" * 10 ** min(n, 5) + "\ncurrent i = v\n",
-    lambda n: _HEAD + "".join(f"y{k} = v + {k}\n" for k in range(50 * n)) + "current i = y1\n",
-    lambda n: _HEAD + "".join(f"parameter b{k} = {k}\n" for k in range(30 * n)) + "current i = v\n",
-    lambda n: _HEAD + "current i = v\n" + "#" * (10000 * n),
-    lambda n: "\n" * (9000 * n) + _current("v"),
-]  # fmt: skip
-
 KNOWN = [
     "point syn\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\non event: s /= 0\n",
     "point syn\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\non event: s /= weight - weight\n",
@@ -328,11 +248,7 @@ ODD += list("\t\r\x0b\x0c\u2028\u202e\ufeffé²µ−＝ｖ{}[]$%;:日")
 
 
 def hostile(rng):
-    what = rng.random()
-    if what < 0.3:
-        sizes = [1, 2, 3, 5, 8, 10, 12, 14, 20, 30]
-        return pick(rng, BUILDERS)(int(pick(rng, sizes)))
-    if what < 0.5:
+    if rng.random() < 0.3:
         return pick(rng, KNOWN)
     text = sensible(rng)
     for _ in range(int(rng.integers(1, 4))):
