@@ -43,16 +43,17 @@ def simulate(
     """
     from clhines.simulator.gradients.outside import check_settable
 
-    check_settable(of, values)
+    check_settable(simulation, of, values)
     arrays = tuple(jnp.asarray(value, float) for value in values)
-    return _simulate((simulation, float(duration), tuple(of), surrogate), *arrays)
+    shapes = tuple(simulation.vjp(duration, of, surrogate=surrogate).shapes)
+    return _simulate((simulation, duration, tuple(of), surrogate, shapes), *arrays)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _simulate(settings: tuple[Any, ...], *values: jax.Array) -> JaxArrays:
     from clhines.simulator.gradients.outside import run_with
 
-    simulation, duration, of, surrogate = settings
+    simulation, duration, of, surrogate, shapes = settings
     dtype = values[0].dtype
 
     def on_host(*values: jax.Array) -> tuple[np.ndarray, ...]:
@@ -60,7 +61,6 @@ def _simulate(settings: tuple[Any, ...], *values: jax.Array) -> JaxArrays:
         rows = run_with(simulation, duration, of, arrays, surrogate).forward()
         return tuple(r.astype(dtype) for r in rows)
 
-    shapes = simulation.vjp(duration, of, surrogate=surrogate).shapes
     like = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
     return tuple(jax.pure_callback(on_host, like, *values, vmap_method="sequential"))
 
@@ -72,7 +72,7 @@ def _forward(settings: tuple[Any, ...], *values: jax.Array) -> tuple[JaxArrays, 
 def _backward(settings: tuple[Any, ...], values: JaxArrays, by_rows: JaxArrays) -> JaxArrays:
     from clhines.simulator.gradients.outside import as_slopes, run_with
 
-    simulation, duration, of, surrogate = settings
+    simulation, duration, of, surrogate, _ = settings
     count = len(values)
 
     def on_host(*arrays: jax.Array) -> tuple[np.ndarray, ...]:

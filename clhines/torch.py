@@ -83,7 +83,7 @@ def simulate(
     """
     from clhines.simulator.gradients.outside import check_settable
 
-    check_settable(of, values)
+    check_settable(simulation, of, values)
     for value in values:
         if not isinstance(value, torch.Tensor):
             raise InputError(f"got a {type(value).__name__}; expected a torch.Tensor")

@@ -9,22 +9,42 @@ import numpy as np
 
 from clhines.core.checks import shown
 from clhines.core.errors import InputError
-from clhines.simulator.gradients.quantities import GradientQuantity
+from clhines.simulator.common.checks import check_parameter
+from clhines.simulator.gradients.quantities import GradientQuantity, as_list
+from clhines.simulator.network.groups import Group
 
 if TYPE_CHECKING:
     from clhines.simulator.gradients.gradient import RunGradient
+    from clhines.simulator.simulation import Simulation
 
-SETTABLE = ("v_init", "weight")
 
+def check_settable(
+    simulation: Simulation, of: Sequence[GradientQuantity], values: Sequence[Any]
+) -> None:
+    """Check that each quantity has one value, which `simulation` can set.
 
-def check_settable(of: Sequence[GradientQuantity], values: Sequence[Any]) -> None:
-    """Check that there is a value for each quantity, and that a simulation can set it."""
-    if len(values) != len(of):
+    The values need a shape only, as JAX's tracers have.
+    """
+    if len(values) != len(as_list(of)):
         raise InputError(f"got {len(values)} values; expected one for each of {len(of)} in `of`")
-    for one in of:
-        if isinstance(one, str) and one not in SETTABLE:
-            expected = f"(group, parameter), {' or '.join(SETTABLE)}"
+    for k, (one, value) in enumerate(zip(of, values, strict=True)):
+        if one in of[:k]:
+            raise InputError(f"of has {shown(one)} twice; expected it once")
+        counts = {
+            "v_init": simulation.network.forest.num_nodes,
+            "weight": len(simulation.model.given_weights),
+        }
+        if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], Group):
+            group, name = one
+            check_parameter(group.mechanism.name, name, group.mechanism.settable)
+            count = len(group)
+        elif isinstance(one, str) and one in counts:
+            name, count = one, counts[one]
+        else:
+            expected = f"(group, parameter), {' or '.join(counts)}"
             raise InputError(f"of has {shown(one)}, which no simulation sets; expected {expected}")
+        if np.shape(value) not in ((), (count,)):
+            raise InputError(f"{name} has shape {np.shape(value)}; expected () or ({count},)")
 
 
 def run_with(

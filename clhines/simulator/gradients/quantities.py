@@ -27,6 +27,15 @@ _NO_SLOPE = ("delay", "threshold", "time", "events", "dt", "celsius")
 _NF = 1e-5  # nF per 1 µF/cm² times 1 µm²
 
 
+def as_list(of: object) -> Sequence[GradientQuantity]:
+    """Check that `of` is a list with at least one entry; `Quantities.check` checks entries."""
+    if isinstance(of, str) or not isinstance(of, Sequence) or not len(of):
+        raise InputError(
+            f"of is {shown(of)}; expected a list of (group, name) and of {', '.join(WORDS)}"
+        )
+    return of
+
+
 @dataclass(frozen=True, eq=False)
 class Quantities:
     """The quantities, named by the user, with respect to which a loss is differentiated."""
@@ -40,12 +49,8 @@ class Quantities:
     def checked(
         cls, network: Network, model: Model, groups: Sequence[Group], of: object
     ) -> Quantities:
-        if isinstance(of, str) or not isinstance(of, Sequence) or not len(of):
-            raise InputError(
-                f"of is {shown(of)}; expected a list of (group, name) and of {', '.join(WORDS)}"
-            )
-        quantities = cls(network, model, groups, tuple(of))
-        for one in of:
+        quantities = cls(network, model, groups, tuple(as_list(of)))
+        for one in quantities.of:
             quantities.check(one)
         return quantities
 
