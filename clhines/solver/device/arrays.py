@@ -185,8 +185,14 @@ def writable(a: object) -> TypeGuard[Array]:
         return a.offset == 0 and a.flags.c_contiguous and not flags & cl.mem_flags.READ_ONLY
     if not isinstance(a, np.ndarray) or not a.flags.writeable:
         return False
-    pairs = zip(a.shape, a.strides, strict=True)
-    return not a.size or all(step or size < 2 for size, step in pairs)
+    if a.flags.c_contiguous or not a.size:
+        return True
+    extent = a.itemsize  # bytes of the axes so far, shortest steps first
+    for step, size in sorted((abs(step), size) for step, size in zip(a.strides, a.shape)):
+        if size > 1 and step < extent:
+            return False
+        extent += step * (size - 1)
+    return True
 
 
 def target_of(
