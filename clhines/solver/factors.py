@@ -209,7 +209,7 @@ class Factors:
         AccuracyWarning
             As `Solver.solve`.
         """
-        x = None if overwrite else self.quick(b, out, check, transpose, self._shape)
+        x = None if overwrite is not False else self.quick(b, out, check, transpose, self._shape)
         if x is not None:
             return x
         return self.solve_as_usual(b, out, overwrite, check, transpose)
@@ -220,7 +220,7 @@ class Factors:
         """Solve if `quick` has returned None; the arguments are as in `solve`."""
         if as_switch("transpose", transpose):
             return self.transposed().solve_as_usual(b, out, overwrite, check, False)
-        return self._solve(b, out, overwrite, as_check(check))
+        return self._solve(b, out, as_switch("overwrite", overwrite), as_check(check))
 
     @exclusive
     @memory_errors
@@ -306,6 +306,7 @@ class Factors:
         pyopencl.Event
             The event of the last kernel.
         """
+        as_switch("overwrite", overwrite)
         order, calls = self._engine.device_order().order, self._calls
         b, out = arrays = self._arguments.of_buffers("b out", (b, out), order)
         waits = events_of("wait_for", wait_for, self.queue)

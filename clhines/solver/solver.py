@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import DTypeLike
 
-from clhines.core.checks import as_check, as_choice, as_switch, shown
+from clhines.core.checks import as_check, as_choice, as_switch, as_text, shown
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike
 from clhines.solver.accuracy import is_spoilt, report_error, report_growth
@@ -108,6 +108,7 @@ class Solver(Holder):
         **options: Unpack[Options],
     ) -> None:
         as_choice("tune", tune, MODES)
+        as_text("method", method)
         if tune != "heuristic" and method != "auto":
             raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")
         timestamps = as_switch("profile", profile) or tune == "measure"
@@ -366,7 +367,7 @@ class Solver(Holder):
             If `out` is one of the operands, the error is not known, and may be small in spite of
             the warning.
         """
-        check = as_check(check)
+        check, overwrite = as_check(check), as_switch("overwrite", overwrite)
         arrays = self.arguments.natural({"d": d, "u": u, "l": l, "b": b})
         target = self.arguments.target(self.engine, b, arrays["b"], out, overwrite)
         if not arrays["b"].size:

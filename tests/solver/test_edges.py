@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import solve_banded
 
 import clhines
@@ -54,6 +55,37 @@ def test_b_beyond_float32_is_said(queue):
     solver = Solver(Forest(np.array([-1, 0, 1])), dtype=np.float32, queue=queue)
     with pytest.raises(InputError, match=r"b\[1, 2\] is 1e\+39"):
         solver.solve(np.full(3, 3.0), np.ones(3), b)
+
+
+def test_switches_and_methods_of_other_types(queue):
+    forest, a = Forest(np.array([-1, 0])), np.ones(2, np.float32)
+    solver = Solver(forest, dtype=np.float32, queue=queue)
+    factors, packed = solver.factor(3 * a, a), solver.to_device_order(a)
+    for value in (np.zeros(2), "no", 1, None):
+        for call in (
+            partial(solver.solve, 3 * a, a, a),
+            partial(factors.solve, a),
+            partial(factors.enqueue, packed, out=packed),
+        ):
+            with pytest.raises(InputError, match="overwrite is .*; expected True or False"):
+                call(overwrite=value)
+        if not isinstance(value, str):
+            with pytest.raises(InputError, match="method is .*; expected a text"):
+                Solver(forest, value, np.float32, queue=queue)
+
+
+def test_rows_of_out_that_overlap(queue):
+    solver = Solver(Forest(np.array([-1, 0])), dtype=np.float32, queue=queue)
+    b, memory = np.ones((3, 2), np.float32), np.zeros(12, np.float32)
+    system = np.full(2, 3, np.float32), np.ones(2, np.float32), b
+    x = solver.solve(*system)
+    for strides in ((4, 4), (0, 4), (4, 0), (8, 0), (-4, 4)):
+        rows = as_strided(memory[4:], b.shape, strides)
+        with pytest.raises(InputError, match="several values at one place"):
+            solver.solve(*system, out=rows)
+    for strides in ((8, 4), (4, 12), (12, 4), (-8, 4), (16, 8)):
+        rows = as_strided(memory[4:] if strides[0] < 0 else memory, b.shape, strides)
+        assert np.array_equal(solver.solve(*system, out=rows), x)
 
 
 def test_one_device_or_queue(queue):
