@@ -23,7 +23,7 @@ from itertools import combinations
 
 import numpy as np
 
-from clhines.core.arrays import inverse, offsets, shifted, stretch_of
+from clhines.core.arrays import inverse, offsets, stretch_of
 from clhines.core.errors import InputError
 from clhines.simulator.network.structure import Structure
 from clhines.solver import reference
@@ -58,18 +58,6 @@ class Layers:
         column = inverse(self.node[0], int(self.node.max()) + 1)[nodes]
         around = np.where(column < 0, -1, self.node[1, column])
         return np.where(around < 0, nodes, around)
-
-    def copied(self, count: int, num_nodes: int) -> Layers:
-        """Return the layers of `count` copies, one after another, of all `num_nodes` nodes."""
-        m, copies = len(self.parent), np.arange(count)[:, None]
-        node, parent = self.node[:, None] + num_nodes * copies, self.parent + m * copies
-        return replace(
-            self,
-            node=np.where(self.node[:, None] < 0, -1, node).reshape(len(self.node), -1),
-            parent=np.where(self.parent < 0, -1, parent).reshape(-1),
-            of_cells=np.append(shifted(self.of_cells[:-1], m, count), m * count),
-            **{name: np.tile(getattr(self, name), count) for name in ("axial", "g", "c")},
-        )
 
     def part(self, cells: slice) -> Layers:
         """Return the layers for a range of cells, with nodes numbered from 0."""
@@ -166,10 +154,6 @@ def layers_of(structure: Structure, second_order: bool) -> Layers | None:
         return None
     if second_order:
         raise InputError("secondorder, in a network with nodes around others; expected 0")
-    if structure.copied_from is not None:
-        once, count = structure.copied_from
-        layers = layers_of(once, second_order)
-        return layers and layers.copied(count, once.forest.num_nodes)
     node, g = around.rows, structure.whole("g_axial")
     cell = stretch_of(forest.cell_offsets, node[0])
     of_cells = offsets(np.bincount(cell, minlength=forest.num_cells))

@@ -45,7 +45,6 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
         **{name: in_turns(getattr(structure, name)) for name in names},
         given_axis=None if axis is None else Axis.joined([axis] * count),
         around=None if around is None else around.copied(count),
-        copied_from=(structure, count),
     )
 
 

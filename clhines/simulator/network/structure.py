@@ -56,7 +56,6 @@ class Structure:
     in_soma: Sequence[np.ndarray]
     given_axis: Axis | None = None  # for cells without cables, if known
     around: Enclosing | None = None
-    copied_from: tuple[Structure, int] | None = None  # and the number of copies
 
     @cached_property
     def axis(self) -> Axis | None:
@@ -220,11 +219,6 @@ class NodeValues:
 
     def any(self, name: str) -> bool:
         return bool(self.once(name).any())
-
-    def copied(self, copies: int) -> NodeValues:
-        whole = {k: self.count % len(a) == 0 for k, a in self._once.items()}
-        once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
-        return NodeValues(once, self.count * copies)
 
     def changed(self, **values: np.ndarray) -> NodeValues:
         return NodeValues({**self._once, **values}, self.count)

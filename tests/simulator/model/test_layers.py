@@ -1,6 +1,5 @@
 """Nodes around others (layers outside of cells), against exact rational arithmetic."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,9 +11,7 @@ from clhines.core.arrays import offsets
 from clhines.simulator.engines import steps
 from clhines.simulator.engines.reference import Reference
 from clhines.simulator.model import compile
-from clhines.simulator.model.layers import layers_of
-from clhines.simulator.network.copies import copies_of, structure_of_copies
-from clhines.simulator.network.groups import inside
+from clhines.simulator.network.copies import copies_of
 from clhines.simulator.ranks.partition import Share
 
 DT = 0.025
@@ -267,15 +264,6 @@ def test_a_rank_has_the_layers_of_its_cells():
     np.testing.assert_array_equal(
         np.concatenate([part.voltages() for part in parts]), whole.voltages()
     )
-
-
-def test_copies_have_the_layers_of_a_network_of_all_cells():
-    structure = inside(layered_network()[0]).structure
-    copies = structure_of_copies(structure, 3)
-    layers, others = layers_of(copies, False), layers_of(replace(copies, copied_from=None), False)
-    for name in ("node", "parent", "of_cells", "axial", "g", "c"):
-        np.testing.assert_array_equal(getattr(layers, name), getattr(others, name))
-    assert (layers.node < 0).any()
 
 
 @pytest.mark.optimised
