@@ -77,20 +77,7 @@ def versions() -> list[Finding]:
     text = (
         f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(packages)}"
     )
-    return [Finding(True, f"{text}, {platform.system()} {platform.machine()}"), *_addresses()]
-
-
-def _addresses() -> list[Finding]:
-    try:
-        declared = metadata.metadata("clhines").get_all("Project-URL") or []
-    except metadata.PackageNotFoundError:
-        return []  # not installed, but on PYTHONPATH
-    urls = dict(line.split(", ", 1) for line in declared)
-    unset = [name for name, url in urls.items() if ".invalid" in url]
-    said = [f"{name.lower()}: {url}" for name, url in urls.items() if name not in unset]
-    if unset:
-        said.append(f"not set before the first release: {', '.join(unset)}")
-    return [Finding(True, f"addresses of the project: {'; '.join(said)}")] if said else []
+    return [Finding(True, f"{text}, {platform.system()} {platform.machine()}")]
 
 
 def _version(name: str) -> str | None:

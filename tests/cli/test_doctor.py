@@ -202,13 +202,3 @@ def test_mpi4py_without_a_library(monkeypatch):
 def test_no_mpi_is_no_fault(monkeypatch):
     monkeypatch.setattr(doctor, "_version", lambda name: None)
     assert [f.good for f in doctor.mpi()] == [True]
-
-
-def test_addresses_that_are_not_set_are_named(monkeypatch):
-    lines = ["Source, https://source.invalid/x", "Issues, https://example.org/x"]
-    metadata = SimpleNamespace(get_all=lambda name: lines if name == "Project-URL" else None)
-    monkeypatch.setattr("importlib.metadata.metadata", lambda _: metadata)
-    said = doctor.versions()[1].what
-    assert "issues: https://example.org/x; not set before the first release: Source" in said
-    lines.clear()
-    assert len(doctor.versions()) == 1
