@@ -54,7 +54,7 @@ def changed(file: File, changes: FileChanges) -> File:
             continue
         if name not in file.range:
             raise InputError(f"{name} is in no RANGE of the text")
-        file.pointers[name], file.thread_safe = file.range.pop(name), True
+        file.pointers[name] = file.range.pop(name)
         if name not in file.variables or file.variables[name].sort == "parameter":
             file.variables.pop(name, None)
             file.variables[name] = Declaration(name, "assigned", file.line)

@@ -15,7 +15,6 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     not_neuron,
     raise_first,
     refuse,
-    uses,
 )
 
 _EQUATIONS = {  # statements that a block must have
@@ -24,8 +23,6 @@ _EQUATIONS = {  # statements that a block must have
     "LINEAR": ("equation",),
     "NONLINEAR": ("equation",),
 }
-
-_DRAWING = "scop_random", "exprand", "normrand", "set_seed"  # from one generator
 
 
 def check(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
@@ -85,22 +82,6 @@ def _check_indices(file: File, used: Sequence[tuple[str, bool, int]]) -> None:
         variable = file.variables.get(name)
         is_known = variable is not None and variable.line <= line
         check_index(name, variable.length if variable and is_known else 0, has_index, line)
-        if name == "v" and variable is None and _is_for_one_thread(file):
-            raise not_neuron(
-                "v is not declared in a file for one thread", line, "declare it in ASSIGNED"
-            )
-
-
-def _is_for_one_thread(file: File) -> bool:
-    blocks = [*file.main.values(), *file.blocks.values()]
-    is_for_one = any(block.sort in ("LINEAR", "NONLINEAR", "DISCRETE") for block in blocks)
-    if is_for_one or any(uses(block.body, "state_discontinuity") for block in blocks):
-        return True
-    set_ = {s.names[0] for block in blocks for s in all_of(block.body, "assign")}
-    local = {n[0] for b in blocks for s in all_of(b.body, "local") for n in s.names}
-    lists = file.pointers, file.core_pointers, file.globals.keys() & set_ - local
-    draws = any(uses(block.body, name) for block in blocks for name in _DRAWING)
-    return not file.thread_safe and (file.has_c or draws or any(lists))
 
 
 def _check_lists(file: File) -> None:

@@ -74,7 +74,6 @@ class FileParser(Cursor):
     def file(self, path: str) -> File:
         """Parse all tokens as the file `path`."""
         self.result = File(path)
-        self.result.has_c = any(token.of_c or token.sort == "verbatim" for token in self.tokens)
         self._blocks()
         check(self.result, self.used)
         stem = Path(path).stem
@@ -249,12 +248,10 @@ class FileParser(Cursor):
                 self._ion()
             elif word == "REPRESENTS":
                 self._represents()
-            elif word == "THREADSAFE":
-                self.result.thread_safe = True
             elif word in BLOCKS:
                 self.place -= 1
                 raise self.wrong()
-            else:
+            elif word != "THREADSAFE":
                 raise refuse("mod.neuron-block", line, word=word)
 
     def _represents(self) -> None:

@@ -186,8 +186,6 @@ class File:
     core_pointers: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
     picked: list[str] = field(default_factory=list)  # POINTERs among `random`: C draws from them
-    thread_safe: bool = False  # whether it has THREADSAFE
-    has_c: bool = False  # whether it has VERBATIM
     ions: list[UseIon] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)  # by name
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...

@@ -1,6 +1,5 @@
 """Texts that NEURON's translator refuses are refused, with the number of the wrong line."""
 
-import contextlib
 import inspect
 import math
 
@@ -117,46 +116,6 @@ def test_the_texts_of_the_package_are_such_that_neuron_takes_them():
 def call_twin(function, inputs):
     """Call a generated NumPy function with the inputs that its parameters name."""
     return function(*(inputs[name] for name in inspect.signature(function).parameters))
-
-
-LISTS = {  # statements of NEURON blocks and files for one thread, and whether NEURON refuses v
-    "POINTER": ("POINTER q", "ASSIGNED {{ q }}", True),
-    "POINTER, THREADSAFE": ("THREADSAFE POINTER q", "ASSIGNED {{ q }}", False),
-    "BBCOREPOINTER": ("BBCOREPOINTER q", "ASSIGNED {{ q }}", True),
-    "a GLOBAL that is set": ("GLOBAL q", "ASSIGNED {{ q }}\nINITIAL {{ q = 1 }}", True),
-    "a GLOBAL beside a LOCAL": (
-        "GLOBAL q",
-        "ASSIGNED {{ q }}\nINITIAL {{ LOCAL q\nq = 1 }}",
-        False,
-    ),
-    "a GLOBAL": ("GLOBAL q", "ASSIGNED {{ q }}", False),
-    "a PARAMETER that is set": ("", "PARAMETER {{ q = 1 }}\nINITIAL {{ q = 1 }}", False),
-    "VERBATIM": (
-        "RANGE q",
-        "ASSIGNED {{ q }}\nINITIAL {{\nVERBATIM\nq = 1;\nENDVERBATIM\n}}",
-        True,
-    ),
-    "an empty VERBATIM": ("", "VERBATIM\nENDVERBATIM", True),
-    "scop_random": ("RANGE q", "ASSIGNED {{ q }}\nINITIAL {{ q = scop_random() }}", True),
-    "normrand in a FUNCTION": ("", "FUNCTION f() {{ f = normrand(0, 1) }}", True),
-    "set_seed, THREADSAFE": ("THREADSAFE", "INITIAL {{ set_seed(1) }}", False),
-    "state_discontinuity": ("THREADSAFE", "INITIAL {{ state_discontinuity(x, 1) }}", True),
-    "LINEAR": ("THREADSAFE", "STATE {{ m }}\nINITIAL {{ SOLVE s }}\nLINEAR s {{ ~ m = 1 }}", True),
-    "nothing": ("", "", False),
-}
-
-
-@pytest.mark.parametrize("which", LISTS)
-@pytest.mark.parametrize("declared", ["", " v"])
-def test_v_must_be_declared_in_files_for_one_thread(which, declared):
-    neuron, rest, is_refused = LISTS[which]
-    text = f"NEURON {{ SUFFIX one RANGE x {neuron} }}\nASSIGNED {{ x{declared} }}\n"
-    text += rest.format() + "\nBREAKPOINT { x = v }\n"
-    is_refused &= not declared
-    expected = pytest.raises(NmodlError, match="v is not declared in a file for one thread")
-    with expected if is_refused else contextlib.nullcontext():
-        Mechanism.from_nmodl(text)
-    assert nocmodl.folder() is None or nocmodl.takes(text) != is_refused
 
 
 @pytest.mark.parametrize(
