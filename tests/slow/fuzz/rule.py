@@ -27,21 +27,6 @@ START, MARGIN = 0.4, 1e-13
 REASONS = re.compile(r"not a finite|too (large|deep|long)|power |no real value|no finite number")
 _SIDES = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), "reward": ("synapse",)}
 _QUEUE = None
-KNOWN = [
-    "", "rule", "rule r\n", "rule 1\n", "point r\n", "rule r\non pre: w += 1\n", "nearest",
-    "rule r\nbounds: 0 <= w <= 1\n", "rule r\non pre: w += 1\nbounds: 1 <= w <= 0\n",
-    "rule r\non pre: w += v\nbounds: 0 <= w <= 1\n", "rule r\non pre: w\nbounds: 0 <= w <= 1\n",
-    "rule r\npre trace w\n", "rule r\npre trace x\ndx/dt = x\non pre: w += x\nbounds: 0 <= w <= 1",
-    "rule r\npre trace x\ndx/dt = -x^2\non pre: w += x\nbounds: 0 <= w <= 1",
-    "rule r\npost trace x\ndx/dt = -x\non pre: x += 1; w += x\nbounds: 0 <= w <= 1",
-    "rule r\npost trace x\ndx/dt = -x\non post: x += w; w += x\nbounds: 0 <= w <= 1",
-    "rule r\nsynapse trace c\ndc/dt = -c\ndw/dt = w*c\non pre: c += 1\nbounds: 0 <= w <= 1",
-    "rule r\non reward: w += reward/0\nbounds: 0 <= w <= 1",
-    "rule r\non pre: w += reward\nbounds: 0 <= w <= 1",
-    "rule r\non pre: w += 1\nbounds: 0 <= w <= __import__('os')",
-    "rule r\non pre: w += 1/(w - w)\nbounds: 0 <= w <= 1",
-    "rule r\nparameter a = 1e308\non pre: w = a*a - a*a*w\nbounds: 0 <= w <= 1",
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +43,6 @@ def generate(rng):
     lawful = rng.random() < 0.6
     text = sensible(rng)
     if not lawful:
-        text = pick(rng, KNOWN) if rng.random() < 0.3 else text
         for _ in range(int(rng.integers(1, 4))):
             text = pick(rng, MUTATIONS)(rng, text)
     return Case(text, lawful, int(rng.integers(1 << 30)), rng.random() < DEVICE_SHARE)

@@ -171,76 +171,6 @@ def _states(rng, pool, names):
 
 # ------------------------------------------------------------------------------------ hostile
 
-_HEAD = "density big\nparameter a = 0.3\nparameter g = 0.1\nparameter e = -70\n"
-
-
-def _current(text):
-    return f"{_HEAD}current i = {text}\n"
-
-
-KNOWN = [
-    "point syn\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\non event: s /= 0\n",
-    "point syn\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\non event: s /= weight - weight\n",
-    _current("1e39*v*a"),
-    "density d\nparameter inf = 3\ncurrent i = (v + inf)*1e39\n",
-    "density d\nparameter inf = 3\ncurrent i = inf*v + exp(1000)\n",
-    "density d\nparameter a = 1e300\ncurrent i = a*v*1e300\n",
-    "density d\nparametee = 3\ncurrent i = v\n",
-    "density d\nparameter = 3\ncurrent i = parameter*v\n",
-    "density d\nmetod = 3\ncurrent i = 2*v\n",
-    "density d\nparameter g = 120 mS/cm2\ncurrent i = g*(v + 65)\n",
-    "density d\nparameter g = 3 S/m2\ncurrent i = g*(v + 65)\n",
-    "point d\nparameter g = 5 nS\ncurrent i = g*(v + 65)\n",
-    "density d\nparameter e = 0.05 V\ncurrent i = 0.001*(v - e)\n",
-    "density d\nparameter k = 3 /ms\nstate s = 0\nds/dt = k*(1 - s)\ncurrent i = s*v\n",
-    "density d\nparameter k = 3 Hz\nstate s = 0\nds/dt = k*(1 - s)\ncurrent i = s*v\n",
-    "density d\nparameter c0 = 2\nstate m = 0\ndm/dt = (c0^0.3 - m)/(exp(c0) + 1)\n"
-    "current i = m*c0*exp(c0*2)*v\n",
-    "density d\nparameter a = 2\nstate p1 = 0.5\ndp1/dt = -p1/(1 + a)\n"
-    "current i = (1 + exp(v/30))^3*(1 + exp(v/30))^4*p1*(v + a)^5\n",
-    "density d\nstate x = 0\nstate k1_x = 1\ndx/dt = -x^2 + 1\ndk1_x/dt = -k1_x^2 + 2\n"
-    "current i = x*k1_x*v\nmethod rk4\n",
-    "density d\nstate a = 1\nstate b = 0\nda/dt = 500*b - 500*a\ndb/dt = 500*a - 500*b\n"
-    "current i = a*v\n",
-    "density d\nstate a = 1\nstate b = 0\nda/dt = 500*b - 500*a\ndb/dt = 500*a - 500*b\n"
-    "current i = a*v\nmethod rk4\n",
-    "density d\nstate a = 1\nda/dt = -a\ncurrent i = a*v\nmethod rk4\n",
-    "density d\nstate a = 1\nstate b = 0\nda/dt = (0.2 - a)/1.1\ndb/dt = (a - b)/0.5\n"
-    "current i = b*v\n",
-    "density d\nstate a = 1\nstate b = 0\nda/dt = 2*b - 3*a\ndb/dt = 3*a - 2*b\n"
-    "current i = b*v\nmethod sparse\n",
-    "density d\nstate a = 1\nstate b = 0\nda/dt = 2*b^2 - 3*a\ndb/dt = 3*a - 2*b^2\n"
-    "current i = b*v\nmethod derivimplicit\n",
-    "point d\ncurrent i = v\nspike: v > 0\n", "point d\ncurrent i = v\nreset: v = 0\n",
-    "point d\ncurrent i = v\nspike: v > v\nreset: v = 0\n",
-    "point d\ncurrent i = v\nspike: v >= 0\nreset: v = -65\n",
-    "point d\ncurrent i = v\nspike: v > 0\nreset: v = v + 1\n",
-    "point d\ncurrent i = v\nspike: v > 0\nreset: v = -65; v = 1\n",
-    "point d\ncurrent i = v\nspike: v > 0\nreset: v = -65; w += 1\n",
-    "point d\ncurrent i = v\nspike: v > 0\nreset: v = -65\nrefractory: -1\n",
-    "point d\ncurrent i = v\nspike: v > 0 ms\nreset: v = -65\nrefractory: 1 mV\n",
-    "point d\ncurrent i = v\nspike: v > 0\nspike: v > 1\nreset: v = -65\n",
-    "density d\n", "", "\n", "density\n", "point 1\ncurrent i = v\n", "density d\ncurrent v = 1\n",
-    "density d\ncurrent i = (v\n", "density d\ncurrent i = v)\n", "density d\ncurrent i = v +\n",
-    "density d\ncurrent i = v.real\n",
-    "density d\ncurrent i = [v]\n", "density d\ncurrent i = 'v'\n",
-    "density d\ncurrent i = v if a else b\n", "density d\ncurrent i = lambda: v\n",
-    "density d\ncurrent i = __import__(v)\n", "density d\ncurrent i = 0x10*v\n",
-    "density d\ncurrent i = 1_000*v\n", "density d\ncurrent i = 1j*v\n",
-    "density d\ncurrent i = v == 1\n", "density d\ncurrent i = v!\n",
-    "density d\ncurrent i = v**2\n",
-    "density d\ncurrent i = 5//v\n", "density d\ncurrent i = exp(v, v)\n",
-    "density d\ncurrent i = exp\n", "density d\ncurrent i = sqrt(-1)*v\n",
-    "density d\ncurrent i = v/0\n", "density d\ncurrent i = log(0)*v\n",
-    "density d\ncurrent i = 1/(a - a)\n", "density d\ncurrent i = i\n",
-    "density d\na = b\nb = a\ncurrent i = a\n", "density d\ncurrent i = (-8)^(1/3)*v\n",
-    "density d\ncurrent i = (v, 1)\n", "density d\ncurrent i = max(v)\n",
-    "density d\ncurrent i = max(*v)\n", "density d\ncurrent i = exp(x=v)\n",
-    "density d\ncurrent i = v is 1\n", "density d\ncurrent i = v in v\n",
-    "density d\ncurrent i = None\n", "density d\ncurrent i = True*v\n",
-    "density d\ncurrent i = ...\n", "density d\ncurrent i = (v := 3)\n",
-    "density d\ncurrent i = 01*v\n", "density d\ncurrent i = 1if v else 2\n",
-]  # fmt: skip
 SPELLINGS = "parametr paramter parameters stat statte curent currrent metod densty".split()
 SPELLINGS += "spikes rest refactory".split()
 ODD = ["\0", "\ud800", "'", '"', "\\", "\\n", "##", "<%", "${v}"]
@@ -248,8 +178,6 @@ ODD += list("\t\r\x0b\x0c\u2028\u202e\ufeffé²µ−＝ｖ{}[]$%;:日")
 
 
 def hostile(rng):
-    if rng.random() < 0.3:
-        return pick(rng, KNOWN)
     text = sensible(rng)
     for _ in range(int(rng.integers(1, 4))):
         text = pick(rng, MUTATIONS)(rng, text)

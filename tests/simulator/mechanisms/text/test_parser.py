@@ -119,7 +119,14 @@ def test_what_is_too_large_is_refused_at_once(name):
     assert len(message) <= 300 and "\n" not in message
 
 
-@pytest.mark.parametrize("source", ["exp(v,)", "exp(,v)", "min(v v)", "(exp)(v)", "2(v)", "()"])
-def test_calls_are_read_strictly(source):
-    with pytest.raises(InputError, match=r"line 2: (cannot read the expression|unknown symbol)"):
+STRICT = ["exp(v,)", "exp(,v)", "min(v v)", "(exp)(v)", "2(v)", "()", "[v]", "'v'", "0x10*v", "v!"]
+STRICT += ["1_000*v", "1j*v", "5//v", "(v, 1)", "max(*v)", "exp(x=v)", "v is 1", "v in v", "None"]
+STRICT += ["True*v", "...", "(v := 3)", "v if v else 2", "1if v else 2", "1/(a - a)"]
+
+
+@pytest.mark.parametrize("source", STRICT)
+def test_expressions_are_read_strictly(source):
+    said = "(cannot read the expression|cannot use|unknown symbol|unexpected character)"
+    with pytest.raises(InputError, match=f"line 2: {said}"):
         Mechanism(f"density few\ncurrent i = {source}")
+    assert Mechanism("density few\ncurrent i = 01*v**2").current(3.0, 0.0)[0] == 9
