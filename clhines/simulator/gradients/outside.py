@@ -44,7 +44,7 @@ def check_settable(
             expected = f"(group, parameter), {' or '.join(counts)}"
             raise InputError(f"of has {shown(one)}, which no simulation sets; expected {expected}")
         if np.shape(value) not in ((), (count,)):
-            raise InputError(f"{name} has shape {np.shape(value)}; expected () or ({count},)")
+            raise InputError(f"{name} has shape {(*np.shape(value),)}; expected () or ({count},)")
 
 
 def run_with(
