@@ -78,8 +78,9 @@ def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: boo
             mechanism = convert(entry)
         except RejectedError as error:
             _take_table(model, name, tables, error)
-    if rounded_tables(mechanism):
-        tables |= _rounded(model, name, mechanism)
+    if rounded := rounded_tables(mechanism):  # NEURON's values, as ours could be near 0/0
+        made = {nmodl.MADE.format(block): model.made_table(name, block) for block in rounded}
+        tables |= {key: table for key, table in made.items() if table is not None}
         mechanism = convert(entry)
     if others := _other_tables(model, name, mechanism):
         tables |= others
@@ -102,12 +103,6 @@ def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: Reje
         raise RejectedError([replace(first, way_out=way_out), *others])
     tables[nmodl.MADE.format(block)] = made
     model.made.setdefault(name, []).append(block)
-
-
-def _rounded(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:
-    """Return NEURON's values of TABLEs with a value that would be 0/0 without rounding errors."""
-    made = {b: model.made_table(name, b) for b in rounded_tables(mechanism)}
-    return {nmodl.MADE.format(block): table for block, table in made.items() if table is not None}
 
 
 def asks_generator(model: NeuronModel, name: str) -> bool:
@@ -221,19 +216,14 @@ def find_pointed(model: NeuronModel) -> None:
     read = model.memory, model.places, model.every, model.mechanisms
     model.pointed, rejected = read_pointed(*read, gap_nodes)
     model.rejected += rejected
-    firsts = [targets[0] for targets in model.pointed.values() if targets]
-    _keep(model, [first for first in firsts if first.owner in model.mechanisms])
+    kept = dict[str, set[str]]()
+    for first in (targets[0] for targets in model.pointed.values() if targets):
+        if first.owner in model.mechanisms:
+            kept.setdefault(first.owner, set()).add(first.name)
+    for owner, names in kept.items():
+        convert_mechanism(model, owner, sorted(names))
     for (name, pointer), targets in model.pointed.items():
         model.rejected += _reasons_against(model, name, pointer, targets[0]) if targets else ()
-
-
-def _keep(model: NeuronModel, variables: Sequence[Variable]) -> None:
-    """Convert the owners of `variables` again, so that other mechanisms can read these."""
-    kept = dict[str, set[str]]()
-    for variable in variables:
-        kept.setdefault(variable.owner, set()).add(variable.name)
-    for name, names in kept.items():
-        convert_mechanism(model, name, sorted(names))
 
 
 def _reasons_against(

@@ -24,14 +24,14 @@ from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import PointerStreams
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import Catalogue
-from clhines.neuron.read.contents import Contents, WatchSlots, read_contents
+from clhines.neuron.read.contents import WatchSlots, read_contents
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.hooks import GATHERED, acting, gathering, refused_settings
 from clhines.neuron.read.places import MemoryPlaces
 from clhines.neuron.read.played import PlayReader
 from clhines.neuron.read.queue import Bins, EventQueue, check_bins, check_compressed, read_pending
 from clhines.neuron.read.trains import read_trains
-from clhines.neuron.read.tree import Tree, read_tree
+from clhines.neuron.read.tree import read_tree
 from clhines.neuron.read.wiring import read_wires
 from clhines.neuron.read.written import read_steered
 from clhines.neuron.stepping.advance import read_step_code
@@ -129,9 +129,15 @@ def _read(h: Hoc, every: bool, ranks: Ranks) -> NeuronModel:
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
     model.point_names = tuple(catalogue.names(points=True))
-    model.rejected += [*refused_settings(h, memory), *_structure(contents), *hooks]
-    model.rejected += _branches(tree)
-    model.rejected += unwired
+    model.rejected += [*refused_settings(h, memory), *hooks, *unwired]
+    for name, section in contents.structural.items():
+        place = f", in section {section}" if section else ""
+        said = reject(name, "neuron.mechanism-without-nmodl", name=name, what=place)
+        model.rejected.append(said)
+    several = [section for section in tree.sections if section.rallbranch != 1]
+    if several:  # each stands for several equal branches
+        words = {"rallbranch": several[0].rallbranch, "name": several[0].name()}
+        model.rejected.append(reject("", "neuron.rallbranch", **words))
     for part in (pending, plays, trains, draws):
         model.rejected += part.rejected
     return model
@@ -150,23 +156,6 @@ def _checked(catalogue: Catalogue, is_shared: bool) -> Hoc | None:
     if first is None and lone is None:
         raise InputError("NEURON has no sections; expected a model in its memory")
     return lone
-
-
-def _structure(contents: Contents) -> list[Rejected]:
-    rejected = []
-    for name, section in contents.structural.items():
-        place = f", in section {section}" if section else ""
-        rejected.append(reject(name, "neuron.mechanism-without-nmodl", name=name, what=place))
-    return rejected
-
-
-def _branches(tree: Tree) -> list[Rejected]:
-    """Reject sections whose `rallbranch` is not 1, as each stands for several equal branches."""
-    several = [section for section in tree.sections if section.rallbranch != 1]
-    if not several:
-        return []
-    what = refusal("neuron.rallbranch", rallbranch=several[0].rallbranch, name=several[0].name())
-    return [Rejected("", what)]
 
 
 def _check_draws(model: NeuronModel, ranks: Ranks) -> None:

@@ -150,16 +150,6 @@ def _using(body: Sequence[Statement], name: str) -> Iterator[Statement]:
             yield from _using(inner, name)
 
 
-def alone(entry: CatalogueEntry, pointing: OutsidePointers) -> CatalogueEntry:
-    """Return a mechanism's entry with plain variables in place of POINTERs to extracellular."""
-    ranged = (pointing.sets,) if pointing.sets else ()
-    return replace(entry, changes=replace(entry.changes, unpointed=pointing.every, ranged=ranged))
-
-
-def _list(word: str, names: Sequence[str]) -> str:
-    return f"{word} {', '.join(names)}\n" if names else ""
-
-
 def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
     """Convert `entry` to an electrode whose current is `FACTOR` times the entry's potential."""
     file, code = parse(entry.text, entry.file), without_comments(entry.text)
@@ -176,9 +166,9 @@ def copy_of(entry: CatalogueEntry, pointing: OutsidePointers) -> Mechanism:
             calls.append(f"clhines_{len(calls)}()")
             kept.append(f"PROCEDURE {calls[-1]} {body}")
     ranged = [n for n in (*file.range, *file.globals) if n not in pointing.unknown]
-    lists = _list("RANGE", [*ranged, FACTOR, CURRENT])
     text = (
-        f"NEURON {{ POINT_PROCESS {entry.name}_drives {lists} ELECTRODE_CURRENT {CURRENT} }}\n"
+        f"NEURON {{ POINT_PROCESS {entry.name}_drives RANGE "
+        f"{', '.join([*ranged, FACTOR, CURRENT])}\n ELECTRODE_CURRENT {CURRENT} }}\n"
         + "\n".join(kept)
         + f"\nPARAMETER {{ {FACTOR} = 0 (uS) }}\nASSIGNED {{ {CURRENT} (nA) }}\n"
         + f"BREAKPOINT {{ {' '.join(calls)} {CURRENT} = {FACTOR}*{pointing.sets} }}\n"

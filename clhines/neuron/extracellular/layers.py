@@ -74,7 +74,10 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
 
     none, above = np.zeros((layers, n)), tree.parent
     joined = has & (above >= 0) & has[above]
-    half = _HALF * _values(instances, "xraxial", n) * _lengths(tree)
+    lengths = np.zeros(n)  # of segments, µm; 0 for section ends
+    each = np.array([s.L for s in tree.sections]) / tree.nseg
+    lengths[tree.inner_numbers] = np.repeat(each, tree.nseg)
+    half = _HALF * _values(instances, "xraxial", n) * lengths
     same = tree.owner == tree.owner[above]
     with np.errstate(divide="ignore"):
         g_axial = np.where(joined, 1 / (half + same * half[:, above]), 0)
@@ -102,14 +105,6 @@ def with_layers(tree: Tree, instances: Instances, memory: NeuronMemory) -> Tree:
             outer[:, nodes].T.reshape(-1),
         ),
     )
-
-
-def _lengths(tree: Tree) -> np.ndarray:
-    """Return the length of each node's segment, (n,) float64, µm; 0 for section ends."""
-    lengths = np.zeros(tree.num_nodes)
-    each = np.array([s.L for s in tree.sections]) / tree.nseg
-    lengths[tree.inner_numbers] = np.repeat(each, tree.nseg)
-    return lengths
 
 
 def _vext(tree: Tree, instances: Instances, memory: NeuronMemory) -> tuple[np.ndarray, np.ndarray]:

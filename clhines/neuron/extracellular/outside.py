@@ -12,7 +12,7 @@ their segments, because there only the outside path along the section fixes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from clhines.neuron.extracellular.drivers import (
     POTENTIAL,
     Driver,
     OutsidePointers,
-    alone,
     copy_of,
     pointing_of,
 )
@@ -155,7 +154,9 @@ class Outside:
                     self.drivers[name] = Driver(copy, pointing.of)
                 except RejectedError as error:
                     rejected += error.rejected
-            instances.entry = alone(instances.entry, pointing)
+            ranged = (pointing.sets,) if pointing.sets else ()
+            changes = replace(instances.entry.changes, unpointed=pointing.every, ranged=ranged)
+            instances.entry = replace(instances.entry, changes=changes)
         driven = {k for driver in self.drivers.values() for k in driver.of.tolist()}
         self.acts |= bool(self.drivers)
         count = sum(len(driver.of) for driver in self.drivers.values())
