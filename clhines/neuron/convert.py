@@ -279,7 +279,7 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
     rounded, bodies = list[str](), mechanism.compiled.bodies
     for table in mechanism.program.tables:
         name = f"table_{table.name}"
-        if table.depends or table.held or table.made:
+        if table.depends or table.made:
             continue
         ends = [end for _, _, end in bodies[f"grid_{table.name}"].results]
         if all(end.is_number for end in ends):

@@ -196,9 +196,6 @@ def values_of(
 ) -> dict[str, float | np.ndarray]:
     program, nodes = model.mechanisms[name].program, model.every[name].nodes
     values: dict[str, float | np.ndarray] = {}
-    for table in program.tables:
-        if table.held:
-            _restore(model, name, table.name)
     of_streams = {
         f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate((*PICKED, GIVEN))
     }
@@ -211,18 +208,6 @@ def values_of(
         if value is not None:
             values[quantity.name] = value
     return values
-
-
-def _restore(model: NeuronModel, name: str, table: str) -> None:
-    """Fill a TABLE, so that its block sets parameters; restore all other GLOBAL variables."""
-    instances = model.every[name]
-    entry = instances.entry
-    held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
-    others = [f"{n}_{name}" for n, size in entry.globals_.items() if n not in held and size == 1]
-    before = {other: getattr(model.h, other) for other in others}
-    getattr(instances.things[0], table)(0.0)
-    for other, value in before.items():
-        setattr(model.h, other, value)
 
 
 def _parameter(

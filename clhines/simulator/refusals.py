@@ -157,6 +157,7 @@ REFUSALS = {
     "mod.table": Refusal("TABLE of {name} depends on '{variable}', which changes", "set usetable = 0"),
     "mod.table-arguments": Refusal("TABLE in a block of {count} arguments; expected one"),
     "mod.table-changes": Refusal("TABLE of {name}, which NEURON computes again when {value} changes"),
+    "mod.table-holds": Refusal("TABLE of {name} with the parameter {variable}, which {name} does not set", "leave it out"),
     "mod.table-rows": Refusal("TABLE of {name} whose rows differ from those in NEURON's memory"),
     "mod.table-secondorder": Refusal("TABLE of {name} depends on dt, which secondorder halves", "set secondorder = 0"),
     "mod.table-with": Refusal("TABLE WITH {n}; expected 1 to 1000000"),

@@ -197,30 +197,6 @@ def test_tables_that_neuron_makes_again_are_refused():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_a_table_holds_comes_back(engine):
-    """A parameter among the columns has the value from NEURON's filling of the table."""
-    soma, clamp = clamped("nmheld")
-    clamp.amp = 0.1
-    v = h.Vector().record(soma(0.5)._ref_v)
-
-    def turns(run):
-        results = []
-        for turn, dt in enumerate((0.0125, 0.0125, 0.025)):  # filled in the first and the last
-            h.dt, h.steps_per_ms, h.tau_nmheld = dt, 1 / dt, 4 + turn
-            h.finitialize(-65)
-            h.tau_nmheld = 9
-            run(2)
-            h.tau_nmheld = 11
-            run(5)
-            results += [np.array(v), [h.tau_nmheld, h.minf_nmheld, soma(0.5).m_nmheld]]
-        return results
-
-    expected = turns(h.continuerun)
-    assert [expected[k][0] for k in (1, 3, 5)] == [4, 4, 6] and np.ptp(expected[0]) > 1
-    _compare(expected, turns(lambda t: clhines.neuron.run(t, engine=engine)))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 def test_a_loop_sends_events(engine):
     """Compare events that a VERBATIM loop sends, some before the run, with NEURON's."""
     soma, _clamp = clamped("hh")

@@ -133,6 +133,10 @@ FILES = {  # ids, and files that they refuse
     "mod.steadystate-derivative": initial("SOLVE s STEADYSTATE cnexp"),
     "mod.table-arguments": breakpoint_("p(v, a)")
     + "PROCEDURE p(x, y) { TABLE b FROM 0 TO 1 WITH 10 b = x }\n",
+    "mod.table-holds": density(
+        "BREAKPOINT { p(v) i = a*v }\nPROCEDURE p(x) { TABLE a, b FROM 0 TO 1 WITH 10 b = x }\n",
+        "GLOBAL a, b",
+    ),
     "mod.table-with": breakpoint_("p(v)") + "PROCEDURE p(x) { TABLE b FROM 0 TO 1 WITH 0 b = x }\n",
     "mod.table-without-names": breakpoint_("p(v)")
     + "PROCEDURE p(x) { TABLE FROM 0 TO 1 WITH 10 b = x }\n",

@@ -110,7 +110,6 @@ class Table:
     columns: tuple[str, ...]
     n: int
     depends: tuple[str, ...] = ()  # parameters from which it is filled, equal in all instances
-    held: tuple[str, ...] = ()  # columns that are GLOBAL parameters and keep their values
     made: tuple[float, ...] = ()  # all rows in order, if NEURON has made them
 
 

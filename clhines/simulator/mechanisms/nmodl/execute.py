@@ -265,8 +265,7 @@ class Execution(Evaluation):
         if block.sort == "FUNCTION":
             return looked[0]
         for key, value in zip(use.columns, looked, strict=True):
-            if key not in use.held:
-                self.set(key, value)
+            self.set(key, value)
         return graph.zero
 
     def _table(self, block: Block, s: Statement) -> TableUse:
@@ -293,11 +292,14 @@ class Execution(Evaluation):
                 raise refuse("mod.table-rows", s.line, name=block.name)
             return use
         if all(key in self.names.elements and self.names.is_global(key) for key in keys):
-            use.held = tuple(key for key in keys if self._is_held(block, key))
+            for key in keys:
+                if self._is_held(block, key):
+                    raise refuse("mod.table-holds", s.line, name=block.name, variable=key)
         use.depends = frozenset(s.names[1])
         return use
 
     def _is_held(self, block: Block, key: str) -> bool:
+        """Whether a TABLE's column is a parameter that the TABLE's block does not set."""
         if any(uses(block.body, name) for name in self.file.blocks):
             return False
         name = self.names.elements[key]

@@ -70,7 +70,6 @@ class TableUse:
     made: tuple[float, ...] = ()  # all rows as NEURON has made them, if they are known
     initial_values: dict[str, Node] | None = None  # variables when INITIAL used the table first
     depends: frozenset[str] = frozenset()  # names after DEPEND
-    held: tuple[str, ...] = ()  # columns that are parameters and that the block does not set
 
 
 @dataclass

@@ -31,7 +31,7 @@ def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
     if blocks.executed.halved and "dt" in free:
         raise refuse("mod.table-secondorder", use.block.line, name=name)
     depends = tuple(k for k in blocks.parameters if k in free)
-    return Table(name, tuple(use.columns), use.n, depends, use.held)
+    return Table(name, tuple(use.columns), use.n, depends)
 
 
 def _made(blocks: FileBlocks, name: str, use: TableUse) -> Table:
