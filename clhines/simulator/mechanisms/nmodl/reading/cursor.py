@@ -28,7 +28,6 @@ class Cursor:
         self.has_exponential = False  # whether exprand is called
         self.used: list[tuple[str, bool, int]] = []  # names outside C: name, has an index, line
         self.scopes: list[dict[str, int]] = []  # lengths of arguments and LOCALs, inner block last
-        self.hidden: dict[str, str] = {}  # variables, and the file's LOCALs that hide them
 
     @property
     def token(self) -> Token:

@@ -309,7 +309,7 @@ class FileParser(Cursor):
         if variable.name in self.defines:
             raise not_neuron(f"'{variable.name}', a DEFINE, is declared", variable.line)
         if earlier is not None and earlier.sort != "pointer":
-            raise refuse("mod.declared-twice", variable.line, name=variable.name.lstrip("_"))
+            raise refuse("mod.declared-twice", variable.line, name=variable.name)
         self.result.variables[variable.name] = variable
 
     def _quantities(self, sort: str) -> None:
@@ -337,9 +337,8 @@ class FileParser(Cursor):
     def _locals(self) -> None:
         while True:
             line, name, length = self.token.line, self.name(), self.length()
-            variable = self.result.variables.get(name)
-            if name in ("v", "t", "dt", *BUILT_IN) or (variable and variable.sort == "parameter"):
-                self.hidden[name] = name = f"_{name}"  # the statements below see it instead
+            if name in ("v", "t", "dt", *BUILT_IN):  # the statements below would see it instead
+                raise refuse("mod.declared-twice", line, name=name)
             self._declare(Declaration(name, "local", line, length))
             if not self.take(","):
                 return

@@ -93,7 +93,6 @@ def _named(p: Cursor) -> Expression:
         if lengths:
             check_index(name, lengths[-1], has_index, line)
         else:
-            name = p.hidden.get(name, name)
             p.used.append((name, has_index, line))
     if p.token.text == "(" and name not in p.defines:
         p.place += 1
@@ -275,7 +274,6 @@ def _table(p: Cursor, line: int) -> Statement:
     p.need("TO")
     high = expression(p)
     p.need("WITH")
-    columns = tuple(p.hidden.get(name, name) for name in columns)
     return Statement("table", line, (columns, depends, p.whole()), (low, high))
 
 

@@ -136,22 +136,10 @@ def test_a_unit_without_a_name_is_one_of_a_state():
 
 
 @pytest.mark.parametrize("name", ["t", "dt", "celsius", "diam", "area", "v", "p"])
-def test_a_local_of_the_file_hides_a_name_in_what_is_below(name):
-    """By NEURON's code: `_zNAME` is a separate number, 0 until it is set."""
-    text = f"""
-    NEURON {{ SUFFIX one RANGE x, y }}
-    PARAMETER {{ p = 2 }}
-    ASSIGNED {{ x y v }}
-    PROCEDURE above() {{ x = {name} }}
-    LOCAL {name}
-    INITIAL {{ above() {name} = 5 y = {name} }}
-    """
-    made = Mechanism.from_nmodl(text)
-    result = made.twin("initial", ("x", "y"))
-    inputs = {"t": 0.5, "dt": 0.025, "celsius": 6.3, "diam": 3.0, "area": 7.0, "v": -65.0, "p": 2.0}
-    x, y, *_ = call_twin(result, inputs)
-    assert (float(x), float(y)) == (inputs[name], 5.0)
-    assert nocmodl.folder() is None or nocmodl.takes(text)
+def test_a_local_of_the_file_may_not_hide_a_name(name):
+    text = "NEURON { SUFFIX one RANGE x }\nPARAMETER { p = 2 }\nASSIGNED { x }\n"
+    with pytest.raises(NmodlError, match=f"'{name}' is declared twice"):
+        Mechanism.from_nmodl(f"{text}LOCAL {name}\nINITIAL {{ {name} = 5 x = {name} }}")
 
 
 def test_a_second_breakpoint_is_executed_after_the_first():
