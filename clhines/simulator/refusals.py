@@ -71,7 +71,6 @@ REFUSALS = {
     "mod.called-with": Refusal("{name} is called with {got}", "call it with the arguments of its block"),
     "mod.calls-itself": Refusal("{name} calls itself", "write a loop"),
     "mod.changed-in-turn": Refusal("all instances share '{name}', and each one changes it", "declare it in RANGE"),
-    "mod.conductance": Refusal("CONDUCTANCE", "leave it out"),
     "mod.conserve-again": Refusal("a CONSERVE whose states all appear in later CONSERVE statements", "leave it out"),
     "mod.conserve-no-state": Refusal("CONSERVE of '{e}', which is not a STATE"),
     "mod.constant-set": Refusal("the constant '{name}' is set", "declare it in ASSIGNED"),

@@ -106,7 +106,6 @@ FILES = {  # ids, and files that they refuse
     "mod.derivative-order": rate("m'' = -m"),
     "mod.event-in-initial-of-net-receive": event("INITIAL { net_send(1, 1) }"),
     "mod.event-in-while": event("WHILE (w > 0) { net_send(1, 1) w = w - 1 }"),
-    "mod.conductance": breakpoint_("CONDUCTANCE a"),
     "mod.external": density("BREAKPOINT { i = a*v }\n", "EXTERNAL e"),
     "mod.for-netcons-flag": event("FOR_NETCONS(flag) { flag = 1 }"),
     "mod.for-netcons-arguments": event("FOR_NETCONS(x, y) { x = 1 }"),

@@ -1,4 +1,4 @@
-: currents that are not linear in v; states named as OpenCL's words;
+: CONDUCTANCE is the slope, though the current is not linear in v; states named as OpenCL's words;
 : what an ion only gives may be set: others do not see it
 NEURON {
     SUFFIX nmhint
@@ -13,6 +13,9 @@ STATE { half kernel }
 INITIAL { half = 0.1 kernel = 0.4 }
 BREAKPOINT {
     LOCAL block
+    CONDUCTANCE gi
+    CONDUCTANCE gk USEION k
+    CONDUCTANCE block
     SOLVE states METHOD cnexp
     gi = g*kernel/(1 + exp(-0.062*v)/3.57)
     gk = 0.5*g*half*(1 + v/200)

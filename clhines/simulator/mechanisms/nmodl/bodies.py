@@ -177,6 +177,9 @@ class _Work:
         run = Execution(self.shared, "current")
         run.solve = _nested
         run.body(statements)
+        if run.conductances:
+            self._hinted(run)
+            return
         total = self._total(run)
         again = [key for key in run.writes if key in run.reads] + [*run.drew]
         if again or run.jumps:
@@ -197,6 +200,16 @@ class _Work:
                 value = run.read(name)
                 results += [("ion", name, value), ("ion_current", name, slope(name, value))]
         self._keep("current", run, results)
+
+    def _hinted(self, run: Execution) -> None:
+        graph = self.graph
+        conductance = self._outward([value for _, value in run.conductances])
+
+        def slope(name: str, _: Node) -> Node:
+            conductances = (value for of, value in run.conductances if of == name[1:])
+            return graph.add(conductances) if name else conductance
+
+        self._keep_currents(run, self._total(run), slope)
 
     def _total(self, run: Execution) -> Node:
         return self._outward([run.read(name) for name in self.currents])

@@ -67,6 +67,10 @@ class Execution(Evaluation):
                 except Refused as refused:
                     refused.line = refused.line or s.line
                     raise
+            for s in statements:
+                if s.kind == "conductance":
+                    value = self.read(str(s.names[0]), None, s.line)
+                    self.conductances.append((str(s.names[1]), value))
 
     def _statement(self, s: Statement) -> None:
         if s.kind == "assign":
@@ -98,7 +102,7 @@ class Execution(Evaluation):
         elif s.kind == "solve":
             if self.solve is not None:
                 self.solve(self, s)
-        elif s.kind not in ("table", "initial"):
+        elif s.kind not in ("table", "initial", "conductance"):
             self._net(s)
 
     def _if(self, s: Statement) -> None:

@@ -127,6 +127,7 @@ class BlockValues:
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # NET_RECEIVE's arguments' keys
         self.drew: dict[str, None] = {}  # RANDOM variables from which the block has drawn
+        self.conductances: list[tuple[str, Node]] = []  # for each CONDUCTANCE: ion or "", value
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = self.draws_inside = False  # whether in a `Loop`; in one that may draw

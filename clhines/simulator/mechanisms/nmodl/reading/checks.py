@@ -96,6 +96,7 @@ def _check_lists(file: File) -> None:
 
 
 def _check_places(file: File, block: Block) -> None:
+    ions = {ion.name for ion in file.ions}
     inside = ("NET_RECEIVE", "FOR_NETCONS")
     for s in all_of(block.body, "initial"):
         if block.sort not in inside:
@@ -111,6 +112,9 @@ def _check_places(file: File, block: Block) -> None:
         if block.sort == "FUNCTION" and s.names[0]:
             what = f"TABLE of {block.name} with names"
             raise not_neuron(what, s.line)
+    for s in all_of(block.body, "conductance"):
+        if s.names[1] and s.names[1] not in ions:
+            raise not_neuron(f"CONDUCTANCE of {s.names[1]}, which no USEION names", s.line)
     solved = set[object]()
     for s in all_of(block.body, "solve") if block.sort == "BREAKPOINT" else ():
         if s.names[0] in solved:

@@ -320,7 +320,9 @@ def _initial(p: Cursor, line: int) -> Statement:
 
 
 def _conductance(p: Cursor, line: int) -> Statement:
-    raise refuse("mod.conductance", line)
+    name = p.name()
+    ion = p.name() if p.take("USEION") else ""
+    return Statement("conductance", line, (name, ion))
 
 
 def _terms(p: Cursor) -> tuple[tuple[Fraction, Expression], ...]:

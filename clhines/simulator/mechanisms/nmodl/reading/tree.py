@@ -91,8 +91,8 @@ class Statement:
 
     `kind` is ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
     ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``, ``verbatim``,
-    ``watch``, ``for_netcons`` or ``initial``. `names` depends on the kind: an assignment has the
-    variable and its index there.
+    ``watch``, ``for_netcons``, ``initial`` or ``conductance``. `names` depends on the kind: an
+    assignment has the variable and its index there.
     """
 
     kind: str

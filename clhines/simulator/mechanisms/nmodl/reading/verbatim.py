@@ -91,7 +91,7 @@ def without_returns(body: Sequence[Statement]) -> list[Statement]:
     return [*body]
 
 
-_FIXED = ("initial", "table")
+_FIXED = ("initial", "table", "conductance")
 
 
 def _fixed(body: Sequence[Statement]) -> list[Statement]:

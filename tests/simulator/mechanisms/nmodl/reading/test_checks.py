@@ -36,7 +36,7 @@ WRONG = {  # template: its insertions
         "x = 1 LOCAL q", "x = 1\nLOCAL q\nq = 1", "x = y", "y = 1", "x[0] = 1", "x = x[0]",
         "y[1.5] = 1", "y[y[0]] = 1", "(x) = 1", "FROM k = 0.5 TO 2 { x = k }",
         "FROM k = -1 TO 2 { x = k }", "SOLVE rates METHOD cnexp", "INITIAL { x = 1 }",
-        "TABLE x FROM 0 TO 1 WITH 10", "x = 1 (mV", "x = 1 (mV\n)",
+        "TABLE x FROM 0 TO 1 WITH 10", "CONDUCTANCE p USEION na", "x = 1 (mV", "x = 1 (mV\n)",
         "x = POINTER", "x = {", "x = 1 }", "VERBATIM\nENDVERBATIM x = 1 VERBATIM\nENDVERBATIM",
         "VERBATIM x = 1; ENDVERBATIM", "x = t[v]", "x = t[0]", "x = v[0]", "x = celsius[0]",
         "x = zz[1]", "LOCAL q\nx = q[1]", "LOCAL q[2]\nx = q", "FROM k = 0 TO 2 { x = k[1] }",
