@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
@@ -78,18 +77,13 @@ def of_whole(
     return plan.method, {**chosen, **options}
 
 
-def _solver_of(
-    run: ArenaRun,
-    trees: Callable[[Model], Forest],
-    method: str = "auto",
-    options: Mapping[str, object] = MappingProxyType({}),
-) -> Solver:
-    forest = trees(run.model)
+def _solver_of(run: ArenaRun, method: str, options: Mapping[str, object]) -> Solver:
     if run.job.decisions is not None:
         limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
-        whole = trees(run.job.decisions.network)
+        whole = run.job.decisions.network.forest
         method, options = of_whole(whole, method, run.dtype, limits, options)
-    return Solver(forest, method, run.dtype, None, run.queue, **cast("dict[str, Any]", options))
+    solving = run.model.forest, method, run.dtype, None, run.queue
+    return Solver(*solving, **cast("dict[str, Any]", options))
 
 
 @dataclass(frozen=True)
@@ -208,7 +202,7 @@ class Steps(ArenaKernels):
         if layered and method == "auto" and not request.options:
             method = ORDERS[on_cpu]
         self.in_vectors = on_cpu
-        self.solver = _solver_of(run, lambda m: m.forest, method, request.options)
+        self.solver = _solver_of(run, method, request.options)
         self.gather = self.solver.plan.gather
         self._surrounded = Surrounded(run, self.place) if layered else None
 

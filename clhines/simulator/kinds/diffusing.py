@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -62,20 +62,14 @@ class DiffusingRows:
         )
 
 
-def diffusing_places(
-    model: Model,
-    layout: Layout,
-    offset: Mapping[str, int],
-    instances: Callable[[Diffusion], np.ndarray],
-) -> np.ndarray:
+def diffusing_places(model: Model, layout: Layout, offset: Mapping[str, int]) -> np.ndarray:
     """Return the indices in ``mem`` of states, their volumes and coefficients, (3, n) int64.
 
-    They are ordered by mechanism, then state, then instance. `instances` returns the instances for
-    each entry in `Model.diffusions`; `offset` has the regions' offsets.
+    They are ordered by mechanism, then state, then instance. `offset` has the regions' offsets.
     """
     places = [np.zeros((3, 0), np.int64)]
     for one in model.diffusions:
-        kind, rows = model.kinds[one.kind], instances(one)
+        kind, rows = model.kinds[one.kind], np.arange(len(one.parent))
         columns = layout.columns(one.kind, kind)
         states = [q.name for q in kind.mechanism.program.states]
         for line, name in enumerate(one.names):
@@ -99,7 +93,7 @@ def add_diffusing_rows(
     nodes = [model.kinds[one.kind].node for one in model.diffusions]
     cells = [rank[stretch_of(model.forest.cell_offsets, node)] for node in nodes]
     rows = DiffusingRows(model.diffusions, cells, len(order))
-    places = diffusing_places(model, layout, mem.offset, lambda one: np.arange(len(one.parent)))
+    places = diffusing_places(model, layout, mem.offset)
     for name, at in zip(("value", "volume", "flow"), places[:, rows.entry], strict=True):
         ints.add(f"diffusing_{name}", at)
     for name in ("above", "links", "child", "first_child"):
