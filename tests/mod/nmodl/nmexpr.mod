@@ -23,7 +23,6 @@ PARAMETER {
     scale = 0.5
     celsius (degC)
     weights[N]
-    hidden = 7 : the LOCAL below is what all blocks use
 }
 ASSIGNED {
     v (mV)
