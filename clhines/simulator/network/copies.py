@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from clhines.core.arrays import place_of, shifted, starts
+from clhines.core.checks import check_room
 from clhines.simulator.cells.cable import Axis
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.network.additions import Additions, IonValues, Sources
@@ -25,6 +26,7 @@ from clhines.simulator.network.structure import Structure
 from clhines.simulator.network.wiring import CallColumns, Wiring
 
 Stream = tuple[int, str, np.ndarray]
+_COPY_BYTES = 1000  # or more, for each node of copies in a simulation
 
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
@@ -50,6 +52,8 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
 def copies_of(once: Network, count: int) -> Network:
     """Return `count` equal copies of a network that has each mechanism in one group."""
+    nodes = once.forest.num_nodes * count
+    check_room(_COPY_BYTES * nodes, f"copies of a network with {nodes} nodes")
     network, parts = Network(structure_of_copies(inside(once).structure, count)), inside(once)
     network.settings.update(once.settings)
     _Copier(once, network, count, once.groups).copy(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.ring import ring_cables
-from clhines import STDP, Network
+from clhines import STDP, HostMemoryError, Network
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.network.copies import copies_of
 from clhines.simulator.network.groups import inside
@@ -68,3 +68,8 @@ def test_copies_keep_the_rule_of_plastic_connections():
     once.connect([0], once.add("expsyn", once.soma), [0], 0.5, 1.0, rule=STDP(0.1, 0.1))
     connections = compile(copies_of(once, 2)).connections
     assert connections.rule == STDP(0.1, 0.1) and connections.plastic.tolist() == [True, True]
+
+
+def test_copies_that_do_not_fit_into_memory():
+    with pytest.raises(HostMemoryError, match="^copies of a network with .* nodes take"):
+        copies_of(network(), 10**12)
