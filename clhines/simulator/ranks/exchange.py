@@ -79,10 +79,23 @@ class Exchange(ABC):
     def __init__(self, guard: ErrorGuard, dt: float) -> None:
         self.guard, self.run, self._dt = guard, guard.run, dt
         self._started = False  # whether the start's events have been exchanged
-        self._events: list[tuple[np.ndarray, np.ndarray]] = []  # sources and times in the chunk
+        # for each exchange in the chunk, the events' sources and times, and spikes' steps
+        self._events: list[tuple[np.ndarray, ...]] = []
+        self._early: list[tuple[np.ndarray, ...]] = []  # the start's, for the next chunk
+
+    def begin(self) -> None:
+        self.start()
+        self._events, self._early = self._early, []
+
+    def start(self) -> None:
+        """Exchange the events at t = 0, unless this has been done or a state has been loaded."""
+        if not self._started:
+            self._started, self._events = True, []
+            self._exchange_start()
+            self._early = self._events
 
     @abstractmethod
-    def begin(self) -> None: ...
+    def _exchange_start(self) -> None: ...
 
     def pieces(self, first: int, count: int) -> Iterator[tuple[int, int]]:
         """Yield a chunk's steps in portions between exchanges: (first, count)."""
@@ -109,7 +122,7 @@ class Exchange(ABC):
 
     def load(self) -> None:
         """Go on from a state that all ranks have loaded: events of the start are not exchanged."""
-        self._started = True
+        self._started, self._early = True, []
 
 
 class StepExchange(Exchange):
@@ -122,8 +135,6 @@ class StepExchange(Exchange):
         self._sources = sources  # for each rank, its detectors' sources
         # spikes that are not exchanged yet: function that reads them, first step, step count
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
-        # for each exchange, the spikes' steps, sources and times
-        self._spikes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         most = max(map(len, self._sources)) * (self.max_steps + 1)
         if most >= 2**32:
             raise InputError(
@@ -131,12 +142,13 @@ class StepExchange(Exchange):
             )
 
     def begin(self) -> None:
-        self._spikes, self._waiting = [], None
-        if not self._started:
-            early = self.guard.do(self.run.early_sources)
-            events = NOTHING if early is None else early
-            self._exchange(events, np.full(len(events), -1), -1, 1)
-        self._started = True
+        self._waiting = None
+        super().begin()
+
+    def _exchange_start(self) -> None:
+        early = self.guard.do(self.run.early_sources)
+        events = NOTHING if early is None else early
+        self._exchange(events, np.full(len(events), -1), -1, 1)
 
     def note_steps(self, first: int, count: int) -> None:
         """Finish the exchange of the previous call's steps, and begin to read these steps' spikes.
@@ -171,12 +183,12 @@ class StepExchange(Exchange):
 
     def _note(self, source: np.ndarray, step: np.ndarray) -> None:
         if len(source):
-            self._spikes.append(by_step(step, source, self._dt))
+            self._events.append(by_step(step, source, self._dt))
 
     def chunk(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        if not self._spikes:
+        if not self._events:
             return Chunk.of_none(failed, values)
-        step, source, t = (np.concatenate(each) for each in zip(*self._spikes, strict=True))
+        step, source, t = (np.concatenate(each) for each in zip(*self._events, strict=True))
         return Chunk(step, source, failed, values, t)
 
 
@@ -232,11 +244,8 @@ class TimeExchange(Exchange):
             self._artificial[emitted[emitted >= 0]] |= is_artificial(self._whole.kinds[k])
             self._is_here[emitted[mine.instances[k]]] = True
 
-    def begin(self) -> None:
-        self._events = []
-        if not self._started:
-            self.deliver()
-        self._started = True
+    def _exchange_start(self) -> None:
+        self.deliver()
 
     def note_steps(self, first: int, count: int) -> None:
         self._taken = first, count

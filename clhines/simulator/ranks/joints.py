@@ -235,12 +235,15 @@ class JoinedExchange(Exchange):
         """
         end, self._step = first + count, first
         if not self._started:
-            self.exchange()
+            self._exchange_start()
         self._started = True
         while first < end:
             size = min(end - first, self._epoch - first % self._epoch)
             yield first, size
             first += size
+
+    def _exchange_start(self) -> None:
+        self.exchange()
 
     def note_steps(self, first: int, count: int) -> None:
         """Deliver this rank's spikes in `count` steps from `first` on.

@@ -157,6 +157,11 @@ def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dic
                 shape = *values.shape[:-1], length(whole, field.per, field.kind)
                 joined[key] = np.zeros(shape, values.dtype)
             joined[key][..., share.places(field)] = values
+    if "held" in joined:
+        held = shares[0].whole.sources.above(joined["v"])
+        for share in shares:
+            if not share.has_held:
+                joined["held"][share.detectors] = held[share.detectors]
     return joined
 
 
@@ -230,6 +235,11 @@ class Share:
     @cached_property
     def detectors(self) -> np.ndarray:
         return np.flatnonzero(self._here(self.whole.sources.detector_node))
+
+    @property
+    def has_held(self) -> bool:
+        """Whether `held` is in the rank's state; otherwise voltages at the somas imply it."""
+        return self.whole.exact or len(self.detectors) > self.cells.stop - self.cells.start
 
     @cached_property
     def remote(self) -> np.ndarray:
@@ -371,6 +381,8 @@ class Share:
     def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         arrays = {}
         for field in self.whole.schema:
+            if field.key == "held" and not self.has_held:
+                continue
             arrays[field.key] = saved[field.key][..., self.places(field)]
             if field.refers:
                 numbers = self.numbers(field.refers)

@@ -142,6 +142,7 @@ class SharedRun(RankedRun):
 
     def save(self) -> dict[str, np.ndarray]:
         """Return the network's state on rank 0, nothing on other ranks."""
+        self._exchange.start()  # or their events would be lost where the state is loaded
         parts = self._ranks.comm.gather(super().save())
         return {} if parts is None else join(self._shares, parts)
 

@@ -164,7 +164,30 @@ def run_cases(folder, before, comm=None):
         later.restore(folder / f"{name} {before or size}.npz")
         results[name + ", later"] = digests(later.run(duration), later)
     results["population"] = population(comm)
+    results["start"] = from_start(comm, folder, before or size)
     return results
+
+
+def from_start(comm, folder, before):
+    """Return the voltages of runs from t = 0, saved and restored, with cells above thresholds.
+
+    Only the first rank has a detector outside a soma. `before` ranks saved the last state.
+    """
+    net = Network(CABLES, 6)
+    net.insert("hh", net.soma)
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect(np.arange(6), syn, (np.arange(6) + 3) % 6, 5e-2, 1.0)
+    net.connect(net.add_detector(net.soma[:1] + 1, -30.0, 0.0), syn, [5], 1e-2, 1.0)
+    net.threshold = -20.0
+    sim = Simulation(net, DT, v_init=30.0, comm=comm, engine="reference")
+    sim.save(folder / f"start {1 if comm is None else comm.size}.npz")
+    found = [len(sim.run(2.0).spike_time), digest(sim.voltages())]
+    for size in 1 if comm is None else comm.size, before:
+        sim.restore(folder / f"start {size}.npz")
+        found += [len(sim.run(2.0).spike_time), digest(sim.voltages())]
+    assert found == [7, found[1], 0, found[1], 0, found[1]]
+    return found
 
 
 def population(comm, stop=4.0):
