@@ -3,9 +3,9 @@
 ## NEURON's order.
 <% e = spec.arena %>\
 // An event in a step's bin: its connection, its number among the source's events, the number of
-// events left including this one, and the order's `key`, the time when it was sent (threshold crossings
-// are sent ${repr(1e-10)} ms late). `due` is when the first event after the bin is due, infinite if there is
-// none; `shorts`: some event came by a connection shorter than half a step.
+// events left including this one, and the order's `key`: the time when it was sent, plus ${repr(1e-10)} ms, which
+// the stored times of threshold crossings already include. `due` is when the first event after the bin is due,
+// infinite if there is none; `shorts`: some event came by a connection shorter than half a step.
 typedef struct { int connection, number, left, shorts; instant key, due; } binned_;
 
 // Return how many of its source's events a connection's target may read.
