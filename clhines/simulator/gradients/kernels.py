@@ -240,10 +240,14 @@ class GradientKind:
         roles = {"state": self.states, "ion": self.ions, "parameter": self.by}
         by = {(role, n): f"by_{role}_{n}" for role, names in roles.items() for n in names}
         by["v", "v"] = "by_v"
-        replaced = [("state", s) for s in self.written(block, "state")]
+        back = BACK.format(block)
+        seeds = {a.name for a in self._arguments(back)[1]} if self.has(back) else set[str]()
+        # a text's events have all states as arguments; a state that they do not change has no seed
+        replaced = [("state", s) for s in self.written(block, "state")
+                    if block != "receive" or f"state_{s}" in seeds]  # fmt: skip
         if block == "advance":
             replaced += [("ion", n) for n in self.written(block, "ion")]
-        adjoints = self.adjoints(BACK.format(block))
+        adjoints = self.adjoints(back)
         lines = [f"{by[one]} = 0;" for one in replaced if one not in adjoints]
         return lines + [
             f"{by[one]} {'=' if one in replaced else '+='} adjoint_{one[0]}_{one[1]};"

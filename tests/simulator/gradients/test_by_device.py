@@ -341,3 +341,28 @@ def test_one_number_goes_forward(fast_queue):
         gradient_of(net, of, 0.1, "forward", queue=fast_queue)
     with pytest.raises(InputError, match="expected 'reverse' .no device"):
         gradient_of(net, of[2:4], 0.1, "forward", engine="reference")
+
+
+ADAPTS = """point adapts
+parameter begin = 0.1
+state w = begin
+state g = 0
+state z = begin
+dw/dt = (0.004*(v + 70) - w)/100
+dg/dt = -g/5
+current i = 0.03*(v + 70) + w + z - g - 0.9 [nA]
+on event: g += weight
+spike: v > -50 mV
+reset: v = -60 mV; w += 0.1
+"""
+
+
+def test_states_that_events_do_not_change(fast_queue):
+    cable = [2e4, 100.0, 100.0], [0.0, 0.1, 0.1], [0.3, 1e-3, 1e-3]
+    net = Network.from_arrays([-1, 0, 1], [0, 3], *cable)
+    group = net.add(ADAPTS, net.soma, begin=[0.1])
+    net.connect([0], group, weight=0.1, delay=0.5)
+    of = [(group, "begin"), "v_init"]
+    expected = gradient_of(net, of, 2.0, engine="reference")
+
+    assert_close(gradient_of(net, of, 2.0, queue=fast_queue), expected, of)
