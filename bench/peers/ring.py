@@ -5,7 +5,7 @@
 The measure `ring` starts this for each simulator, so that none has the threads, the memory or the
 crashes of another. The result is one row, or the reason for its absence.
 
-Every simulator gets the same cells (`clhines.ring.ring_cables`): the same sections, cut into the
+Every simulator gets the same cells (`bench.ring.ring_cables`): the same sections, cut into the
 same numbers of compartments, with the same areas and resistances as far as it accepts them. The
 simulation runs in pieces of equal numbers of steps; a piece, divided by its steps, is one timing.
 """
@@ -41,7 +41,7 @@ class Case:
     cells: int
     shapes: int = ring.SHAPES  # different cells, repeated in turn
     hh: str = "soma"  # ``soma``: and passive dendrites; ``all``: in every compartment
-    levels: int = ring.LEVELS  # this and the next three: from `clhines.ring.ring_cables`
+    levels: int = ring.LEVELS  # this and the next three: from `bench.ring.ring_cables`
     branching: float = ring.BRANCHING
     compartments: int = ring.COMPARTMENTS
     seed: int = 0

@@ -8,6 +8,7 @@ from processes import run_python
 
 import clhines
 from bench.made import chain
+from bench.ring import ring_cables, ring_network
 from clhines.solver.device import devices, program
 
 
@@ -74,7 +75,7 @@ def test_measured_candidates(said, forest, fast_queue):
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_a_simulation_says_its_engine_and_delivery(said, fast_queue, engine):
-    net = clhines.ring.ring_network(clhines.ring.ring_cables(2), 4)
+    net = ring_network(ring_cables(2), 4)
     sim = clhines.Simulation(net, dt=0.025, queue=fast_queue, engine=engine)
     lines = said()
     assert [s for s in lines if s.startswith(f"engine {sim.engine} (")]

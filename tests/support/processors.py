@@ -62,6 +62,7 @@ def collect(width, path):
     import pyopencl as cl
 
     import clhines
+    from bench import ring
     from clhines.cli.main import main
     from clhines.solver.device import devices, program
 
@@ -84,7 +85,8 @@ def collect(width, path):
     for command in COMMANDS:
         attempt(main, command)
     for hh in ("soma", "all"):
-        attempt(ring, clhines, hh)
+        network = ring.ring_network(ring.ring_cables(64, levels=2), hh=hh)
+        attempt(simulate, clhines, network)
     for engine in ("epochs", "steps"):
         attempt(mod_cells, clhines, engine)
     Path(path).write_text(json.dumps(list(results.items())))
@@ -96,9 +98,8 @@ def attempt(function, *arguments):
         function(*arguments)
 
 
-def ring(clhines, hh):
-    cables = clhines.ring.ring_cables(64, levels=2)
-    clhines.Simulation(clhines.ring.ring_network(cables, hh=hh)).run(0.1)
+def simulate(clhines, network):
+    clhines.Simulation(network).run(0.1)
 
 
 def mod_cells(clhines, engine):
