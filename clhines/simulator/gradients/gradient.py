@@ -104,7 +104,8 @@ class RunGradient:
         device_steps = DeviceSteps(quantities, records, steps, place, *options)
         if self._directions:
             return TangentGradient(device_steps)
-        return DeviceGradient(device_steps, quantities.of_start)
+        starts = quantities.of_start or device_steps.host.variables.starts_currents
+        return DeviceGradient(device_steps, starts)
 
     @property
     def shapes(self) -> list[tuple[int, int]]:

@@ -366,3 +366,20 @@ def test_states_that_events_do_not_change(fast_queue):
     expected = gradient_of(net, of, 2.0, engine="reference")
 
     assert_close(gradient_of(net, of, 2.0, queue=fast_queue), expected, of)
+
+
+CALCIUM = """NEURON { SUFFIX calcium USEION ca WRITE ica RANGE gbar }
+PARAMETER { gbar = 0.001 }
+ASSIGNED { v (mV) ica (mA/cm2) }
+BREAKPOINT { ica = gbar*(v - 120) }
+"""
+
+
+def test_the_first_row_of_a_current(fast_queue):
+    net = small_networks.plain()
+    group = net.insert(Mechanism.from_nmodl(CALCIUM), [0])
+    for options in ({"engine": "reference"}, {"queue": fast_queue}):
+        with Simulation(net, 0.025, **options) as sim:
+            sim.record("ica", [0])
+            g = sim.gradient(0.025, lambda r: (r[0, 0], np.array([[1.0], [0.0]])), [(group, "gbar")])
+        assert g[group, "gbar"] == pytest.approx(-65.0 - 120.0, rel=1e-9)
