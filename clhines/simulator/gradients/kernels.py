@@ -184,7 +184,7 @@ class GradientKind:
             return f"{'by' if a.name.startswith('state_') else 'seed'}_{a.name}"
         if a.role == "weight":
             return "sum"
-        if a.name in self.ions:
+        if a.role == "ion" and a.name in self.ions:
             return f"ion_{a.name}"
         return dict(self.columns)[a.name].at("j")
 

@@ -381,5 +381,25 @@ def test_the_first_row_of_a_current(fast_queue):
     for options in ({"engine": "reference"}, {"queue": fast_queue}):
         with Simulation(net, 0.025, **options) as sim:
             sim.record("ica", [0])
-            g = sim.gradient(0.025, lambda r: (r[0, 0], np.array([[1.0], [0.0]])), [(group, "gbar")])
+            g = sim.gradient(
+                0.025, lambda r: (r[0, 0], np.array([[1.0], [0.0]])), [(group, "gbar")]
+            )
         assert g[group, "gbar"] == pytest.approx(-65.0 - 120.0, rel=1e-9)
+
+
+SODIUM = """NEURON { SUFFIX sodium USEION na READ ena WRITE nai, ina RANGE gbar, begin }
+PARAMETER { gbar = 0.001 begin = 12 }
+ASSIGNED { v (mV) ena (mV) ina (mA/cm2) }
+STATE { nai }
+INITIAL { nai = begin }
+BREAKPOINT { SOLVE states METHOD cnexp ina = gbar*(v - ena) }
+DERIVATIVE states { nai' = (10 - nai)/5 }
+"""
+
+
+def test_parameters_named_as_an_ions_variables(fast_queue):
+    net, _ = tree(1, tabled=False)
+    group = net.insert(Mechanism.from_nmodl(SODIUM), net.soma)
+    of = [(net.groups[1], "ena"), (group, "begin"), "v_init"]
+    expected = gradient_of(net, of, 1.0, engine="reference")
+    assert_close(gradient_of(net, of, 1.0, queue=fast_queue), expected, of)
