@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from clhines.core.arrays import starts
 from clhines.core.errors import InputError
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.simulator.mechanisms import Mechanism, Quantity, is_beside, nmodl, value_of
@@ -297,9 +298,11 @@ def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
 
 
 @lru_cache(maxsize=64)  # each run calls it
-def locals_of(text: str, path: str) -> set[str]:
-    """Return the names of an NMODL text's file-level LOCALs."""
-    return {name for name, v in file_of(text, path).variables.items() if v.sort == "local"}
+def locals_of(text: str, path: str) -> dict[str, int]:
+    """Return each file-level LOCAL's index in NEURON's array of these LOCALs, by name."""
+    variables = [v for v in file_of(text, path).variables.values() if v.sort == "local"]
+    first = starts(np.array([max(v.length, 1) for v in variables], int)).tolist()
+    return dict(zip([v.name for v in variables], first, strict=True))
 
 
 @lru_cache(maxsize=64)  # a fingerprint calls it in each run

@@ -23,7 +23,7 @@ from clhines.neuron.connections import (
 from clhines.neuron.convert import Rejected, RejectedError, locals_of, reject, rejection, split_name
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
-from clhines.neuron.memory.tables import local_at
+from clhines.neuron.memory.tables import local_at, thread_locals_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
@@ -179,7 +179,9 @@ def local_of(model: NeuronModel, name: str, quantity: Quantity) -> np.ndarray:
     (base, element), entry = split_name(quantity), model.every[name].entry
     at = None
     if is_local(model, name, quantity):
-        at = local_at(base.removeprefix("_"), entry.number)  # "_": it hides another variable
+        at = local_at(base, entry.number)
+        if at is None and (first := thread_locals_at(model.memory, entry.number)):
+            at = first + 8 * locals_of(entry.text, entry.file)[base]
     return np.array([] if at is None else [at + 8 * (element or 0)], np.uint64)
 
 

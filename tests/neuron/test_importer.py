@@ -138,13 +138,40 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
     _compare([np.array(v).T], [voltages])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_locals_of_a_thread_safe_file_stay_when_parameters_change(engine):
+    """INITIAL sets `kept` and `hidden`, which NEURON keeps in a thread, as qt of NetPyNE's M1."""
+    soma, clamp = clamped("nmexpr")
+    dend = h.Section(name="dend")
+    dend.connect(soma(1))
+    dend.insert("nmexpr")
+    dend.nseg, clamp.amp = 3, 0.1
+    for section in (soma, dend):
+        section.g_nmexpr = 1e-3
+    v = [h.Vector().record(section(0.5)._ref_v) for section in (soma, dend)]
+
+    def kept(run):
+        results, h.base_nmexpr = [], 2
+        for turn in range(2):
+            h.finitialize(-60)
+            h.base_nmexpr = 5 + turn
+            run(1)
+            h.base_nmexpr = 9
+            run(2)
+            results.append(np.array(v))
+        return results
+
+    expected = kept(h.continuerun)
+    _compare(expected, kept(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
 @pytest.mark.parametrize("mechanism, name", [("nmbegun", "depth"), ("nmexpr", "kept")])
 def test_locals_that_are_not_found_are_refused(monkeypatch, mechanism, name):
     soma, _clamp = clamped(mechanism)
     assert soma
     h.finitialize(-65)
-    if mechanism == "nmbegun":  # a thread-safe file keeps them elsewhere
-        monkeypatch.setattr("clhines.neuron.importer.local_at", lambda *_: None)
+    for reader in ("local_at", "thread_locals_at"):
+        monkeypatch.setattr(f"clhines.neuron.importer.{reader}", lambda *_: None)
     with pytest.raises(InputError, match=f"{mechanism}: LOCAL {name}, which is not found"):
         clhines.neuron.run(1)
 

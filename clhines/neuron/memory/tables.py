@@ -16,6 +16,7 @@ import numpy as np
 
 from clhines.neuron.memory.raw import Readable, words_at
 from clhines.neuron.memory.session import memory_ranges
+from clhines.neuron.memory.symbols import Library
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 
 _SYMBOLS = 2  # an ELF section's type
@@ -24,6 +25,8 @@ _FILE = 4  # symbol type in front of a C++ file's symbols
 _MECHANISM = b"_ZL9_mechtype"  # the variable with NEURON's number for a file's mechanism
 _ARGUMENT_WORDS = 5  # per table argument: size, knots or 0, least and greatest x, spacing
 _MOST = 8000  # values in a table
+# words in a thread, and in a mechanism's list there; slots in a mechanism's thread data
+_LISTS, _SLOTS, _SLOT_WORDS, _MOST_SLOTS = 3, 4, 5, 64
 _SAMPLES = 8
 
 
@@ -82,6 +85,33 @@ def _kept_at(mechanism: int, block: str) -> tuple[list[int], dict[str, int]]:
 def local_at(name: str, mechanism: int) -> int | None:
     """Return the address of a mechanism's file-level LOCAL; None if the library lacks it."""
     return static_at(f"_z{name}", mechanism)
+
+
+def thread_locals_at(memory: Library, mechanism: int) -> int | None:
+    """Return the address of the file-level LOCALs of a thread-safe file; None if not found.
+
+    NEURON keeps these LOCALs in an array of numbers for each of its threads.
+    """
+    try:
+        number = ctypes.c_char.in_dll(ctypes.CDLL("libstdc++.so.6"), "_ZTIPd")
+    except (OSError, ValueError):
+        return None
+    readable = Readable(8 * (_SLOTS + 1))
+    at = words_at(memory.variable("nrn_threads"), _LISTS + 1)[_LISTS]
+    while at in readable and words_at(at, 3)[2] & 0xFFFFFFFF != mechanism:
+        at = words_at(at, 1)[0]
+    members = words_at(at, 2)[1] if at in readable else 0
+    slots = words_at(members, _SLOTS + 1)[_SLOTS] if members in readable else 0
+    if slots not in readable or not 0 < words_at(slots - 8, 1)[0] < _MOST_SLOTS:
+        return None
+    words = words_at(slots, _SLOT_WORDS * words_at(slots - 8, 1)[0])
+    of_globals = static_at("_thread1data", mechanism)
+    arrays = [
+        array
+        for array, kind in zip(words[2::_SLOT_WORDS], words[3::_SLOT_WORDS], strict=True)
+        if kind == ctypes.addressof(number) and array in readable and array != of_globals
+    ]
+    return arrays[0] if len(arrays) == 1 else None
 
 
 def static_at(name: str, mechanism: int) -> int | None:

@@ -79,6 +79,7 @@ def settings(h, rng):
     h.usetable_hh = int(rng.random() < 0.8)
     h.usetable_nmtable = int(rng.random() < 0.8)
     h.slope_nmtable = float(rng.uniform(5, 9))
+    h.base_nmexpr = float(rng.uniform(1, 3))
     h.cai0_ca_ion, h.cao0_ca_ion = float(rng.uniform(5e-5, 2e-4)), float(rng.uniform(1.5, 2.5))
 
 

@@ -15,6 +15,7 @@ DENSITY = {
     "nmcad": {"depth": (0.05, 0.5), "tau": (5, 40)},
     "nmcnexp": {"k": (0.1, 0.4)},
     "nmcount": {},
+    "nmexpr": {"g": (1e-6, 5e-5), "scale": (0.1, 1)},
     "nmfall": {"k": (0.1, 0.5)},
     "nmghk": {"pbar": (1e-6, 5e-5)},
     "nmhand": {"gbar": (1e-5, 4e-4)},
