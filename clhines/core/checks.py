@@ -47,7 +47,7 @@ def host_array(name: str, a: Any) -> Any:
     )
 
 
-def _array(
+def to_array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
     """Convert values to an array in `unit`; refuse masked entries, whose data NumPy would use."""
@@ -68,7 +68,7 @@ def as_array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
     """Convert values to a number or 1-D array in `unit`; refuse more dimensions."""
-    array = _array(name, values, dtype, unit)
+    array = to_array(name, values, dtype, unit)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")
     return array
@@ -82,7 +82,7 @@ def as_number(name: str, value: object, unit: str | None = None) -> float:
 
 
 def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
-    array = _array(name, values, unit=unit)
+    array = to_array(name, values, unit=unit)
     if array.size and array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
     with np.errstate(over="ignore"):  # longdouble beyond float64 is refused below
@@ -164,7 +164,7 @@ def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarra
 def integers(values: np.ndarray, name: str) -> np.ndarray:
     """Convert values to a 1-D array of signed integers; raise `ForestError` if impossible."""
     try:
-        array = _array(name, values)
+        array = to_array(name, values)
     except InputError as error:
         raise ForestError(str(error)) from error
     if array.ndim != 1:
@@ -182,7 +182,7 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
 
 def real_numbers(name: str, a: object) -> np.ndarray:
     """Convert values to an array of real numbers; refuse other dtypes and masked entries."""
-    array = _array(name, a)
+    array = to_array(name, a)
     if array.dtype.kind not in "fiub":
         hint = ""
         if array.dtype.kind == "c":

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from clhines.core.arrays import stretch_of
-from clhines.core.checks import as_real
+from clhines.core.checks import as_real, to_array
 from clhines.core.errors import InputError, SimulationError
 from clhines.simulator.analysis.features import Features
 from clhines.simulator.analysis.spikes import RaggedArray, lists_of
@@ -118,7 +118,7 @@ class Batch:
         v = rows.T.reshape(self.size, several, -1)[:kept].copy()
         after_stop = np.arange(v.shape[2]) > recipe.stops[self.columns][:, None]
         v[:, after_stop] = np.nan
-        losses, by_v = map(np.asarray, call_loss(loss, [v]))
+        losses, by_v = (to_array("what loss returned", each) for each in call_loss(loss, [v]))
         if losses.shape != (kept,) or by_v.shape != v.shape:
             raise InputError(
                 f"loss returned values of shape {losses.shape} and derivatives of {by_v.shape}; "

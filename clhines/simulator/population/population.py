@@ -215,7 +215,9 @@ class Population:
     def _digests(self, sets: np.ndarray) -> dict[str, object]:
         """Return digests of everything that all MPI ranks must have alike."""
         recipe, (_, _, options) = self._recipe, self._given
-        settings = [options.get(name) for name in ("dtype", "v_init", "secondorder", "seed")]
+        settings = [options.get(name) for name in ("v_init", "dtype", "secondorder", "seed")]
+        if isinstance(settings[0], np.ndarray):  # whose repr leaves out digits and values
+            settings[0] = settings[0].tolist()
         protocols = recipe.protocols, recipe.stops.tolist(), recipe.node, recipe.features
         stimuli = [{name: a.tolist() for name, a in one.items()} for one in recipe.stimuli]
         instances = [np.asarray(each).tolist() for each in recipe.pieces.instances]

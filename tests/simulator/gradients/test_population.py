@@ -52,6 +52,7 @@ def test_what_is_refused(fast_queue):
         (lambda v: (1, v, v), "loss returned .*; expected its value and its derivatives"),
         (lambda v: (np.full(3, np.nan), v), r"loss\[0\] is nan; expected a finite number"),
         (lambda v: (np.ones(3), v + 1j), "derivatives of a loss has dtype complex128"),
+        (lambda v: (np.ones(3), [1, [2, 3]]), "what loss returned is not an array"),
         (3, "loss is 3; expected a function"),
     ):
         with pytest.raises(InputError, match=message):

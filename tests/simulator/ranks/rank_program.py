@@ -190,13 +190,13 @@ def from_start(comm, folder, before):
     return found
 
 
-def population(comm, stop=4.0):
+def population(comm, stop=4.0, **options):
     """Return a digest of a population's results without the last bits, which batches change."""
     net = Network(CABLES[0])
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
     protocols = {"step": {"stop": stop, "stimuli": [{"amp": 0.8, "delay": 0.5}]}}
-    many = Population(net, {"na": ("hh", "gnabar")}, protocols, batch=2, comm=comm)
+    many = Population(net, {"na": ("hh", "gnabar")}, protocols, batch=2, comm=comm, **options)
     result = many.evaluate(np.linspace(0.05, 0.2, 5)[:, None])
     return digest(np.round(result.v, 6), result.spike_set, result.spike_time)
 
@@ -282,6 +282,7 @@ def differing(comm):
         lambda: sim.run("x" if comm.rank else 1.0),
         recorded,
         lambda: population(comm, 4.0 + comm.rank),
+        lambda: population(comm, v_init=np.full(CABLES[0].num_nodes, comm.rank * 1e-9 - 65)),
         in_other_order,
         begun,
     ):
