@@ -175,8 +175,7 @@ class ArenaRun:
     fills the arenas again; arrays and kernels stay if their shapes are the same. Other parameters
     change in place, see `DeviceState.storages`.
 
-    Copies of a network are cells here; a state of one copy may be loaded. Times are float64, or
-    float32 if all events come in whole steps and the device has no float64.
+    Times are float64, or float32 if all events come in whole steps and the device has no float64.
     """
 
     keeps_currents = True  # the start has currents, which change with parameters

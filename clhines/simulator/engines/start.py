@@ -19,7 +19,7 @@ _MEMORY_PARTS = 8  # the copies may use 1 / so much of a device's memory
 class Start:
     """A run's state at t = 0, to which it can return.
 
-    `host` has run the INITIAL blocks, for one copy of the model; `early` has the events at t = 0.
+    `host` has run the INITIAL blocks; `early` has the events at t = 0.
     `changing` returns the arrays on the device that steps change: the start has copies of them, so
     that `restore` needs no values from the host.
     """
