@@ -106,10 +106,12 @@ def free_of(nodes: Iterable[Node]) -> set[str]:
 class Graph:
     """A mechanism's expressions; `count` is the node count.
 
-    `bits` has each symbol's bit in the nodes' masks, `symbols` the symbols' names by bit.
+    `bits` has each symbol's bit in the nodes' masks, `symbols` the symbols' names by bit. Unless
+    `multiplies_out`, a number times a sum stays: ``(x - 1)/5`` has no rounding error near x = 1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, multiplies_out: bool = True) -> None:
+        self.multiplies_out = multiplies_out
         self.bits: dict[str, int] = {}
         self.symbols: list[str] = []
         self.count = 0
@@ -213,7 +215,7 @@ class Graph:
         if not result:
             return self.number(number)
         if len(result) == 1 and result[0].op == "add" and len(result[0].args) <= _SHORT:
-            if number != 1:
+            if number == -1 or (number != 1 and self.multiplies_out):
                 return self.add(self.mul((self.number(number), a)) for a in result[0].args)
         rest = result[0] if len(result) == 1 else self._make("mul", tuple(result))
         return self.scaled(number, rest)

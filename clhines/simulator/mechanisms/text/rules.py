@@ -20,7 +20,7 @@ import numpy as np
 from clhines.core.errors import InputError, meant
 from clhines.simulator.mechanisms.emit.printer import Printer
 from clhines.simulator.mechanisms.ir.exact import ExpressionError
-from clhines.simulator.mechanisms.ir.expressions import Node
+from clhines.simulator.mechanisms.ir.expressions import Graph, Node
 from clhines.simulator.mechanisms.ir.forms import linear_parts
 from clhines.simulator.mechanisms.text.checks import MAX_STATES, MAX_TEXT
 from clhines.simulator.mechanisms.text.parser import shortened
@@ -39,6 +39,8 @@ class RuleText(TextStatements):
     kinds: ClassVar[tuple[str, ...]] = ("rule",)
     predefined: ClassVar[set[str]] = {WEIGHT, REWARD}
     keywords: ClassVar[tuple[str, ...]] = ("parameter", "bounds")
+    # no pass removes 0/0: quotients are rounded as written
+    graph: Graph = field(default_factory=partial(Graph, multiplies_out=False))
     actions: dict[str, dict[str, Line]] = field(default_factory=dict)  # by event, then target
     limits: tuple[Line, ...] = ()
 

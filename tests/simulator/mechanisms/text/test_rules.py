@@ -11,6 +11,7 @@ import pytest
 from deliveries import PlasticDevice
 
 from clhines import STDP, InputError, Network, Rule, Simulation
+from clhines.simulator.mechanisms.text.rules import read_rule
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.state.host_grid import settled
 from clhines.solver.device import devices
@@ -173,6 +174,16 @@ def test_a_reward_by_hand(double_queue):
         np.testing.assert_allclose((sim.weights() - first)[plastic], rest, rtol=1e-8)
         sim.reset()
         np.testing.assert_array_equal(sim.weights(), first)
+
+
+@pytest.mark.core
+def test_quotients_near_0_are_rounded_as_written():
+    text = "rule near\npre trace x\ndx/dt = -x/5\non pre: w = (x - 1)/tanh((x - 1)/5); x += 1\n"
+    rule = read_rule(text + "bounds: 0 <= w <= 9")
+    x = 1 + np.array([1e-13, -3e-12, 1e-11, 0.1])
+    values = {"x_": x, "w_": np.zeros(4), "least": 0.0, "most": 9.0}
+    rule.act("pre", "synapse", values)
+    np.testing.assert_allclose(values["w_"], (x - 1) / np.tanh((x - 1) / 5), rtol=1e-14)
 
 
 def test_files_copies_and_populations(double_queue, tmp_path):
