@@ -182,7 +182,7 @@ class Network:
 
         The file contains everything that a simulation needs, but no state; see `Simulation.save`.
         It has no cables: a loaded network knows only the regions ``all``, ``soma`` and
-        ``dendrites``. Copies of networks cannot be saved.
+        ``dendrites``.
         """
         stored.save(self, path, self._inside.celsius)
 

@@ -47,8 +47,6 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
 def packed(network: Any, celsius: float | None) -> tuple[str, list[np.ndarray]]:
     """Convert a network to JSON, and arrays to which the JSON refers by number."""
     parts = inside(network)
-    if parts.of_copies:
-        raise InputError("copies of a network cannot be saved; expected the original network")
     if parts.added.steered:
         raise InputError("a network whose events set weights by a POINTER cannot be saved")
     arrays = list[np.ndarray]()
