@@ -31,6 +31,9 @@ def signature(model: Model) -> str:
     digest = hashlib.sha256()
     for kind in model.kinds:
         digest.update(kind.mechanism.text.encode())
+        for name in ("includes", "function_tables"):  # of NMODL, such as a field's waveform
+            if given := getattr(kind.mechanism.language, name, ()):
+                digest.update(repr(given).encode())
         for array in (kind.node, kind.factor, *kind.arrays().values()):
             digest.update(array.tobytes())
         if kind.last is not None:

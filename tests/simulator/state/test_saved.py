@@ -13,6 +13,7 @@ from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.gpu.epochs import CellEpochs
+from clhines.simulator.model import compile
 from clhines.simulator.network.plasticity import STDP
 from clhines.simulator.network.times import LAST_STEP, begins_of
 from clhines.simulator.simulation import take_state
@@ -473,3 +474,13 @@ def test_a_state_depends_on_the_instance_whose_globals_all_have():
     model = simulation().model
     kinds = [(replace(model.kinds[0], last=last), *model.kinds[1:]) for last in (None, 0, 1)]
     assert len({signature(replace(model, kinds=some)) for some in kinds}) == 3
+
+
+def test_a_state_depends_on_the_values_of_a_field():
+    """MPI ranks, too, compare these digests: all must have the same waveform."""
+    signatures = set()
+    for t, y in (([0, 1], [0, 1]), ([0, 2], [0, 1]), ([0, 1], [0, 2])):
+        net = Network(CABLE)
+        net.field(np.arange(net.forest.num_nodes), (t, y))
+        signatures.add(signature(compile(net, DT)))
+    assert len(signatures) == 3
