@@ -102,13 +102,10 @@ def ranks_of(comm: MPI.Comm | None, call: str) -> Ranks:
         raise InputError(
             f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
         )
-    try:
-        size = comm.size
-    except Exception as error:  # mpi4py's own
-        raise InputError(
-            f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
-        ) from error
-    return Ranks(comm, call) if size > 1 else ONE_PROCESS
+    if not comm or comm.is_inter:
+        kind = "an intercommunicator" if comm else "MPI.COMM_NULL"
+        raise InputError(f"comm is {kind}; expected an intracommunicator, like MPI.COMM_WORLD")
+    return Ranks(comm, call) if comm.size > 1 else ONE_PROCESS
 
 
 def agreed_overlap(

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import exact_ranks
 import pytest
@@ -22,6 +23,11 @@ PROGRAM = Path(__file__).with_name("rank_program.py")
 def test_refusals(fast_queue):
     with pytest.raises(InputError, match="comm is int; expected one of mpi4py"):
         Simulation(simple_network()[0], DT, comm=3, queue=fast_queue)
+    pair = SimpleNamespace(Iallgather=None, is_inter=True)
+    null = pytest.importorskip("mpi4py.MPI").COMM_NULL
+    for comm, name in ((pair, "an intercommunicator"), (null, "MPI.COMM_NULL")):
+        with pytest.raises(InputError, match=rf"^comm is {name}; expected an intracomm[^\n]*$"):
+            Simulation(simple_network()[0], DT, comm=comm, queue=fast_queue)
 
 
 def test_without_mpi4py(monkeypatch):
