@@ -298,6 +298,13 @@ def moved():
         pc.psolve(5)
 
 
+def uneven():
+    """A switch that leaves calls to NEURON on one rank only."""
+    h.finitialize(-65)
+    with enable(when=("always", "never")[rank]):
+        pc.psolve(5)
+
+
 def variable():
     """Variable steps on one rank."""
     h.CVode().active(rank == 1)
@@ -433,7 +440,7 @@ def again(engine):
     return runs, comm.gather(made), comm.gather(called)
 
 
-OTHERS = moved, variable, infinite, crowded, played, calling, pieces, epochs
+OTHERS = moved, uneven, variable, infinite, crowded, played, calling, pieces, epochs
 REFUSED = {f.__name__: f for f in (setting, changed, early, loose, shifted, mixed, *OTHERS)}
 REFUSED["from_neuron"] = clhines.from_neuron
 

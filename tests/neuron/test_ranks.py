@@ -74,8 +74,8 @@ def compare(runs, of_neuron, engine, others=(), tolerance=TOLERANCE):
 def of_two():
     """Results on two ranks: refusals, runs by three engines, and irreversible changes."""
     refused = (
-        *("setting", "changed", "early", "moved", "variable", "infinite", "played", "calling"),
-        "from_neuron",
+        *("setting", "changed", "early", "moved", "uneven", "variable", "infinite", "played"),
+        *("calling", "from_neuron"),
     )
     return told(2, *refused, "auto", "back", "steps", "epochs-gpu", "crowded", "pieces")
 
@@ -277,6 +277,8 @@ def test_what_one_rank_refuses_all_raise(of_two):
     first, second = of_two["moved"]
     assert second.startswith("InputError: h.t has been set to 1.025 ms, and psolve goes on from")
     assert first == second.replace("InputError", "RankError: rank 1", 1)
+    expected = "NeuronError: enable() has when='never' on rank 1 and 'always' on rank 0; "
+    assert of_two["uneven"] == [expected + "expected the same on all ranks"] * 2
     for line in of_two["variable"]:
         assert line.startswith("InputError: steps is 1 on rank 1 and 200 on rank 0; expected")
     first, second = of_two["infinite"]

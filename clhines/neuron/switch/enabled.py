@@ -89,6 +89,7 @@ def enable(
     is refused, cannot be built, or does not fit into the device's memory, NEURON takes it and
     continues from the steps before; a line on stderr names the reason. NEURON also takes loops
     around ``fadvance()``, and every call if this version failed its self-test; a line says so.
+    All MPI ranks must call `enable`, with the same `when`, `strict` and `fixed_step`.
 
     Parameters
     ----------

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from clhines.core.checks import as_choice, as_switch
-from clhines.core.errors import InputError, is_refusal, tell
+from clhines.core.errors import InputError, is_refusal, shown, tell
 from clhines.core.progress import long_bars
-from clhines.neuron.calls import RunOptions, agreed, fix_steps
+from clhines.neuron.calls import NeuronError, RunOptions, agreed, fix_steps
 from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.redirect import Redirect, without_redirects
 from clhines.neuron.memory.session import Hoc
@@ -96,11 +96,14 @@ class CallRunner:
         """
         options = self._state.options
         # a call made by code inside NEURON's own call belongs to NEURON, too
-        if options is None or self._is_in_neuron or options.when == "never":
+        if options is None or self._is_in_neuron:
             return self.in_neuron(neuron_call)
         accounts, begin, steps_before = self._state.accounts, time.perf_counter(), self._state.steps
         accounts.begin_call()
         try:
+            self._check_same(options)
+            if options.when == "never":
+                return self.in_neuron(neuron_call)
             if options.when == "faster":
                 agreed(self._h, partial(self._fix_steps, options))
                 steps = agreed(self._h, count)[0]
@@ -127,6 +130,18 @@ class CallRunner:
         if done and not self._h.CVode().active() and self._h.dt > 0:
             accounts.refused_steps += max(round((float(self._h.t) - t) / self._h.dt), 0)
         return done
+
+    def _check_same(self, options: SwitchOptions) -> None:
+        """Raise NeuronError on all MPI ranks if options that decide who takes a call differ."""
+        names = "when", "strict", "fixed_step"
+        every = agreed(self._h, lambda: [getattr(options, name) for name in names])
+        for name, *values in zip(names, *every, strict=True):
+            other = next((r for r, value in enumerate(values) if value != values[0]), 0)
+            if other:
+                raise NeuronError(
+                    f"enable() has {name}={shown(values[other])} on rank {other} and "
+                    f"{shown(values[0])} on rank 0; expected the same on all ranks"
+                )
 
     def _fix_steps(self, options: SwitchOptions) -> None:
         fix_steps(self._h, options.fixed_step)
