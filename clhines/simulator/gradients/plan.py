@@ -88,8 +88,9 @@ def _has_simple_events(kind: Kind, is_target: bool) -> bool:
     program = kind.mechanism.program
     if program.net is not None and (program.net.sends or (is_target and not _adds(kind))):
         return False
-    receive = program.blocks.get("receive", ())
-    return not is_target or all(a.role in _EVENT_ROLES for a in receive)
+    receive, current = program.blocks.get("receive", ()), program.blocks.get("current", ())
+    replaced = {a.name for a in current if a.role == "state" and a.direction != "in"}
+    return not is_target or all(a.role in _EVENT_ROLES and a.name not in replaced for a in receive)
 
 
 def _has_simple_ions(model: Model, kind: Kind) -> bool:

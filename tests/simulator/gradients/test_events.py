@@ -42,6 +42,15 @@ BREAKPOINT { SOLVE states METHOD cnexp i = (B - A)*(v - e) }
 DERIVATIVE states { A' = -A/tau1 B' = -B/tau2 }
 NET_RECEIVE(weight) { A = A + weight*factor B = B + weight*factor }
 """
+BLOCKED = """NEURON { POINT_PROCESS blocked NONSPECIFIC_CURRENT i RANGE tau }
+PARAMETER { tau = 3 }
+ASSIGNED { v i }
+STATE { g r }
+INITIAL { g = 0 r = 0 }
+BREAKPOINT { SOLVE states METHOD cnexp r = 0.01*(v + 80) i = g*v }
+DERIVATIVE states { g' = -g/tau }
+NET_RECEIVE(w) { g = g + w*r }
+"""
 RELAY = """NEURON { ARTIFICIAL_CELL relay }
 NET_RECEIVE(w) { net_event(t) }
 """
@@ -188,10 +197,20 @@ def depressing():
     return net, [], [("v", net.soma)]
 
 
-BUILDS = [exact, lambda: trains(False), lambda: trains(True), depressing]
+def blocked():
+    """Return cells whose events read a state that BREAKPOINT sets."""
+    net = cables(2)
+    net.insert("hh", net.soma)
+    synapses = net.add(Mechanism.from_nmodl(BLOCKED), net.soma)
+    net.connect([1, 0], synapses, weight=[0.004, 0.003], delay=1.0)
+    net.add("iclamp", net.soma, delay=0.5, dur=10.0, amp=0.3)
+    return net, [], [("v", net.soma)]
 
 
-@pytest.mark.parametrize("build", BUILDS, ids=["exact", "trains", "both", "depressing"])
+BUILDS = [exact, lambda: trains(False), lambda: trains(True), depressing, blocked]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=["exact", "trains", "both", "depressing", "blocked"])
 @pytest.mark.parametrize("engine", ["reference", "auto"])
 def test_weights_are_central_differences(fast_queue, build, engine):
     net, _, records = build()
