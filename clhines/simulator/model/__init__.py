@@ -1,7 +1,7 @@
 """`Model`: a network as arrays, for engines.
 
 Who owns what
-    `compiling` makes a `Model` from a `Network`, lazily for copies. `model` has `Model`, `Kind`
+    `compiling` makes a `Model` from a `Network`. `model` has `Model`, `Kind`
     (all instances of one mechanism), ions, event sources, and connections with exact times.
     `instances` makes kinds from groups and sums constant mechanisms. `deliveries` selects the
     events that act in whole steps; `connections` has these events' connections. `pointers` has

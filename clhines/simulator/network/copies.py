@@ -51,7 +51,7 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
 
 def copies_of(once: Network, count: int) -> Network:
-    """Return `count` equal copies of a network that has each mechanism in one group."""
+    """Return `count` equal copies of a network."""
     nodes = once.forest.num_nodes * count
     check_room(_COPY_BYTES * nodes, f"copies of a network with {nodes} nodes")
     network, parts = Network(structure_of_copies(inside(once).structure, count)), inside(once)
