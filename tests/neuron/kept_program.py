@@ -478,7 +478,20 @@ def recorded(engine):
     return results
 
 
-ASKED = (recorded, changes, writes, lifetimes, scan, starts, train, coupled, stays, pieces)
+def moved(engine):
+    """Return spike times by NEURON, and here, after scripts have set h.t, as JSON."""
+    results = []
+    for way in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
+        net = fresh()
+        h.finitialize(-65)
+        for begin, stop in ((1.2, 3.0), (3.00000000000003, 12.0)):
+            h.t = begin
+            way(stop)
+        results.append(list(net.spikes))
+    return results
+
+
+ASKED = (moved, recorded, changes, writes, lifetimes, scan, starts, train, coupled, stays, pieces)
 
 if __name__ == "__main__":
     what, argument = sys.argv[1:]

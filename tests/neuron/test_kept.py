@@ -35,6 +35,11 @@ def test_each_change_between_pieces_acts_as_in_neuron(engine):
         assert (one["effect"] > 1e-3) == (name not in IDLE), name
 
 
+def test_spike_times_follow_a_clock_that_a_script_sets():
+    expected, times = told("moved", "reference")
+    assert len(times) == 5 and times == expected
+
+
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_models_with_counters_and_gap_junctions_are_read_once(engine):
     result = told("coupled", engine)

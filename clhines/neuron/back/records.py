@@ -328,6 +328,8 @@ class Records:
         trains, order = imported.model.trains.times, np.argsort(result.spike_cell, kind="stable")
         spike_time, cells = result.spike_time[order], result.spike_cell[order]
         chosen = {id(origin) for origin in wanted}
+        dt = self._sim.model.dt  # h.t, which a script may set, differs from a sum from 0 ms
+        clocked = clock(begin, dt, max(round((result.t[-1] - begin) / dt), 0))
         origins = imported.model.wires.origins
         for number, origin in zip(imported.numbers.tolist(), origins, strict=True):
             if id(origin) not in chosen:
@@ -335,6 +337,9 @@ class Records:
             late = SPIKE_LATE if origin.sender is None else 0.0
             first, end = np.searchsorted(cells, [number, number + 1])
             times = spike_time[first:end] + late
+            if origin.sender is None:  # at the end of a step
+                step = np.rint((times - begin) / dt).astype(np.int64)
+                times = np.where(step < 0, times, clocked[np.maximum(step, 0)] + late)
             may_lack = self._may_lack and origin.sender is not None
             times = times[times >= after - SPIKE_LATE if may_lack else times > after]
             if origin.sender in trains:
