@@ -57,7 +57,13 @@ def goes_forward(model: Model, records: Sequence[Record]) -> bool:
         not EventConnections(model, 0).is_target.any()
         and not changing_ions(model, records)
         and all(record.kind == VOLTAGE for record in records)
+        and not any(map(_set_by_current, model.kinds))
     )
+
+
+def _set_by_current(kind: Kind) -> set[str]:
+    current = kind.mechanism.program.blocks.get("current", ())
+    return {a.name for a in current if a.role == "state" and a.direction != "in"}
 
 
 def ions_set(kind: Kind) -> list[str]:
@@ -88,8 +94,7 @@ def _has_simple_events(kind: Kind, is_target: bool) -> bool:
     program = kind.mechanism.program
     if program.net is not None and (program.net.sends or (is_target and not _adds(kind))):
         return False
-    receive, current = program.blocks.get("receive", ()), program.blocks.get("current", ())
-    replaced = {a.name for a in current if a.role == "state" and a.direction != "in"}
+    receive, replaced = program.blocks.get("receive", ()), _set_by_current(kind)
     return not is_target or all(a.role in _EVENT_ROLES and a.name not in replaced for a in receive)
 
 

@@ -403,3 +403,19 @@ def test_parameters_named_as_an_ions_variables(fast_queue):
     of = [(net.groups[1], "ena"), (group, "begin"), "v_init"]
     expected = gradient_of(net, of, 1.0, engine="reference")
     assert_close(gradient_of(net, of, 1.0, queue=fast_queue), expected, of)
+
+
+BLOCK = """NEURON { SUFFIX block NONSPECIFIC_CURRENT i RANGE gbar }
+PARAMETER { gbar = 0.001 }
+ASSIGNED { v (mV) i (mA/cm2) }
+STATE { r m }
+BREAKPOINT { SOLVE states METHOD cnexp r = 0.01*(v + 90) i = gbar*r*m*(v + 70) }
+DERIVATIVE states { m' = (r - m)/3 }
+"""
+
+
+def test_states_that_breakpoint_sets(fast_queue):
+    net, _ = tree(1, tabled=False)
+    of = [(net.insert(Mechanism.from_nmodl(BLOCK), net.soma), "gbar")]
+    expected = gradient_of(net, of, 1.0, engine="reference")
+    assert_close(gradient_of(net, of, 1.0, queue=fast_queue), expected, of)
