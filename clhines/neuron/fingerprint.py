@@ -173,8 +173,12 @@ class Fingerprint:
             for variable in program.random:
                 self._fixed.append(ReadValue(partial(_streams, model, name, variable)))
                 self._moving.append(ReadValue(partial(_drawn, model, name, variable)))
-            at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in program.states)]
-            self._moving += Words.by_blocks(np.concatenate(at))
+            for words, quantities in (
+                (self._moving, program.states),
+                (self._fixed, program.parameters),
+            ):
+                at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in quantities)]
+                words += Words.by_blocks(np.concatenate(at))
             self._add_globals(name, instances, program)
         for ion in contents.ions.values():
             self._fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)

@@ -20,9 +20,18 @@ from clhines.neuron.connections import (
     steer,
     write_by_pointers,
 )
-from clhines.neuron.convert import Rejected, RejectedError, locals_of, reject, rejection, split_name
+from clhines.neuron.convert import (
+    Rejected,
+    RejectedError,
+    file_of,
+    locals_of,
+    reject,
+    rejection,
+    split_name,
+)
 from clhines.neuron.extracellular.drivers import FACTOR, POTENTIAL
 from clhines.neuron.extracellular.outside import Coupling
+from clhines.neuron.memory.raw import numbers_at
 from clhines.neuron.memory.tables import local_at, thread_locals_at
 from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import OUTSIDE
@@ -164,7 +173,7 @@ def copied(once: NeuronNetwork, copies: int) -> NeuronNetwork:
 
 
 def is_local(model: NeuronModel, name: str, quantity: Quantity) -> bool:
-    """Whether a state of a mechanism is a file-level LOCAL."""
+    """Whether a state or parameter of a mechanism is a file-level LOCAL."""
     base, entry = split_name(quantity)[0], model.every[name].entry
     return (
         quantity.is_global
@@ -229,9 +238,15 @@ def _parameter(
     if base in entry.globals_:
         value = getattr(model.h, f"{base}_{entry.name}")
         return float(value if place is None else value[place])
-    hidden = model.hidden_of(name)  # variables that only VERBATIM sets
+    if len(at := local_of(model, name, quantity)):
+        return float(numbers_at(at)[0])
+    hidden = model.hidden_of(name)  # variables that only VERBATIM, or a PROCEDURE of hoc, sets
     if base in hidden.columns and len(instances):
         return _single(hidden.values(base, place))
+    file = file_of(entry.text, entry.file)
+    variable = None if base in file.pointers | file.core_pointers else file.variables.get(base)
+    if len(instances) and variable is not None and variable.sort == "assigned":
+        raise rejection(name, "neuron.variable-unreadable", base=base)
     return None
 
 

@@ -270,7 +270,7 @@ REFUSALS = {
     "neuron.transfer-not-set-up": Refusal("ParallelContext.target_var or source_var after setup_transfer()", "call setup_transfer() again"),
     "neuron.unknown-recorder": Refusal("a Graph or another object that records in each step"),
     "neuron.variable-depends-on-i-membrane": Refusal("{one} keeps its value between steps and depends on i_membrane", "record i_membrane"),
-    "neuron.variable-unreadable": Refusal("{base}, which is not found in NEURON's memory"),
+    "neuron.variable-unreadable": Refusal("{base}, which is not found in NEURON's memory", "declare it, or another variable, in RANGE"),
     "neuron.vecstim": Refusal("{error}"),
     "neuron.vector-play-discontinuities": Refusal("Vector.play with indices of discontinuities"),
     "neuron.vector-play-statement": Refusal("Vector.play of a statement", "play into a variable"),

@@ -85,6 +85,36 @@ def test_values_that_a_file_without_range_keeps_are_refused():
     assert said.startswith("ext_bare: depth, which is not found in NEURON's memory; declare it")
 
 
+def test_a_value_that_hoc_has_set_in_a_file_without_range_is_refused():
+    soma, _clamp = clamped("nmbare")
+    h.setdata_nmbare(soma(0.5))
+    h.put_nmbare(3)
+    h.finitialize(-65)
+    [said] = map(str, clhines.neuron.check())
+    assert said.startswith("nmbare: share, which is not found in NEURON's memory; declare it")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_local_of_the_file_that_hoc_has_set(engine):
+    soma, clamp = clamped("nmput")
+    soma.insert("pas")
+    clamp.amp = 0.1
+    v = h.Vector().record(soma(0.5)._ref_v)
+
+    def put(run):
+        results = []
+        for turn in range(2):
+            h.put_nmput(3 + turn)
+            h.finitialize(-65)
+            run(2)
+            h.put_nmput(20)
+            run(4)
+            results.append(np.array(v))
+        return results
+
+    _compare(put(h.continuerun), put(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
 @pytest.mark.parametrize("count, branched", [(1, False), (2, False), (2, True)])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_several_instances_have_the_last_ones(engine, count, branched):

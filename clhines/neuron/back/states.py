@@ -69,8 +69,7 @@ def _variables(
         elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
             if base not in hidden.columns:
-                way_out = "declare it, or another variable, in RANGE"
-                raise rejection(name, "neuron.variable-unreadable", way_out, base=base)
+                raise rejection(name, "neuron.variable-unreadable", base=base)
             yield values, base, element, place, hidden
 
 
