@@ -315,11 +315,10 @@ def spikes_case(*arguments):
     assert deliver_spikes(*arguments).get().any()
 
 
-def deliver_spikes(queue, algorithm, rule, delay, turned=False):
+def deliver_spikes(queue, algorithm, rule, delay):
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
-    place = np.arange(connections.count)[::-1] if turned else None
     more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
-    more |= {"largest": None if rule is None else rule.max_weight(connections), "place": place}
+    more["largest"] = None if rule is None else rule.max_weight(connections)
     delivery = Delivery(queue, connections, 43, 40, 30, algorithm, **more)
     change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if rule else delivery
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
@@ -618,11 +617,9 @@ def clean_cases():
             yield case(label, factor_case, forest, dtype, symmetric)
     for algorithm in ALGORITHMS:
         pairs = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
-        for rule, delay, turned in (
-            (None, (1, 3), False), (None, 2, False), (pairs, (1, 3), False), (pairs, 2, True)
-        ):  # fmt: skip
+        for rule, delay in (None, (1, 3)), (None, 2), (pairs, (1, 3)), (pairs, 2):
             label = f"spikes: {algorithm}, {'plastic' if rule else 'fixed'}, {delay}"
-            yield case(label, spikes_case, algorithm, rule, delay, turned)
+            yield case(label, spikes_case, algorithm, rule, delay)
     for name in ("triplet", "dopamine"):
         yield case(f"spikes: {name}", spikes_case, "pull", Rule(name), (1, 3))
     for real in ("double", "float"):
