@@ -13,6 +13,8 @@ import numpy as np
 from support.mod_files import loaded
 from support.neuron_scripts import go_on
 
+import clhines
+
 h = loaded()
 CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
 BACK = ["IClamp", {"delay": 8, "dur": 3, "amp": -0.05}]
@@ -268,8 +270,15 @@ def compared(case):
             ends.append([n.weight[j] for n, j in weights])
         rows = {name: np.array(vector) for name, vector in vectors.items()}
         results.append(rows | {"weights": np.array(ends)})
-    del handler
     _, theirs, ours = results
+    # nmagain's INITIAL multiplies the concentration, which is NEURON's after its own INITIAL
+    if case["name"] != "again" and not {"events", "random", "artificial"} & {*case}:
+        begin(case, seg, points, netcons)
+        model = clhines.from_neuron(engine="reference")
+        v = model.simulation.record("v", model[seg])
+        model.simulation.reset()  # by its own INITIAL
+        theirs["reset"], ours["reset"] = theirs["v"], model.simulation.run(15)[v].ravel()
+    del handler
     return {
         name: [float(np.abs(x).max(initial=0)) for x in (a, a - ours[name], a - a[:1])]
         for name, a in theirs.items()
