@@ -238,6 +238,9 @@ def advance(
     progress = as_switch("progress", progress) and ranks.rank == 0
     with showing(progress), without_redirects():
         rest = same_on(ranks, count, h)
+        if ranks.any(bool(rest and h.CVode().active())):
+            # reading rebuilds changed sections, of which CVode would not know: NEURON would crash
+            raise rejection("", "neuron.cvode-variable-time-steps")
         while rest:
             with uncollected():
                 kept = kept_or_read(h, request, ranks)

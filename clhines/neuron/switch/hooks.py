@@ -121,7 +121,8 @@ class Switch:
                     "later time, or h.finitialize() before"
                 )
             solve_steps(h, stop, *clock)
-            return clock[0] == t and not h.CVode().active()
+            # below 0 ms NEURON's psolve(t) would end before its clock, and abort the process
+            return clock[0] == t >= 0 and not h.CVode().active()
 
         def call_without_steps() -> None:
             with self._methods[0].off():

@@ -702,3 +702,42 @@ def test_what_scripts_do_between_runs_is_as_in_neuron():
     assert zero == same == "h.dt is 0 ms; expected more than 0"
     assert less == also == "h.dt is -0.025 ms; expected more than 0"
     assert after[0] == "ran" and not result
+
+
+ENDED = """
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+other = h.Section(name="other")
+other.connect(soma(1))
+pc = h.ParallelContext()
+pc.set_maxstep(10)
+
+def below_zero():
+    h.stdinit()
+    h.t = -0.5
+    h.continuerun(-0.4)
+    pc.psolve(0.1)
+    return round(h.t, 9)
+
+def variable_steps():
+    h.CVode().active(1)
+    other.nseg = 1
+    h.stdinit()
+    h.continuerun(1)
+    other.nseg = 7
+    h.continuerun(2)
+    return h.t, other(0.5).v
+
+ways = below_zero, variable_steps
+expected = [way() for way in ways]
+h.CVode().active(0)
+clhines.neuron.enable(engine="reference")
+print(expected == [way() for way in ways])
+"""
+
+
+def test_calls_below_zero_and_with_variable_steps_do_not_end_the_process():
+    assert run_python("-c", ENDED).stdout.split()[-1] == "True"
