@@ -96,7 +96,7 @@ def voltages(model, queue, dtype, executor, decisions=None):
         room = limits(queue.device)
         apart, lists = executor == "sizes", True if executor == "lists" else None
         room = replace(room, compute_units=1) if apart else room
-        run = ArenaRun(job, partial(CellEpochs, limits=room, by_node=lists), "epochs", apart=True)
+        run = ArenaRun(job, partial(CellEpochs, limits=room, by_node=lists), "epochs")
         launches = run.kernels.launches
         assert not lists or launches[0].spec.by_node
         assert not apart or len(launches) > 1
