@@ -89,16 +89,14 @@ def _entries(name: str) -> list[int] | None:
     return vector_at(_lists[name].value) if name in _lists else None
 
 
-def _find(name: str, is_last: Callable[[int, Readable], bool]) -> None:
+def _find(name: str, is_last: Callable[[int], bool]) -> None:
     """Store the address of NEURON's list `name`, after the example has been added to it.
 
-    ``is_last(word, readable)`` recognises the example. Addresses are listed here, because memory
-    that NEURON has allocated for the example may be new.
+    ``is_last(word)`` recognises the example. Addresses are listed here, because memory that NEURON
+    has allocated for the example may be new.
     """
     readable = Readable(8 * 3)
-    addresses = {
-        at for at, last in _vectors(readable) if last in readable and is_last(last, readable)
-    }
+    addresses = {at for at, last in _vectors(readable) if last in readable and is_last(last)}
     if len(addresses) == 1:
         _lists[name] = WORD(addresses.pop())
 
@@ -146,7 +144,7 @@ def _find_random(h: Hoc, memory: NeuronMemory) -> None:
     generator, count = memory.object_address(random), _ENTRY_WORDS
     place = memory.place(ref(vector, "x")[0])
 
-    def is_example(at: int, _: Readable) -> bool:
+    def is_example(at: int) -> bool:
         words = copied(at, count).tolist()
         at_place = words.index(generator) + 1 if generator in words[: count - 4] else 0
         if at_place and memory.place_of(words[at_place:]) == place:
@@ -179,10 +177,10 @@ def _find_scatter(h: Hoc) -> None:
         return
     before = [*_variables(readable)]
 
-    def is_example(at: int, readable: Readable) -> bool:
+    def is_example(at: int) -> bool:
         for place, item in enumerate([at, *copied(at, 4).tolist()]):
-            inside = words_at(item, 2)[1] if item in readable else 0
-            words = words_at(inside, 3) if inside in readable else []
+            inside = copied(item, 2)[1:].tolist()
+            words = copied(inside[0], 3).tolist() if inside else []
             if id(example) in words:
                 _places["object"], _places["function"] = place - 1, words.index(id(example))
                 return True
