@@ -156,9 +156,8 @@ ${cells_apart("post")}\
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void reward(${signature(spec, "reward")})
 {
-    for (int j = get_global_id(0); j < connections; j += get_global_size(0)) {
-        if (cell[j] >= 0) {
-            const int i = j;
+    for (int i = get_global_id(0); i < connections; i += get_global_size(0)) {
+        if (cell[i] >= 0) {
 ${connection("reward")}\
         }
     }
