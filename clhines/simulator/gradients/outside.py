@@ -27,13 +27,13 @@ def check_settable(
     """
     if len(values) != len(as_list(of)):
         raise InputError(f"got {len(values)} values; expected one for each of {len(of)} in `of`")
+    counts = {
+        "v_init": simulation.network.forest.num_nodes,
+        "weight": len(simulation.model.given_weights),
+    }
     for k, (one, value) in enumerate(zip(of, values, strict=True)):
         if one in of[:k]:
             raise InputError(f"of has {shown(one)} twice; expected it once")
-        counts = {
-            "v_init": simulation.network.forest.num_nodes,
-            "weight": len(simulation.model.given_weights),
-        }
         if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], Group):
             group, name = one
             check_parameter(group.mechanism.name, name, group.mechanism.settable)
