@@ -214,11 +214,14 @@ class Graph:
             return self.mul(flat)
         if not result:
             return self.number(number)
-        if len(result) == 1 and result[0].op == "add" and len(result[0].args) <= _SHORT:
-            if number == -1 or (number != 1 and self.multiplies_out):
-                return self.add(self.mul((self.number(number), a)) for a in result[0].args)
+        if len(result) == 1 and self._is_multiplied_out(number, result[0]):
+            return self.add(self.mul((self.number(number), a)) for a in result[0].args)
         rest = result[0] if len(result) == 1 else self._make("mul", tuple(result))
         return self.scaled(number, rest)
+
+    def _is_multiplied_out(self, number: Fraction, factor: Node) -> bool:
+        is_short_sum = factor.op == "add" and len(factor.args) <= _SHORT
+        return is_short_sum and (number == -1 or (number != 1 and self.multiplies_out))
 
     def power(self, base: Node, exponent: Node) -> Node:
         value = exponent.value
