@@ -172,25 +172,16 @@ def vector_at(address: int) -> list[int]:
 def word_behind(word: int) -> int:
     """Return the word at address `word`, or `word` itself if it is no readable address.
 
-    Reading through Linux's /proc is quicker than listing all readable addresses (`Readable`).
+    Linux's /proc/self/mem says so sooner than a list of all readable addresses (`Readable`).
     """
-    words = copied(word, int(word % 8 == 0))
-    return int(words[0]) if len(words) else word
-
-
-def copied(address: int, count: int) -> np.ndarray:
-    """Copy up to `count` words from Linux's /proc; words that cannot be read are left out.
-
-    Another thread may have taken memory from the process since `Readable` listed it, such as one in
-    which PoCL loads its compiler. Reading by address would then end the process.
-    """
+    if word % 8:
+        return word
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
-            memory.seek(address)
-            data = memory.read(8 * count)
+            memory.seek(word)
+            return int.from_bytes(memory.read(8), "little")
     except (OSError, OverflowError, ValueError):
-        data = b""
-    return np.frombuffer(data[: len(data) // 8 * 8], np.uint64)
+        return word
 
 
 class Readable:
@@ -198,12 +189,7 @@ class Readable:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        ranges = [r for r in memory_ranges() if r.rights.startswith("rw")]
-        self._ranges = [(r.begin, r.end) for r in ranges]
-        self._files = [r.file for r in ranges]
-
-    def __bool__(self) -> bool:
-        return bool(self._ranges)
+        self._ranges = [(r.begin, r.end) for r in memory_ranges() if r.rights.startswith("rw")]
 
     def __contains__(self, word: object) -> bool:
         return (
@@ -215,22 +201,6 @@ class Readable:
     def likely(self, word: int) -> bool:
         """Whether a word is a readable address; without memory maps, whether it may be one."""
         return word in self if self._ranges else is_address(word)
-
-    def among(self, words: np.ndarray) -> np.ndarray:
-        if not self._ranges:
-            return np.zeros(len(words), bool)
-        begin, end = np.array(self._ranges, np.uint64).T
-        at = np.searchsorted(begin, words, side="right") - 1
-        return (at >= 0) & (words <= end[at] - np.uint64(self._room)) & (words % np.uint64(8) == 0)
-
-    def of_file(self, path: str) -> list[tuple[int, int]]:
-        """Return the address ranges that hold the variables of the library in file `path`."""
-        ranges = list[tuple[int, int]]()
-        for (begin, end), file in zip(self._ranges, self._files, strict=True):
-            follows = not file and bool(ranges) and begin == ranges[-1][1]
-            if file == path or follows:
-                ranges.append((begin, end))
-        return ranges
 
 
 def is_address(word: int) -> bool:

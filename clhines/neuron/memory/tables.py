@@ -14,12 +14,15 @@ from functools import cache
 
 import numpy as np
 
-from clhines.neuron.memory.raw import Readable, words_at
-from clhines.neuron.memory.session import memory_ranges
+from clhines.neuron.memory.raw import Readable, vector_at, words_at
+from clhines.neuron.memory.session import library_path, memory_ranges
 from clhines.neuron.memory.symbols import Library
 from clhines.simulator.mechanisms.nmodl import FunctionTable
 
 _SYMBOLS = 2  # an ELF section's type
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("sort", "u1"), ("rest", "V3"), ("value", "<u8"), ("size", "<u8")]
+)
 _OBJECT = 1  # symbol type for static variables
 _FILE = 4  # symbol type in front of a C++ file's symbols
 _MECHANISM = b"_ZL9_mechtype"  # the variable with NEURON's number for a file's mechanism
@@ -133,10 +136,29 @@ def _mangled(name: str) -> bytes:
     return f"_ZL{len(name)}{name}".encode()
 
 
-def _files() -> Iterator[tuple[int, dict[bytes, int]]]:
-    """Yield the variables of each C++ file with mechanisms, and its library's base address."""
+def entries_of(name: str) -> list[int] | None:
+    """Return the words in a std::vector to which a static variable of NEURON's library points.
+
+    The list is empty if the variable is 0; the result is None if there is no such variable.
+    """
+    at = _at_in_neuron(_mangled(name))
+    return None if at is None else vector_at(words_at(at, 1)[0])
+
+
+@cache
+def _at_in_neuron(name: bytes) -> int | None:
+    files = _files(library_path() or "?")
+    return next((base + file[name] for base, file in files if name in file), None)
+
+
+def _files(library: str = "") -> Iterator[tuple[int, dict[bytes, int]]]:
+    """Yield the static variables of each C++ file in a library, and the library's base address.
+
+    The default is all libraries with mechanisms.
+    """
     for part in memory_ranges():
-        if part.offset == 0 and ("nrnmech" in part.file or part.file.endswith("special")):
+        has_mechanisms = "nrnmech" in part.file or part.file.endswith("special")
+        if part.offset == 0 and (part.file == library if library else has_mechanisms):
             yield from ((part.begin, file) for file in _symbols(part.file))
 
 
@@ -154,13 +176,16 @@ def _symbols(path: str) -> list[dict[bytes, int]]:
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, begin + k * size) for k in range(count)]
     files: list[dict[bytes, int]] = [{}]
     for _, kind, _, _, offset, length, link, *_ in sections:
-        for at in range(offset, offset + length, 24) if kind == _SYMBOLS else ():
-            name_at, sort, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
+        symbols = np.frombuffer(
+            data, _SYMBOL, length // _SYMBOL.itemsize if kind == _SYMBOLS else 0, offset
+        )
+        chosen = symbols[np.isin(symbols["sort"], (_FILE, _OBJECT))]
+        for name_at, sort, value in chosen[["name", "sort", "value"]].tolist():
             first = sections[link][4] + name_at
             name = data[first : data.index(b"\0", first)]
             if sort == _FILE:
                 files.append({})
-            elif b"_ptable_" in name or (sort == _OBJECT and name.startswith((b"_ZL", b"_ZZL"))):
+            elif name.startswith((b"_ZL", b"_ZZL")):
                 files[-1][name] = value
     return files
 

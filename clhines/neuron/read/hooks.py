@@ -8,33 +8,23 @@ steps and threads.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import on_ranks
-from clhines.neuron.memory.raw import (
-    WORD,
-    Place,
-    Readable,
-    copied,
-    ref,
-    vector_at,
-    word_behind,
-    words_at,
-)
-from clhines.neuron.memory.session import Hoc, library_path
+from clhines.neuron.memory.raw import Place, words_at
+from clhines.neuron.memory.session import Hoc, memory_ranges
+from clhines.neuron.memory.tables import entries_of
 from clhines.simulator.refusals import refusal
 
-_MOST = 1 << 20  # most entries in a list
-_ENTRY_WORDS = 10  # in a readable entry
-_lists: dict[str, ctypes.c_uint64] = {}  # words that hold the lists' addresses
-_places: dict[str, int] = {}  # offsets in list entries
+# NEURON's lists of Random.play, and of functions of CVode.extra_scatter_gather(0, f)
+_RANDOM, _SCATTER = "random_play_list_", "extra_scatterlist"
+_ENTRY_WORDS = 10  # in an entry of the first list
+_FUNCTION = 1  # the word in a Python object of hoc that holds the function
 STEPPING = "step", "advance", "Plot"  # stdrun.hoc's procedures that continuerun() calls per step
 _PIECES = (  # split cells, by the variable that is set then
     (
@@ -74,157 +64,51 @@ def acting(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
             memory.symbol(function)()
         if lines:
             rejected.append(reject("", "neuron.old-stimulus", way_out, name=name))
-    return [*rejected, *_listed(h, memory), *_python_blocks(memory)]
+    return [*rejected, *_listed(h), *_python_blocks(memory)]
 
 
 # -- lists that no function shows ------------------------------------------------------------------
-#
-# Each list is found by an example: an entry is added, then a ``std::vector`` that ends with it is
-# searched for through the library's variables, and the entry is removed. The vectors keep their
-# addresses as long as the process lives.
 
 
-def _entries(name: str) -> list[int] | None:
-    """Return the 64-bit words in NEURON's list ``random`` or ``scatter``; None if not found."""
-    return vector_at(_lists[name].value) if name in _lists else None
-
-
-def _find(name: str, is_last: Callable[[int], bool]) -> None:
-    """Store the address of NEURON's list `name`, after the example has been added to it.
-
-    ``is_last(word)`` recognises the example. Addresses are listed here, because memory that NEURON
-    has allocated for the example may be new.
-    """
-    readable = Readable(8 * 3)
-    addresses = {at for at, last in _vectors(readable) if last in readable and is_last(last)}
-    if len(addresses) == 1:
-        _lists[name] = WORD(addresses.pop())
-
-
-def _variables(readable: Readable) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (first address, copied words) of each range of variables in NEURON's library."""
-    for begin, end in readable.of_file(library_path() or ""):
-        yield begin, copied(begin, (end - begin) // 8)
-
-
-def _vectors(readable: Readable) -> Iterator[tuple[int, int]]:
-    """Yield (address, last entry) of each std::vector to which NEURON's variables point."""
-    for _, words in _variables(readable):
-        for at in np.unique(words[readable.among(words)]).tolist():
-            first, after, room = [*copied(at, 3).tolist(), 0, 0, 0][:3]
-            if first < after <= room and after - first < 8 * _MOST and first in readable:
-                if (after - first) % 8 == 0 and after - 8 in readable:
-                    yield at, word_behind(after - 8)
-
-
-def _listed(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Locate the lists of Random.play and CVode.extra_scatter_gather; return rejections."""
-    if _entries("random") is None:
-        _find_random(h, memory)
-    if _entries("scatter") is None:
-        _find_scatter(h)
-    played, called = _entries("random"), _entries("scatter")
+def _listed(h: Hoc) -> list[Rejected]:
+    """Reject Randoms and CVode.extra_scatter_gather if NEURON's lists of them are not found."""
     rejected = []
-    if played is None and len(list(h.List("Random"))):
+    if entries_of(_RANDOM) is None and len(list(h.List("Random"))):
         rejected.append(reject("", "neuron.random-play-unreadable"))
-    if called is None and Readable(8):
-        rejected.append(reject("", "neuron.scatter-gather-unreadable"))
-    elif called is None:  # without memory maps an unreadable list looks like a missing one
-        warnings.warn(
-            "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
-            "it runs without",
-            stacklevel=2,
-        )
+    if entries_of(_SCATTER) is not None:
+        return rejected
+    if next(memory_ranges(), None) is not None:
+        return [*rejected, reject("", "neuron.scatter-gather-unreadable")]
+    warnings.warn(  # without memory maps an unreadable list looks like a missing one
+        "CVode.extra_scatter_gather cannot be seen in NEURON's memory here; a model that uses "
+        "it runs without",
+        stacklevel=2,
+    )
     return rejected
-
-
-def _find_random(h: Hoc, memory: NeuronMemory) -> None:
-    random, vector = h.Random(), h.Vector(1)
-    random.play(ref(vector, "x")[0])
-    generator, count = memory.object_address(random), _ENTRY_WORDS
-    place = memory.place(ref(vector, "x")[0])
-
-    def is_example(at: int) -> bool:
-        words = copied(at, count).tolist()
-        at_place = words.index(generator) + 1 if generator in words[: count - 4] else 0
-        if at_place and memory.place_of(words[at_place:]) == place:
-            _places["place"] = at_place
-            return True
-        return False
-
-    _find("random", is_example)
 
 
 def random_plays(h: Hoc, memory: NeuronMemory) -> list[tuple[int, Place]]:
     """Return the Random (address of its C++ object) and the variable of each Random.play."""
-    if _entries("random") is None:
-        _find_random(h, memory)
-    plays = []
-    for at in _entries("random") or ():
-        words, at_place = words_at(at, _ENTRY_WORDS), _places["place"]
-        plays.append((words[at_place - 1], memory.place_of(words[at_place:])))
+    plays, entries = list[tuple[int, Place]](), entries_of(_RANDOM)
+    if entries:
+        randoms = {*memory.insides_of(memory.objects_of(list(h.List("Random")))).tolist()}
+        for at in entries:
+            words = words_at(at, _ENTRY_WORDS)
+            places = [k for k, word in enumerate(words[:-4]) if word in randoms]
+            if not places:
+                raise OSError("Random.play is not as expected")
+            plays.append((words[places[0]], memory.place_of(words[places[0] + 1 :])))
     return plays
-
-
-def _find_scatter(h: Hoc) -> None:
-    cvode = h.CVode()
-
-    def example() -> None:
-        pass
-
-    readable = Readable(8 * 3)
-    if not readable:  # without memory maps no list is found
-        return
-    before = [*_variables(readable)]
-
-    def is_example(at: int) -> bool:
-        for place, item in enumerate([at, *copied(at, 4).tolist()]):
-            inside = copied(item, 2)[1:].tolist()
-            words = copied(inside[0], 3).tolist() if inside else []
-            if id(example) in words:
-                _places["object"], _places["function"] = place - 1, words.index(id(example))
-                return True
-        return False
-
-    cvode.extra_scatter_gather(0, example)
-    try:
-        _find("scatter", is_example)
-    finally:
-        cvode.extra_scatter_gather_remove(example)
-    if "scatter" in _lists:
-        _remove_list(before)
-
-
-def _remove_list(before: list[tuple[int, np.ndarray]]) -> None:
-    """Delete the list of extra_scatter_gather if NEURON created it since `before`.
-
-    `before` is a copy of NEURON's variables. As long as there is a list, even an empty one, NEURON
-    refuses steps with several threads. A variable that already had the list's address in `before`
-    is not the list's pointer. Other threads may have returned memory behind the variables since.
-    """
-    at = _lists["scatter"].value
-    variables = [
-        begin + 8 * k
-        for begin, words in before
-        for now in [copied(begin, len(words))]
-        for k in np.flatnonzero((now == at) & (words[: len(now)] != at)).tolist()
-    ]
-    if len(variables) == 1:
-        _lists["scatter"] = WORD.from_address(variables[0])
-        _lists["scatter"].value = 0
 
 
 def gathering() -> np.ndarray:
     """Return the addresses, (n,) int64, of functions of CVode.extra_scatter_gather(0, f).
 
     They are words that point to Python objects: functions, or tuples of a function and its
-    arguments. `acting` must have located NEURON's list.
+    arguments.
     """
-    entries, place = _entries("scatter") or (), _places.get("object", -1)
-    # entries are hoc objects; since NEURON 9.1 they point to hoc objects
-    objects = entries if place < 0 else [words_at(at, place + 1)[place] for at in entries]
-    addresses = [words_at(item, 2)[1] + 8 * _places["function"] for item in objects]
-    return np.array(addresses, np.int64)
+    objects = entries_of(_SCATTER) or ()
+    return np.array([words_at(item, 2)[1] + 8 * _FUNCTION for item in objects], np.int64)
 
 
 # -- Python code -------------------------------------------------------------------------------

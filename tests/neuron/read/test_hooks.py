@@ -1,14 +1,8 @@
 """Callbacks and objects that act in each step of NEURON, outside the model, are refused by name."""
 
-import ctypes
-import mmap
-import sys
-
 import numpy as np
 import pytest
-from forked import found_by, printed_by
-
-from clhines.neuron.read import hooks
+from forked import printed_by
 
 pytestmark = pytest.mark.neuron
 STEPPING = """
@@ -181,35 +175,6 @@ def test_neuron_steps_several_threads_of_a_model_that_was_read():
     """NEURON cannot step several threads while a list of per-step functions exists."""
     one, several = [[], True], [["threads of NEURON"], True]
     assert printed_by(THREADS) == [one, several, one, 40]
-
-
-def test_a_word_that_held_the_lists_address_before_does_not_point_to_the_list(monkeypatch):
-    """NEURON may allocate its list at an address that a stale pointer still holds."""
-    now = (ctypes.c_uint64 * 4)(7, 64, 64, 9)
-    before = [(ctypes.addressof(now), np.array([7, 64, 0, 9], np.uint64))]
-    monkeypatch.setitem(hooks._lists, "scatter", ctypes.c_uint64(64))
-    hooks._remove_list(before)
-    assert now[:] == [7, 64, 0, 9]
-    assert hooks._lists["scatter"].value == 0
-    monkeypatch.setitem(hooks._lists, "scatter", ctypes.c_uint64(65))  # absent: nothing changes
-    hooks._remove_list(before)
-    assert now[:] == [7, 64, 0, 9]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are Linux's")
-def test_memory_behind_the_library_may_go_before_the_list_is_removed(monkeypatch):
-    """Another thread returns a page that followed NEURON's variables."""
-    page = mmap.PAGESIZE
-    libc = ctypes.CDLL(None)
-    libc.mmap.restype = ctypes.c_void_p
-    at = libc.mmap(None, ctypes.c_size_t(2 * page), 3, 0x22, -1, ctypes.c_long(0))
-    before = [(at, hooks.copied(at, 2 * page // 8))]
-    libc.munmap(ctypes.c_void_p(at + page), ctypes.c_size_t(page))
-    ctypes.c_uint64.from_address(at + 8).value = 64
-    monkeypatch.setitem(hooks._lists, "scatter", ctypes.c_uint64(64))
-    hooks._remove_list(before)
-    assert ctypes.c_uint64.from_address(at + 8).value == 0
-    libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(page))
 
 
 RXD = """
@@ -445,8 +410,8 @@ UNSEEN = """
 from clhines.neuron.read import hooks
 
 soma = make_section("soma", "hh")
-seen = hooks._entries
-hooks._entries = lambda name: None if name == "random" else seen(name)
+seen = hooks.entries_of
+hooks.entries_of = lambda name: None if name == "random_play_list_" else seen(name)
 found = []
 for make in (list, h.Random):
     kept = make()
@@ -464,48 +429,3 @@ def test_a_random_that_may_play_is_rejected_where_that_cannot_be_seen():
     without, with_one = printed_by(UNSEEN)
     assert without == "runs"
     assert "Random, which may play: Random.play cannot be seen" in with_one
-
-
-RETURNED = """
-import ctypes
-from clhines.neuron.memory.raw import Readable
-from clhines.neuron.read import hooks
-
-libc, page = ctypes.CDLL(None), 4096
-libc.mmap.restype = ctypes.c_void_p
-at = libc.mmap(None, ctypes.c_size_t(2 * page), 3, 0x22, -1, ctypes.c_long(0))
-listed = Readable(8)
-listed.of_file = lambda path: [(at, at + 2 * page)]
-libc.munmap(ctypes.c_void_p(at + page), ctypes.c_size_t(page))
-found = [8 * len(words) for _, words in hooks._variables(listed)]
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are Linux's")
-def test_memory_behind_the_library_may_go_while_its_variables_are_read():
-    """A thread that loads PoCL's compiler takes and returns memory there."""
-    assert found_by(RETURNED) == [4096]
-
-
-GROWN = """
-import ctypes
-from clhines.neuron.read import hooks
-
-libc, variables, blocks = ctypes.CDLL(None), hooks._variables, []
-libc.malloc.restype = ctypes.c_void_p
-
-def grown(readable):
-    yield from variables(readable)
-    for size in range(16, 400, 8):  # use up all free memory that has been listed
-        blocks.extend(libc.malloc(ctypes.c_size_t(size)) for _ in range(5000))
-
-soma, hooks._variables = make_section("soma", "hh"), grown
-h.finitialize(-65)
-found = [listed(), len(blocks) > 0]
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are Linux's")
-def test_neuron_may_allocate_its_list_in_new_memory():
-    """The heap grows between the copy of NEURON's variables and the example in its list."""
-    assert found_by(GROWN) == [[], True]
