@@ -54,12 +54,6 @@ def driven_currents(
     return currents
 
 
-def is_field(mechanism: Mechanism) -> bool:
-    """Whether `field_mechanism` made the mechanism."""
-    names = {*mechanism.parameters} - {"waveform"}
-    return mechanism.name.startswith("field") and names == {"amp", "scale"}
-
-
 def field_mechanism(
     name: str, t: ArrayLike, y: ArrayLike, continuous: bool
 ) -> tuple[Mechanism, int]:

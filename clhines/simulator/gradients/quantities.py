@@ -11,12 +11,11 @@ import numpy as np
 from clhines.core.checks import as_real, shown
 from clhines.core.errors import InputError, meant
 from clhines.simulator.cells.cable import Cable
-from clhines.simulator.fields.currents import is_field
 from clhines.simulator.gradients.adjoint import Adjoint, by_constant
 from clhines.simulator.gradients.refused import check_parameter, is_of_start
 from clhines.simulator.model.instances import factor_of
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.groups import Group, inside, is_field
 from clhines.simulator.network.network import Network
 from clhines.simulator.refusals import refusal
 

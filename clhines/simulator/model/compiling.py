@@ -24,6 +24,7 @@ from clhines.simulator.model.diffusion import Diffusion
 from clhines.simulator.model.instances import (
     begin_of,
     check_alone,
+    check_fields,
     check_temperature,
     kinds_of,
     nodes_of,
@@ -161,6 +162,7 @@ def _compiled(
         stored=frozenset(stored),
         **added_fields,
     )
+    check_fields(model)
     check_set_voltages(model)
     check_written(model)
     check_read(model)

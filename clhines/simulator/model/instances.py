@@ -18,13 +18,13 @@ from clhines.simulator.common.checks import spread
 from clhines.simulator.mechanisms.ir.program import CAPACITANCE, GENERATOR, HELD_STEPS, Program
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.mechanisms.mechanism import mechanism as built_in
-from clhines.simulator.model.model import DENSITY, Kind
-from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.model.model import DENSITY, Kind, Model
+from clhines.simulator.network.groups import Group, inside, is_field
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.structure import NodeValues, Structure
 from clhines.simulator.network.times import refractory_steps
 
-ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current
+ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms that inject current, whatever v is
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
@@ -107,7 +107,16 @@ def kinds_of(
 
 def is_electrode(mechanism: Mechanism) -> bool:
     """Return whether a mechanism injects current; other currents flow through the membrane."""
-    return mechanism.program.electrode or mechanism in [built_in(name) for name in ELECTRODES]
+    names = (*ELECTRODES, "vclamp")
+    return mechanism.program.electrode or mechanism in [built_in(name) for name in names]
+
+
+def reads_outside(mechanism: Mechanism) -> set[str]:
+    """Return the roles of an electrode's arguments that differ between both sides of a membrane."""
+    if not is_electrode(mechanism) or mechanism in [built_in(name) for name in ELECTRODES]:
+        return set()
+    roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
+    return roles & {"v", "ion", "pointer"}
 
 
 def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[Group]:
@@ -138,12 +147,27 @@ def place_electrodes(groups: Sequence[Group], around: Enclosing | None) -> list[
 
 
 def _check_moved(mechanism: Mechanism, node: int) -> None:
-    roles = {a.role for arguments in mechanism.program.blocks.values() for a in arguments}
-    if mechanism.program.electrode and roles & {"v", "ion", "pointer"}:
+    if reads_outside(mechanism):
         raise InputError(
             f"{mechanism.name} at node {node}, which has nodes around it, is an "
             "electrode that depends on v, ions or pointers; expected one that does not"
         )
+
+
+def check_fields(model: Model) -> None:
+    """Raise InputError if a current between the inside of cells leaves out the voltage outside."""
+    fields = any(is_field(kind.mechanism) for kind in model.kinds)
+    for k, kind in enumerate(model.kinds):
+        name, program = kind.mechanism.name, kind.mechanism.program
+        if fields and "v" in reads_outside(kind.mechanism):
+            raise InputError(f"{name}, an electrode that depends on v, in a field; expected others")
+        gaps = [a.name for a in program.blocks.get("current", ()) if a.role == "pointer"]
+        others = any((model.pointers.get((k, a), kind.node) != kind.node).any() for a in gaps)
+        if others and (fields or (model.layers is not None and name == "half_gap")):
+            raise InputError(
+                f"{name}, whose current depends on the voltage of another node, in "
+                f"{'a field' if fields else 'a network with nodes around others'}; expected others"
+            )
 
 
 def set_spike_thresholds(

@@ -185,6 +185,12 @@ def inside(network: Any) -> Inside:
     return parts
 
 
+def is_field(mechanism: Mechanism) -> bool:
+    """Whether `Network.field` made the mechanism."""
+    names = {*mechanism.parameters} - {"waveform"}
+    return mechanism.name.startswith("field") and names == {"amp", "scale"}
+
+
 def values_of(
     network: Inside,
     mechanism: Mechanism,

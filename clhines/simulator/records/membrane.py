@@ -16,7 +16,7 @@ import numpy as np
 from clhines.core.arrays import offsets, ranges
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit.noise import normal
-from clhines.simulator.model.instances import is_electrode
+from clhines.simulator.model.instances import is_electrode, reads_outside
 from clhines.simulator.model.model import Model
 from clhines.simulator.refusals import refusal
 
@@ -123,7 +123,8 @@ class Membrane:
         """
         mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program
-        if program.electrode and any(a.role == "v" for a in program.blocks["current"]):
+        of_v = any(a.role == "v" for a in program.blocks["current"])
+        if of_v and reads_outside(mechanism):
             raise InputError(refusal("network.i-membrane-voltage-clamp", name=mechanism.name))
         if model.exact and program.electrode:
             names = program.electrode_currents

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from networks import layered_network
 
 from clhines import InputError, Mechanism, Network, Simulation, discretise, sample_cells
 from clhines.fields import Medium, line_matrix, point_potential
@@ -236,3 +237,29 @@ def test_the_potential_of_a_network(double_queue):
         net.lfp(electrodes, geometry=where.of(np.arange(5)))
     with pytest.raises(InputError, match="geometry is int; expected a Geometry"):
         net.lfp(electrodes, geometry=5)
+
+
+SECLAMP = """NEURON { POINT_PROCESS clamp ELECTRODE_CURRENT i }
+ASSIGNED { v (mV) i (nA) }
+BREAKPOINT { i = (-40 - v)/5 }"""
+
+
+def with_current(net, what):
+    if what == "gap":
+        net.gap([1], [8], 0.001)
+    else:
+        net.add(Mechanism.from_nmodl(SECLAMP) if what == "seclamp" else what, at=[2])
+    return Simulation(net, engine="reference")
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("what", ["vclamp", "seclamp", "gap"])
+def test_currents_that_need_the_potential_outside_are_refused(what):
+    """NEURON's SEClamp and `source_var` measure v + vext."""
+    with_current(chain(), what)
+    net = chain()
+    net.field(np.arange(12.0), ([0.0], [1.0]))
+    with pytest.raises(InputError, match=r"(clamp|half_gap), .* in a field; expected others$"):
+        with_current(net, what)
+    with pytest.raises(InputError, match="is an electrode that depends|in a network with nodes"):
+        with_current(layered_network()[0], what)

@@ -173,3 +173,12 @@ def test_currents_that_cannot_be_recorded_are_rejected():
         sim.record("i", syn, [0, 0])
     with pytest.raises(InputError, match="of a current; expected a voltage or a state"):
         sim.record("i", syn, reduce="count", threshold=0.0)
+
+
+def test_i_membrane_at_a_voltage_clamp_is_rejected():
+    """`vclamp` is an electrode, as NEURON's SEClamp."""
+    net, _ = networks.simple_network()
+    net.add("vclamp", net.soma, rs=5.0, dur1=9.0, amp1=-40.0)
+    sim = Simulation(net, DT, engine="reference")
+    with pytest.raises(InputError, match="where vclamp is, an electrode whose current depends on"):
+        sim.record("i_membrane", net.soma)
