@@ -77,9 +77,8 @@ CASES = [
     _driven("nmleft", ["m", "minf", "flow"], {"p": 2e-6, "minf": 0}, celsius=11.0),
     _driven(
         "nmverbatim",
-        ["a", "b", "c", "d", "x", "peak", "turns", "m", "n", *(f"table[{k}]" for k in range(3))],
+        ["a", "b", "d", "x", "peak", "m", "n"],
     ),
-    _driven("nmcasts", ["m", "n", "seen", "cut", *(f"kept[{k}]" for k in range(4))]),
     {
         **_driven("nmhint", []),
         "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],

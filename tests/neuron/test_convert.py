@@ -234,14 +234,3 @@ def test_an_error_that_a_file_raises_is_refused():
     """
     with pytest.raises(InputError, match="an error that the file raises, hoc_execerror"):
         Mechanism.from_nmodl(text)
-
-
-def test_c_asks_for_what_is_there(cell):
-    """A Vector in a variable that C reads is refused."""
-    section, _ = cell
-    section.insert("nmcasts")
-    compare([section(0.5)._ref_v, section(0.5)._ref_seen_nmcasts])
-    section(0.5).nmcasts.space = 1.5
-    h.finitialize(-65)
-    with pytest.raises(InputError, match="VERBATIM .* called with .*space = 1.5"):
-        clhines.neuron.run(STOP)

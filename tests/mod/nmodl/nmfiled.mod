@@ -36,7 +36,7 @@ PROCEDURE rates(u) {
     FROM k = 0 TO 1 {
         y = 2*k
         VERBATIM
-        if (_lk == 0) {
+        if (_ly < 1) {
             btau = exp(_lu / 50);
             if (btau < floor_of) { btau = floor_of; }
         } else {

@@ -38,6 +38,7 @@ from clhines.simulator.mechanisms.nmodl.values import (
     TableUse,
     weight,
 )
+from clhines.simulator.refusals import id_of
 
 SLOPE = Fraction(1, 1000)  # mV, NEURON's step for di/dv
 BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
@@ -70,6 +71,9 @@ class Bodies:
             refusals = [refused]
         except ExpressionError as error:
             refusals = [refuse("mod.expression", error=error)]
+        if refusals:
+            later = (one for _, _, one in self.shared.unless)
+            refusals = [r for r in later if id_of(r.construct) == "mod.verbatim"] or refusals
         self.refused += self.shared.verbatim or refusals
         self.shared.verbatim.clear()
 

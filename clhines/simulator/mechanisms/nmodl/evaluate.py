@@ -16,7 +16,7 @@ from clhines.simulator.mechanisms.ir.passes.remove_singularities import without_
 from clhines.simulator.mechanisms.ir.program import GENERATOR
 from clhines.simulator.mechanisms.nmodl.meaning import function_table
 from clhines.simulator.mechanisms.nmodl.meaning.functions import FUNCTIONS, built_in, whole
-from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD, WHOLE
+from clhines.simulator.mechanisms.nmodl.reading.c import OF_ION, UNREAD
 from clhines.simulator.mechanisms.nmodl.reading.names import plain
 from clhines.simulator.mechanisms.nmodl.reading.parse import NUMBERS
 from clhines.simulator.mechanisms.nmodl.reading.tree import (
@@ -327,7 +327,6 @@ _SPECIAL_CALLS: dict[str, Callable[[Evaluation, Sequence[Expression], int], Node
     "nrn_ghk": _goldman,
     "at_time": _at_time,
     PICK: _picked,
-    WHOLE: lambda run, arguments, line: whole(run.expression(arguments[0])),
     OF_ION: _of_ion,
     UNREAD: _unread,
 }

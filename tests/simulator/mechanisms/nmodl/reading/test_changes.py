@@ -19,8 +19,8 @@ ENDVERBATIM
 """
 
 
-def changed(**changes):
-    return parse(TEXT, changes=FileChanges(**changes))
+def changed(statics=(("style", 2),), **changes):
+    return parse(TEXT, changes=FileChanges(statics, **changes))
 
 
 def test_a_range_variable_becomes_a_pointer():
@@ -46,11 +46,14 @@ def test_hoc_sees_currents(shows):
     assert ("i" in changed(shows_currents=shows).range) == shows
 
 
-@pytest.mark.parametrize(("value", "picks"), [(2, True), (-1, True), (None, False)])
-def test_c_has_the_values_of_static_variables(value, picks):
-    """A C condition uses the caller's value of a static variable, and without it keeps the name."""
-    statics = () if value is None else (("style", value),)
-    [condition] = [s for s in changed(statics=statics).blocks["draw"].body if s.kind == "if"]
+@pytest.mark.parametrize("value", [2, -1])
+def test_c_has_the_values_of_static_variables(value):
+    file = changed(statics=(("style", value),))
+    [condition] = [s for s in file.blocks["draw"].body if s.kind == "if"]
     number = condition.values[0][1]
-    named = number == ("name", "style", None)
-    assert named != picks and (named or value == (-number[1][1] if value < 0 else number[1]))
+    assert value == (-number[1][1] if value < 0 else number[1])
+
+
+def test_c_with_an_unknown_name_is_not_read():
+    """Without the caller's value a static variable has none, and C that uses it is refused."""
+    assert [s.kind for s in changed(statics=()).blocks["draw"].body] == ["call"]
