@@ -135,10 +135,13 @@ def disk_potential(
     centres = medium.below("disk", _position("centre", centre))
     radius = as_number("radius", radius, "um")
     axis = _position("normal", normal)[0]
+    axis = axis / (np.abs(axis).max() or 1)
     length = float(np.linalg.norm(axis))
     if radius <= 0 or length == 0:
         raise InputError(f"radius is {radius:g} um, normal {axis.tolist()}; expected more than 0")
     axis = axis / length
+    rise = np.array([0, 0, radius * np.round(np.hypot(*axis[:2]), 12)])
+    medium.below("the upper edge of disk", centres + rise)
     sigma = np.asarray(medium.sigma)
     across = sigma @ axis**2  # along the normal; the normal must be a principal axis
     within = np.delete(sigma, int(np.argmax(np.abs(axis))))

@@ -123,6 +123,8 @@ def test_disks_turn_with_their_normal():
     across /= np.linalg.norm(across)
     turned = disk_potential([30 * normal + 20 * across], [0, 0, 0], 25.0, normal)
     straight = disk_potential([[20.0, 0, 30.0]], [0, 0, 0], 25.0)
+    huge = disk_potential([30 * normal + 20 * across], [0, 0, 0], 25.0, 1e200 * normal)
+    np.testing.assert_allclose(huge, turned, 1e-12)
     assert turned[0] == pytest.approx(straight[0], rel=1e-12)
 
 
@@ -166,6 +168,10 @@ INSIDE = (AT.begin[3] + AT.end[3]) / 2 + 0.1
         (lambda: Medium([0.1, 0.2]), "expected a number above 0 S/m, or 3 of them"),
         (lambda: Medium([0.1, 0.2, 0.3], 0.0, 1.0), "above is 1 S/m; expected 0, or more with one"),
         (lambda: disk_potential(AT, [0, 0, 900.0], 0.0), "radius is 0 um"),
+        (
+            lambda: disk_potential(AT, [0, 0, 97], 5, [1, 0, 0], Medium(surface=100)),
+            "the upper edge of disk 0 has z = 102 um; expected at most 100, the surface",
+        ),
         (
             lambda: disk_potential(AT, [0, 0, 900.0], 9.0, medium=Medium([0.1, 0.2, 0.3])),
             "expected an axis, and equal conductivities in the plane",
