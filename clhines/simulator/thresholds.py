@@ -25,6 +25,7 @@ from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
+from clhines.simulator.network.times import whole_steps
 from clhines.simulator.runner import with_memory_for
 from clhines.simulator.simulation import Simulation
 
@@ -129,18 +130,20 @@ class _Trial:
         limits: tuple[float, float, float],
     ) -> None:
         level, after, duration = limits
-        after, duration = (
-            as_number(name, value, "ms")
-            for name, value in (("after", after), ("duration", duration))
-        )
+        after, duration = as_number("after", after, "ms"), as_number("duration", duration, "ms")
         if not 0 <= after < duration:
             raise InputError(
                 f"after is {after:g} ms; expected 0 or more, and less than {duration:g} ms"
             )
         self._after, self._duration = after, duration
         self._simulation, self._group, self._name = simulation, group, name
+        level = as_number("level", level, "mV")
         self._rises = simulation.record("v", nodes, reduce="crossings", threshold=level)
-        self._dt = simulation.model.dt  # read once: after `set` it makes a model
+        self._dt = dt = simulation.model.dt  # read once: after `set` it makes a model
+        if whole_steps(after, dt) is None:
+            raise InputError(
+                f"after is {after:g} ms; expected a whole number of steps of {dt:g} ms"
+            )
         self._slowest = np.zeros(len(nodes))  # ms from `after` to a first spike, by cell
         self._shortened, self.runs = False, 0
 

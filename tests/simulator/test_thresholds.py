@@ -114,6 +114,8 @@ def test_strength_and_duration(double_queue):
         ({"high": np.nan}, "high is nan; expected a finite number"),
         ({"tolerance": 0.0}, "tolerance is 0; expected 1e-12 or more, below 1"),
         ({"after": 9.0}, "after is 9 ms; expected 0 or more, and less than 4 ms"),
+        ({"after": 0.033}, "after is 0.033 ms; expected a whole number of steps of 0.02 ms"),
+        ({"level": np.inf}, "level is inf; expected a finite number"),
         ({"name": "power"}, "power"),
         ({"missing": "zero"}, "missing='zero'; expected raise, nan"),
     ],
@@ -137,12 +139,15 @@ def test_cells_that_interact_are_refused(by):
         net, group, made = fibre_network(1000.0)
         net.connect([0], net.add("expsyn", at=made.ranvier[:, 2]), [1], 1e-6, 1.0)
     else:
+        net = made.network(Network.from_arrays)
+        group = net.add("iclamp", at=made.ranvier[:, 3], delay=0.1, dur=0.2)
         text = "NEURON { POINT_PROCESS gap POINTER vgap NONSPECIFIC_CURRENT i }\n"
         text += "ASSIGNED { v (mV) vgap (mV) i (nA) }\nBREAKPOINT { i = 1e-6*(v - vgap) }"
         gap = net.add(Mechanism.from_nmodl(text), at=made.ranvier[:, 2])
         net.set_pointer(gap, "vgap", to=np.roll(made.ranvier[:, 2], 1))
+    name = "scale" if by == "events" else "amp"
     with pytest.raises(InputError, match="cells of the network are connected; expected cells"):
-        found(net, group, made, engine="reference")
+        found(net, group, made, engine="reference", name=name)
 
 
 @pytest.mark.core
