@@ -67,7 +67,7 @@ WATCHED = {  # functions and methods -> phase; a phase excludes the phases withi
     "clhines.neuron.entry.Simulation": "planning",
     "clhines.solver.device.program.render": "rendering",
     "clhines.solver.device.program._compile": "compiling",
-    "clhines.solver.device.program.first_launch": "compiling",
+    "clhines.solver.device.program.Kernel.launched": "compiling",
     "clhines.neuron.kept.ModelRun.advance": "steps",
     "clhines.neuron.kept.ModelRun._write": "writing back",
     "clhines.neuron.kept.KeptModel.step": "NEURON's step",
@@ -99,7 +99,7 @@ class Phases:
         def timed(*given: Any, **named: Any) -> Any:
             self._turn(phase)
             try:
-                if function.__name__ == "first_launch":
+                if function.__name__ == "launched":
                     given[1].wait()  # PoCL compiles when a kernel is launched
                 return function(*given, **named)
             finally:

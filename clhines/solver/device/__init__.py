@@ -13,9 +13,9 @@ Who owns what
     devices. `timing`: medians, candidates that take turns, the floor. `guard`: one thread at a
     time, and no use of OpenCL after a fork. `pocl`: the processor that PoCL names to its compiler.
     `declarations`: the OpenCL functions that PoCL declares to a program. `trust`: self-tests of a
-    device before a family of kernels is used, and the `Limits` that follow. `watch`: reports long
-    compilations. `caches`: caches on disk that are damaged, full or read-only. `runtimes`: finds
-    Intel's runtime from pip, which registers nothing by itself.
+    device before a family of kernels is used, and the `Limits` that follow. `caches`: caches on
+    disk that are damaged, full or read-only. `runtimes`: finds Intel's runtime from pip, which
+    registers nothing by itself.
 
 An index pair or a part of a name chooses a device, otherwise ``CLHINES_DEVICE``, ``PYOPENCL_CTX``,
 the first GPU, a CPU. `Limits` has the properties that kernels use:

@@ -21,7 +21,6 @@ from clhines.core.progress import phase
 from clhines.solver.device import caches, declarations, devices
 from clhines.solver.device.guard import check_process
 from clhines.solver.device.pocl import name_processor, warns_of_vectors
-from clhines.solver.device.watch import first_launch, watching
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.templates import render
 
@@ -75,7 +74,7 @@ def forget() -> None:
 
 
 class Kernel(cl.Kernel):
-    """A kernel that reports a slow first launch, in which PoCL compiles.
+    """A kernel that shows its first launch, in which PoCL compiles, as a phase of the program.
 
     `types` are the types of its arguments, None for buffers: pyopencl sets typed numbers faster.
     """
@@ -86,15 +85,12 @@ class Kernel(cl.Kernel):
         self._launched: set[str] = built.__dict__.setdefault("launched", set())
         platform = self.context.devices[0].platform.name
         self.fresh = "Portable Computing" in platform and name not in self._launched
-        self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
 
     def launched(self, event: cl.Event) -> None:
-        """Watch the event of the first launch; to be called only while `fresh` is set."""
+        """Note the first launch, of this `event`; to be called only while `fresh` is set."""
         self.fresh = False
         self._launched.add(self.function_name)
         phase("compiling kernels")
-        device = devices.label(self.context.devices[0])
-        first_launch(f"the compilation of {self._what} for {device}", event)
 
     def __call__(self, *args: object, **kwargs: object) -> cl.Event:
         event = super().__call__(*args, **kwargs)
@@ -167,15 +163,13 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
     phase(f"building kernels, {len(build_seconds)} done")
     begin = time.perf_counter()
     try:
-        with watching(f"the build of {_named(spec)} for {devices.label(context.devices[0])}"):
-            program = _build(context, source, options)
+        program = _build(context, source, options)
     except cl.Error as error:
         numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
         raise BuildError(
             f"kernel of {str(spec)[:500]} did not build on {context.devices[0].name.strip()}\n"
             f"{error}\n{numbered}"
         ) from error
-    program.what = _named(spec)
     build_seconds.append(time.perf_counter() - begin)
     for device in context.devices:
         said = program.get_build_info(device, cl.program_build_info.LOG).strip()

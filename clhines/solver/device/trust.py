@@ -32,7 +32,6 @@ from clhines.core.checks import is_switched_on
 from clhines.core.errors import DeviceError, warn_caller
 from clhines.core.progress import phase, showing
 from clhines.solver.device import devices, pocl
-from clhines.solver.device.watch import watching
 from clhines.solver.plan.plan import Limits
 from clhines.solver.plan.templates import digest
 
@@ -300,12 +299,10 @@ def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | 
     _log.info("known answers of %s: %s, %s", devices.label(device), title(family), dtype)
     begin, said = time.perf_counter(), list[str]()
     for width in widths(device, family, dtype):
-        what = f"the check of {devices.label(device)} ({title(family)}, {dtype})"
         with showing(sys.stderr.isatty()):  # a user's first call waits some seconds for it
             name = device.name.strip()
             phase(f"checking kernels once on {name} ({dtype}, vectors of {width} bytes)")
-        with watching(what, SWITCH):
-            answer = _answer(command(index, family, dtype, width))
+        answer = _answer(command(index, family, dtype, width))
         if answer.startswith(_UNCHECKED):
             warn_caller(
                 f"{devices.label(device)} could not be checked for known answers ({title(family)}, "

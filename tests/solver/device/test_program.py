@@ -19,6 +19,7 @@ from clhines import Forest
 from clhines.solver.device import pocl, program
 from clhines.solver.device.arrays import set_zero
 from clhines.solver.device.devices import is_cpu
+from clhines.solver.device.timing import FloorSpec
 
 WIDE = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -75,6 +76,20 @@ def test_what_a_compiler_says_goes_to_the_log(fast_queue, caplog, monkeypatch):
         source = "kernel void nothing(global int *a) { a[0] = 1; }"
         program.build(fast_queue.context, SimpleNamespace(template="nothing"), source)
     assert "the compiler says: a remark" in caplog.messages
+
+
+def test_the_first_launch_of_a_kernel_is_a_phase(fast_queue, monkeypatch):
+    """PoCL compiles there."""
+    phases = []
+    monkeypatch.setattr(program, "phase", phases.append)
+    program.forget()
+    kernel = program.kernel_of(fast_queue.context, FloorSpec("float", 1), "floor_copy")
+    arrays = [cla.zeros(fast_queue, 8, np.float32) for _ in range(4)]
+    for _ in range(2):
+        kernel(fast_queue, (1,), (1,), 8, *(a.data for a in arrays)).wait()
+    is_pocl = "Portable Computing" in fast_queue.device.platform.name
+    assert phases[0].startswith("building kernels")
+    assert phases[1:] == ["compiling kernels"] * is_pocl
 
 
 def test_vectors_wider_than_the_registers_are_no_remark(fast_queue):
