@@ -50,7 +50,6 @@ from clhines.simulator.network import (
     of_arrays,
     put_group,
 )
-from clhines.simulator.refusals import refusal
 
 _SAME_TIME = 1e-8  # ms, within which NEURON takes two times as equal
 
@@ -267,8 +266,8 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
     for player in players:
         variable = player.variable
         if variable in played:
-            what = refusal("neuron.played-twice", what=player.what, name=variable.name)
-            rejected.append(Rejected(variable.owner, what))
+            words = {"what": player.what, "name": variable.name}
+            rejected.append(reject(variable.owner, "neuron.played-twice", **words))
         played.add(variable)
         if (variable.owner, variable.name) == (OUTSIDE, POTENTIAL) and variable.number >= 0:
             outside.append(player)
@@ -276,8 +275,8 @@ def _play(model: NeuronModel, network: Network, groups: dict[str, Group]) -> Non
         group = groups.get(variable.owner)
         name = _parameter_of(group, variable)
         if group is None or not name:
-            what = refusal("neuron.play-into-no-parameter", what=player.what, name=variable.name)
-            rejected.append(Rejected(variable.owner, what))
+            words = {"what": player.what, "name": variable.name}
+            rejected.append(reject(variable.owner, "neuron.play-into-no-parameter", **words))
             continue
         every = range(len(group)) if variable.number == EVERY else [variable.number]
         for k in every:

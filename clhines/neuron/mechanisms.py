@@ -264,8 +264,9 @@ def check_made(model: NeuronModel) -> list[Rejected]:
         entry = model.every[name].entry
         for variable in tables_of(entry.text, entry.file)[block].depends:
             if (name, variable) in played:
-                what = refusal("neuron.table-played", block=block, variable=variable)
-                rejected.append(Rejected(name, what, f"set usetable_{name} = 0"))
+                words = {"block": block, "variable": variable}
+                way_out = f"set usetable_{name} = 0"
+                rejected.append(reject(name, "neuron.table-played", way_out, **words))
     return rejected
 
 

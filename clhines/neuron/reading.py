@@ -6,7 +6,7 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.core.progress import phase
-from clhines.neuron.convert import Rejected, RejectedError, reject
+from clhines.neuron.convert import RejectedError, reject
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.mechanisms import (
@@ -37,7 +37,6 @@ from clhines.neuron.read.written import read_steered
 from clhines.neuron.stepping.advance import read_step_code
 from clhines.simulator.mechanisms import GENERATOR
 from clhines.simulator.ranks import ONE_PROCESS, Ranks
-from clhines.simulator.refusals import refusal
 
 
 def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> NeuronModel:
@@ -64,8 +63,8 @@ def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> Neuro
         )
         model.rejected += unset
         if model.steered and ranks.size > 1:
-            what = refusal("neuron.pointer-in-net-receive-on-ranks")
-            model.rejected.append(Rejected(next(iter(model.steered))[0], what))
+            name, _ = next(iter(model.steered))
+            model.rejected.append(reject(name, "neuron.pointer-in-net-receive-on-ranks"))
         _check_draws(model, ranks)
         _find_drawing(model, ranks)
         model.rejected += check_made(model)
@@ -79,9 +78,8 @@ def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> Neuro
             model.rejected += check_compressed(model.queue, float(h.t), float(h.dt))
         model.step_code, model.draws_graphs, model.uncalled = read_step_code(model)
         if model.gathers and model.step_code is not None:
-            code = model.step_code.name
-            what = refusal("neuron.scatter-gather-and-advance", gathered=GATHERED, procedure=code)
-            model.rejected.append(Rejected("", what))
+            words = {"gathered": GATHERED, "procedure": model.step_code.name}
+            model.rejected.append(reject("", "neuron.scatter-gather-and-advance", **words))
     return model
 
 
@@ -168,8 +166,8 @@ def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
         for variable in mechanism.program.picked:
             streams = model.streams(name, variable)
             if isinstance(streams, PointerStreams) and streams.addresses & model.draws.streams:
-                what = refusal("neuron.pointer-to-played-random", variable=variable)
-                model.rejected.append(Rejected(name, what))
+                said = reject(name, "neuron.pointer-to-played-random", variable=variable)
+                model.rejected.append(said)
 
 
 def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:

@@ -33,7 +33,6 @@ from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player
 from clhines.neuron.read.tree import Tree, TreeLayers
 from clhines.simulator.mechanisms import Mechanism
-from clhines.simulator.refusals import refusal
 
 HELD = (*OWN, POTENTIAL)
 _LAYERS = "layers of its own"
@@ -262,10 +261,9 @@ class Outside:
                     shown = f"in section {section}: {name}[{layer}] = {values[other[0]]:g}"
                     bound = "more than 0" if least else "0 or more"
                     bound = bound if layered else f"NEURON's own, {held:g}, or two layers"
-                    what = refusal(
-                        "neuron.extracellular-layers", outside=OUTSIDE, layers=_LAYERS, shown=shown
-                    )
-                    rejected.append(Rejected("", what, f"expected {bound}"))
+                    words = {"outside": OUTSIDE, "layers": _LAYERS, "shown": shown}
+                    way_out = f"expected {bound}"
+                    rejected.append(reject("", "neuron.extracellular-layers", way_out, **words))
                     break
         return rejected
 
@@ -279,9 +277,8 @@ class Outside:
         rejected = [
             reject(OUTSIDE, "neuron.vector-record", way_out, name=name) for name in sorted(names)
         ]
+        id_ = "neuron.vector-record-depends-on-i-membrane"
         for name, pointing in self.pointing.items():
-            for v in recorded:
-                if v.owner == name and v.name in pointing.unknown:
-                    what = refusal("neuron.vector-record-depends-on-i-membrane", name=v.name)
-                    rejected.append(Rejected(name, what))
+            names = [v.name for v in recorded if v.owner == name and v.name in pointing.unknown]
+            rejected += [reject(name, id_, name=variable) for variable in names]
         return list(dict.fromkeys(rejected))

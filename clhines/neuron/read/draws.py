@@ -12,13 +12,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.raw import Place, words_at
 from clhines.neuron.read.hooks import random_plays
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Player, name_of, steps_at_once
-from clhines.simulator.refusals import refusal
 
 _RANDOM_WORDS = 2  # hoc Random: generator, distribution
 _CACHING = "Normal", "LogNormal"  # distributions that store every second number
@@ -58,8 +57,8 @@ class Draws:
         for random, place in random_plays(memory.h, memory):
             variable = places.find(place)
             if variable is None:
-                what = refusal("neuron.random-play-into", name_of=name_of(memory, place))
-                self.rejected.append(Rejected("", what))
+                name = name_of(memory, place)
+                self.rejected.append(reject("", "neuron.random-play-into", name_of=name))
                 continue
             self._places[variable] = place
             kept, stream = drawn_from(memory, random)

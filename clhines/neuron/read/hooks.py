@@ -19,7 +19,6 @@ from clhines.neuron.memory.objects import on_ranks
 from clhines.neuron.memory.raw import Place, words_at
 from clhines.neuron.memory.session import Hoc, memory_ranges
 from clhines.neuron.memory.tables import entries_of
-from clhines.simulator.refusals import refusal
 
 # NEURON's lists of Random.play, and of functions of CVode.extra_scatter_gather(0, f)
 _RANDOM, _SCATTER = "random_play_list_", "extra_scatterlist"
@@ -128,8 +127,8 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
     is_listed = calls or "neuron.rxd.rxd" in sys.modules
     others = memory.variable("nrn_nonvint_block") and not is_listed
     if others or any(f is not None for call in calls for f in call[_IN_A_STEP]):
-        what = refusal("neuron.nonvint-block-supervisor", inside=_INSIDE)
-        rejected.append(Rejected("", what, f"unregister them; {BETWEEN}"))
+        way_out = f"unregister them; {BETWEEN}"
+        rejected.append(reject("", "neuron.nonvint-block-supervisor", way_out, inside=_INSIDE))
     return rejected
 
 

@@ -16,7 +16,6 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.tree import Tree
-from clhines.simulator.refusals import Sentence, refusal
 
 EVERY = -2  # number for a played GLOBAL variable, which all instances share
 _SCALAR = 5  # name_declared() for hoc's scalars
@@ -172,16 +171,16 @@ class PlayReader:
     def _read(self, played: PlayEntry) -> None:
         self.in_use += played.words
         if played.what == "unknown":
-            self._reject(refusal("neuron.unknown-recorder"))
+            self._reject("neuron.unknown-recorder")
             return
         if played.calls:
-            self._reject(refusal("neuron.vector-play-statement"))
+            self._reject("neuron.vector-play-statement")
             return
         is_play = "Play" in played.what
         vector = self.vectors.get(played.words[0])
         if vector is None:
             what = "Vector.play" if is_play else "Vector.record"
-            self._reject(refusal("neuron.vector-unreadable", what=what))
+            self._reject("neuron.vector-unreadable", what=what)
         elif played.what == "TvecRecord":
             self.recorders.append(Recorder(played.words[0], vector, None))
         elif is_play:
@@ -190,7 +189,7 @@ class PlayReader:
                 self._play(played, vector, variable)
                 return
             name = name_of(self._memory, played.place)
-            self._reject(refusal("neuron.play-into-hoc", what="Vector.play", name=name))
+            self._reject("neuron.play-into-hoc", what="Vector.play", name=name)
         else:
             self._record(played, vector)
 
@@ -232,13 +231,13 @@ class PlayReader:
         times = self.vectors.get(played.words[1])
         self.watched += [w for w in played.words[:2] if w in self.vectors]
         if continuous and played.words[2]:
-            self._reject(refusal("neuron.vector-play-discontinuities"))
+            self._reject("neuron.vector-play-discontinuities")
             return
         interval = 0.0 if times is not None else _number(played.words[2])
         t = _at_intervals(0.0, interval, len(y)) if times is None else np.array(times, np.float64)
         count = min(len(t), len(y))
         if continuous and count < len(t):
-            self._reject(refusal("neuron.vector-times", what="Vector.play"))
+            self._reject("neuron.vector-times", what="Vector.play")
         elif count:
             made = Player(variable, t[:count], y[:count], continuous)
             made.event, made.how_far = played.event, played.how_far
@@ -251,8 +250,8 @@ class PlayReader:
         name = name_of(self._memory, place) if is_named else "a variable like these"
         return reject("", "neuron.vector-record", name=name)
 
-    def _reject(self, construct: Sentence) -> None:
-        self.rejected.append(Rejected("", construct))
+    def _reject(self, id_: str, **fields: object) -> None:
+        self.rejected.append(reject("", id_, **fields))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, read_patterns
 from clhines.neuron.read.queue import PendingEvents
-from clhines.simulator.refusals import refusal
 
 # index and etime must be a file's first variables; spaces are removed before matching
 _VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
@@ -117,8 +116,8 @@ def _read_vectors(
                 coming = _coming(times, fields, due.get((name, k)))
                 trains.times[name, k], trains.vector_times[name, k] = coming
             except OSError as error:
-                what = refusal("neuron.vecstim", error=str(error).format(thing))
-                trains.rejected.append(Rejected(name, what))
+                said = str(error).format(thing)
+                trains.rejected.append(reject(name, "neuron.vecstim", error=said))
                 continue
             trains.fields[name, k] = fields[_INDEX], fields[_TIME]
 

@@ -18,7 +18,6 @@ from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, is_pattern
 from clhines.neuron.read.places import MemoryPlaces
 from clhines.neuron.read.played import name_of
-from clhines.simulator.refusals import refusal
 
 _SENDS = r"\b(net_event|INCLUDE)\b"
 Sender = tuple[str, int]  # a point process or artificial cell: mechanism and instance
@@ -114,9 +113,8 @@ def read_wires(
     read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
-        netcon = every[k]
-        what = refusal("neuron.netcon-target-unlocated", every=netcon, every2=netcon.syn())
-        rejected.append(Rejected("", what))
+        words = {"every": every[k], "every2": every[k].syn()}
+        rejected.append(reject("", "neuron.netcon-target-unlocated", **words))
     chosen = np.flatnonzero(target >= 0)  # inactive ones, too: their events may be pending
     all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]

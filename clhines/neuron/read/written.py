@@ -16,7 +16,6 @@ from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.played import name_of
 from clhines.neuron.read.wiring import NeuronWires
 from clhines.simulator.mechanisms import Mechanism
-from clhines.simulator.refusals import refusal
 
 
 @dataclass(eq=False)
@@ -49,11 +48,10 @@ def read_written(
             place = memory.known_place(thing, pointer)
             variable = None if place is None else _variable(places, rooms, place)
             if variable is None:
-                what = refusal(
-                    "neuron.pointer-written-target", pointer=pointer, memory=_shown(memory, place)
-                )
+                words = {"pointer": pointer, "memory": _shown(memory, place)}
                 expected = "expected a variable of a mechanism, or an element of a Vector"
-                result.rejected.append(Rejected(name, what, expected))
+                said = reject(name, "neuron.pointer-written-target", expected, **words)
+                result.rejected.append(said)
                 break
             targets.append(variable)
             if variable.owner == ELEMENT:
@@ -123,8 +121,8 @@ def read_pointed(
                 if not what and is_set:
                     what = _not_assigned(variable, targets, name)
             if what or variable is None:
-                said = refusal("neuron.pointer-target", pointer=pointer, what=what)
-                rejected.append(Rejected(name, said, expected))
+                words = {"pointer": pointer, "what": what}
+                rejected.append(reject(name, "neuron.pointer-target", expected, **words))
                 break
             targets.append(variable)
         else:

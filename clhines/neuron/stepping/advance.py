@@ -19,7 +19,6 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.symbols import HocSymbols, is_standard
 from clhines.neuron.model import NeuronModel, StepCode
 from clhines.neuron.read.hooks import STEPPING
-from clhines.simulator.refusals import refusal
 
 _EXAMPLES = "{ fadvance() }", "{ fadvance() return }"
 _GRAPHS = {"Graph", "PlotShape", "Shape"}
@@ -55,8 +54,8 @@ def read_step_code(model: NeuronModel) -> tuple[StepCode | None, bool, list[Reje
         several = name == "step" and getattr(h, "nstep_steprun", 1) != 1
         if several or not _only_draws(h, memory, name):
             step = {"advance": "fadvance() and ", "step": "advance() and ", "Plot": ""}[name]
-            what = refusal("neuron.custom-step", name=name, expected=f"{step}methods of Graphs")
-            return None, False, [Rejected("", what)]
+            words = {"name": name, "expected": f"{step}methods of Graphs"}
+            return None, False, [reject("", "neuron.custom-step", **words)]
         draws = True
     return code, draws, []
 

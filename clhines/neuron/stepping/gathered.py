@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from clhines.neuron.calls import clock
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, reject
 from clhines.neuron.importer import NeuronNetwork
 from clhines.neuron.memory.raw import gather, put_words
 from clhines.neuron.model import NeuronModel
@@ -25,7 +25,6 @@ from clhines.neuron.read.hooks import BETWEEN, gathering
 from clhines.neuron.read.played import steps_at_once
 from clhines.neuron.stepping.access import READ, AccessHooks, GatherError
 from clhines.neuron.stepping.step_values import StepValues, of_nodes
-from clhines.simulator.refusals import refusal
 from clhines.simulator.result import Result
 from clhines.simulator.simulation import Simulation
 
@@ -113,8 +112,8 @@ class Gathering:
         """The first unsupported access as a rejection of the model; empty if there is none."""
         if not self._hooks.problem:
             return []
-        what = refusal("neuron.scatter-gather-function", line=self._hooks.line)
-        return [Rejected("", what, f"extra_scatter_gather_remove(f); {BETWEEN}")]
+        way_out = f"extra_scatter_gather_remove(f); {BETWEEN}"
+        return [reject("", "neuron.scatter-gather-function", way_out, line=self._hooks.line)]
 
     def _guarded(self, function_and_arguments: Any) -> Callable[[], None]:
         """Return a function that calls a function of NEURON's list while the hooks check it."""
