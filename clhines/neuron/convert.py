@@ -114,7 +114,7 @@ def converted(
 def _way_out(r: nmodl.Rejection) -> str:
     if id_of(r.construct) != "mod.function-table-without-table":
         return r.way_out
-    return f"call its table_{r.construct.split()[1]}() in hoc, with knots that ascend"
+    return "expected a FUNCTION, as tables of hoc are not read"
 
 
 def split_name(quantity: Quantity) -> tuple[str, int | None]:
@@ -124,15 +124,6 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
         return name, None
     base, place = name[:-1].split("[")
     return base, int(place)
-
-
-def function_tables_of(text: str) -> dict[str, int]:
-    """Return the argument count of each FUNCTION_TABLE in an NMODL text."""
-    try:
-        blocks = nmodl.parse(text).blocks if "FUNCTION_TABLE" in text else {}
-    except nmodl.Refused:
-        return {}  # reported when the text is converted
-    return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines.neuron.convert import RejectedError, function_tables_of, split_name, statics_of
+from clhines.neuron.convert import RejectedError, split_name, statics_of
 from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import HELD
 from clhines.neuron.importer import local_of
@@ -224,8 +224,8 @@ class Fingerprint:
         model, text = self._model, instances.entry.text
         if instances.entry.channel is not None:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))
-        elif function_tables_of(text) or name in model.made:
-            yield ReadValue(partial(model.function_tables, name))
+        elif name in model.made:
+            yield ReadValue(partial(model.made_tables, name))
         if program.unless:
             yield ReadValue(partial(asks_generator, model, name))
         if statics_of(text):

@@ -61,7 +61,7 @@ def convert_mechanism(
 
 
 def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: bool) -> Mechanism:
-    entry, tables = model.every[name].entry, model.function_tables(name)
+    entry, tables = model.every[name].entry, model.made_tables(name)
     statics = tuple(model.statics(name).items())
     entry = replace(entry, changes=replace(entry.changes, statics=statics))
     pointers = sorted({g.name for g in model.gaps if g.owner == name})
@@ -123,19 +123,16 @@ def asks_generator(model: NeuronModel, name: str) -> bool:
 
 
 def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
-    """Return the values of a block's inputs in NEURON; LookupError if hoc does not show one."""
-    program, instances = model.mechanisms[name].program, model.every[name]
-    entry, values = instances.entry, dict[str, np.ndarray]()
+    """Return the values of a block's inputs in NEURON; LookupError if one is not found."""
+    program, values = model.mechanisms[name].program, dict[str, np.ndarray]()
     wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
     for quantity in (*program.parameters, *program.states):
         base, place = split_name(quantity)
         if quantity.name not in wanted:
             continue
-        if base in entry.ranges:
-            values[quantity.name] = instances.values(base, place)
-        elif base in entry.globals_:
-            value = getattr(model.h, f"{base}_{name}")
-            values[quantity.name] = np.array([value if place is None else value[place]])
+        owner = model.owner_of(name, base)
+        if owner is not None:
+            values[quantity.name] = owner.values(base, place)
         elif base.endswith(f"_{nmodl.GIVEN}"):
             values[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
         else:

@@ -12,7 +12,6 @@ import numpy as np
 from clhines.neuron.convert import (
     Rejected,
     RejectedError,
-    function_tables_of,
     lengths_of,
     rejection,
     statics_of,
@@ -25,8 +24,14 @@ from clhines.neuron.memory.raw import Place
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Generator, PointerStreams, RandomVariable, Streams
-from clhines.neuron.memory.tables import depended, read_made, read_table, static_at
-from clhines.neuron.read.contents import Contents, HiddenVariables, Instances, WatchSlots
+from clhines.neuron.memory.tables import depended, read_made, static_at
+from clhines.neuron.read.contents import (
+    Contents,
+    HiddenVariables,
+    Instances,
+    SharedVariables,
+    WatchSlots,
+)
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps, steps_at_once
@@ -137,19 +142,10 @@ class NeuronModel:
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
         return self.bins is None and min(times, default=np.inf) < begin
 
-    def function_tables(self, name: str) -> dict[str, FunctionTable]:
-        instances, tables = self.every[name], dict[str, FunctionTable]()
-        for function, count in function_tables_of(instances.entry.text).items():
-            of_point = instances.entry.kind != "density"
-            owner = instances.things[0] if of_point else self.h
-            call = getattr(owner, function if of_point else f"{function}_{name}")
-            table = read_table(function, count, call)
-            if table is not None:
-                tables[function] = table
-        for block in self.made.get(name, ()):
-            if (made := self.made_table(name, block)) is not None:
-                tables[MADE.format(block)] = made
-        return tables
+    def made_tables(self, name: str) -> dict[str, FunctionTable]:
+        blocks = self.made.get(name, ())
+        tables = {MADE.format(block): self.made_table(name, block) for block in blocks}
+        return {key: table for key, table in tables.items() if table is not None}
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
         """Return a TABLE as NEURON has filled it; None if its next use would fill it again."""
@@ -175,15 +171,10 @@ class NeuronModel:
         instances, before = self.every[name], list[Callable[[], None]]()
         for column in columns:
             variable, _, place = column.partition(".")
-            is_range = variable in instances.entry.ranges
-            if is_range or self._is_hidden(name, variable):
-                owner = instances if is_range else self.hidden_of(name)
-                at = int(place) if place else None
+            owner, at = self.owner_of(name, variable), int(place) if place else None
+            if owner is not None:
                 values = np.array(owner.values(variable, at))
                 before.append(partial(owner.put, variable, values, at))
-            elif instances.entry.globals_.get(variable) == 1:
-                full = f"{variable}_{name}"
-                before.append(partial(setattr, self.h, full, getattr(self.h, full)))
         thing = instances.things[0]
         of_first = thing if instances.entry.kind == "point" else getattr(thing.segment(), name)
         getattr(of_first, block)(0.0)
@@ -201,14 +192,25 @@ class NeuronModel:
 
     def _now(self, name: str, variable: str) -> np.ndarray:
         """Return a mechanism's variable by instance; NaN if it is not found."""
-        entry = self.every[name].entry
-        if variable in entry.ranges:
-            return self.every[name].values(variable)
-        if self._is_hidden(name, variable):
-            return self.hidden_of(name).values(variable, None)
-        if entry.globals_.get(variable) == 1:
-            return np.array(getattr(self.h, f"{variable}_{name}"))
+        owner = self.owner_of(name, variable)
+        if owner is not None and self.every[name].entry.globals_.get(variable, 1) == 1:
+            return owner.values(variable, None)
         return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
+
+    def owner_of(
+        self, name: str, variable: str
+    ) -> Instances | SharedVariables | HiddenVariables | None:
+        """Return what reads and writes a mechanism's variable in NEURON; None if it is not found.
+
+        The variable is in RANGE or GLOBAL, or an ASSIGNED variable that hoc does not show.
+        """
+        instances = self.every[name]
+        if variable in instances.entry.ranges:
+            return instances
+        if variable in instances.entry.globals_:
+            return SharedVariables(self.h, name, int(np.argmax(instances.columns.numbers())))
+        hidden = self.hidden_of(name)
+        return hidden if variable in hidden.columns else None
 
     def statics(self, name: str) -> dict[str, int]:
         """Return the values of a mechanism's static C ints that are found in memory, by name."""

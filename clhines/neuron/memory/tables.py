@@ -1,7 +1,6 @@
-"""Read static variables of mechanism libraries: FUNCTION_TABLEs, filled TABLEs, file-level LOCALs.
+"""Read static variables of libraries: NEURON's lists, filled TABLEs, file-level LOCALs.
 
-Only the libraries' ELF symbols name them. A FUNCTION_TABLE is read as knots and values, and some of
-its values are compared with hoc's function.
+Only the libraries' ELF symbols name them.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy as np
 from clhines.neuron.memory.raw import Readable, vector_at, words_at
 from clhines.neuron.memory.session import library_path, memory_ranges
 from clhines.neuron.memory.symbols import Library
-from clhines.simulator.mechanisms.nmodl import FunctionTable
 
 _SYMBOLS = 2  # an ELF section's type
 _SYMBOL = np.dtype(
@@ -26,21 +24,8 @@ _SYMBOL = np.dtype(
 _OBJECT = 1  # symbol type for static variables
 _FILE = 4  # symbol type in front of a C++ file's symbols
 _MECHANISM = b"_ZL9_mechtype"  # the variable with NEURON's number for a file's mechanism
-_ARGUMENT_WORDS = 5  # per table argument: size, knots or 0, least and greatest x, spacing
-_MOST = 8000  # values in a table
 # words in a thread, and in a mechanism's list there; slots in a mechanism's thread data
 _LISTS, _SLOTS, _SLOT_WORDS, _MOST_SLOTS = 3, 4, 5, 64
-_SAMPLES = 8
-
-
-def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
-    """Return the table of a FUNCTION_TABLE with `count` arguments; None if empty or too large.
-
-    `call` is hoc's function, with which the table is compared.
-    """
-    wanted = _mangled(f"_ptable_{name}")
-    tables = [_read(base + file[wanted], count) for base, file in _files() if wanted in file]
-    return next((t for t in tables if t is not None and _agrees(t, call)), None)
 
 
 def read_made(mechanism: int, columns: Sequence[str], rows: int) -> np.ndarray | None:
@@ -190,41 +175,5 @@ def _symbols(path: str) -> list[dict[bytes, int]]:
     return files
 
 
-def _read(variable: int, count: int) -> FunctionTable | None:
-    readable = Readable(8)
-    table = words_at(variable, 1)[0]
-    if table not in readable:
-        return None
-    values, arguments, _ = words_at(table, 3)
-    if values not in readable or arguments not in readable:
-        return None
-    words = words_at(arguments, _ARGUMENT_WORDS * count)
-    axes, total = list[tuple[float, ...]](), 1
-    for k in range(count):
-        size, knots, *ends, _ = words[_ARGUMENT_WORDS * k : _ARGUMENT_WORDS * (k + 1)]
-        size &= 0xFFFFFFFF
-        total *= size
-        if not 1 <= total <= _MOST:
-            return None
-        if knots:
-            if knots not in readable:
-                return None
-            axes.append(_numbers(knots, size))
-        else:
-            least, greatest = np.array(ends, np.uint64).view(np.float64).tolist()
-            step = (greatest - least) / max(size - 1, 1)
-            axes.append(tuple(least + step * k for k in range(size)))
-    return FunctionTable(tuple(axes), _numbers(values, total))
-
-
 def _numbers(address: int, count: int) -> tuple[float, ...]:
     return tuple(np.array(words_at(address, count), np.uint64).view(np.float64).tolist())
-
-
-def _agrees(table: FunctionTable, call: Callable[..., float]) -> bool:
-    for k in np.unique(np.linspace(0, len(table.values) - 1, _SAMPLES).astype(int)).tolist():
-        index = np.unravel_index(k, [len(axis) for axis in table.axes])
-        x = [axis[j] for axis, j in zip(table.axes, index, strict=True)]
-        if not np.isclose(call(*x), table.values[k], rtol=1e-12, atol=0.0, equal_nan=True):
-            return False
-    return True

@@ -87,9 +87,6 @@ def used_vectors(model: NeuronModel) -> set[int]:
             used.update(*(held(model.memory, one, every) for one in instances.things))
     for origin in model.wires.origins:
         used |= {origin.times, origin.numbers}
-    texts = (i.entry.text for i in model.every.values())
-    if any("FUNCTION_TABLE" in text for text in texts):
-        used |= {*every}  # may hold any Vector
     for at in every if model.written.elements else ():
         begin, end = words_at(model.memory.vectors.words_of(at), 2)
         if any(begin <= element < end for element in model.written.elements):
