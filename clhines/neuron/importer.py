@@ -228,23 +228,16 @@ def _parameter(
     `name` is its mechanism, at `nodes`. Of the parameters in `built_in`, only diam is returned.
     """
     base, place = split_name(quantity)
-    instances = model.every[name]
-    entry = instances.entry
+    entry = model.every[name].entry
     if quantity.name in built_in:
         return _single(model.tree.diam[nodes]) if base == "diam" else None
-    if base in entry.ranges:
-        return _single(instances.values(base, place))
-    if base in entry.globals_:
-        value = getattr(model.h, f"{base}_{entry.name}")
-        return float(value if place is None else value[place])
+    if (owner := model.owner_of(name, base)) is not None:
+        return _single(owner.values(base, place))
     if len(at := local_of(model, name, quantity)):
         return float(numbers_at(at)[0])
-    hidden = model.hidden_of(name)  # variables that only VERBATIM, or a PROCEDURE of hoc, sets
-    if base in hidden.columns and len(instances):
-        return _single(hidden.values(base, place))
     file = file_of(entry.text, entry.file)
     variable = None if base in file.pointers | file.core_pointers else file.variables.get(base)
-    if len(instances) and variable is not None and variable.sort == "assigned":
+    if variable is not None and variable.sort == "assigned":
         raise rejection(name, "neuron.variable-unreadable", base=base)
     return None
 

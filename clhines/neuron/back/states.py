@@ -56,21 +56,16 @@ def _variables(
     """Yield (array, hoc's name, element, indices, owner) for each state of mechanism `name`.
 
     ``array[indices]`` is the state in the simulation; `owner` reads and writes the state in NEURON.
-    `element` is the index in an array variable of hoc, None for a scalar.
+    `element` is the index in an array variable of hoc, None for a scalar. LOCALs are left out.
     """
-    instances = imported.model.every[name]
+    model = imported.model
     for values, quantity, place in _states(compiled, imported.groups[name], arrays):
         base, element = split_name(quantity)
-        if base in instances.entry.ranges:
-            yield values, base, element, place, instances
-        elif base in instances.entry.globals_ and not quantity.is_global:
-            last = int(np.argmax(instances.columns.numbers()))
-            yield values, base, element, place, SharedVariables(imported.model.h, name, last)
-        elif not quantity.is_global:
-            hidden = imported.model.hidden_of(name)
-            if base not in hidden.columns:
-                raise rejection(name, "neuron.variable-unreadable", base=base)
-            yield values, base, element, place, hidden
+        owner = model.owner_of(name, base)
+        if owner is None and not quantity.is_global:
+            raise rejection(name, "neuron.variable-unreadable", base=base)
+        if owner is not None:
+            yield values, base, element, place, owner
 
 
 def _states(
@@ -114,9 +109,10 @@ def take_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays | None 
         arrays = sim.runner.save()
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
-        _take_globals(compiled, imported, arrays, name)
+        _take_locals(compiled, imported, arrays, name)
         for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
-            values[place] = np.tile(owner.values(base, element), copies)
+            now = owner.values(base, element)
+            values[place] = np.tile(now, len(place) // len(now))
         _take_played(compiled, imported, arrays, name)
         if group.mechanism.program.unless:
             _check(compiled, group, arrays)
@@ -169,17 +165,13 @@ def _take_played(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name:
             played[quantity.name][place] = np.tile(instances.values(base, element), imported.copies)
 
 
-def _take_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    entry = imported.model.every[name].entry
+def _take_locals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
     for values, quantity, place in _states(compiled, imported.groups[name], arrays):
-        base, element = split_name(quantity)
-        if quantity.is_global and base in entry.globals_:
-            value = getattr(imported.model.h, f"{base}_{name}")
-            values[place] = value if element is None else value[element]
-        elif len(at := local_of(imported.model, name, quantity)):
+        if is_local(imported.model, name, quantity):
+            at = local_of(imported.model, name, quantity)
+            if not len(at):
+                raise rejection(name, "neuron.local-unreadable", base=split_name(quantity)[0])
             values[place] = numbers_at(at)
-        elif is_local(imported.model, name, quantity):
-            raise rejection(name, "neuron.local-unreadable", base=base)
 
 
 def _take_sent(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
@@ -323,8 +315,8 @@ def check_numbers(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> N
     """Refuse a run in which a variable of a mechanism became NaN."""
     for name in imported.groups:
         for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
-            lost = np.flatnonzero(np.isnan(values[place]))
-            if len(lost) and not np.isnan(owner.values(base, element)[lost]).all():
+            lost = np.isnan(values[place])
+            if (lost & ~np.isnan(owner.values(base, element))).any():
                 raise InputError(f"{base} of {name} is no number after the run")
 
 
@@ -339,7 +331,7 @@ def put_values(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None
     for name in imported.groups:
         for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
             owner.put(base, values[place].astype(np.float64), element)
-        _put_globals(compiled, imported, arrays, name)
+        _put_locals(compiled, imported, arrays, name)
         k, place = compiled.instances[imported.groups[name].number]
         for variable, drawn in compiled.schema.named(arrays, "drawn", k).items():
             model.streams(name, variable).put(drawn[place])
@@ -353,19 +345,11 @@ def put_values(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None
     _put_weights(compiled, imported, arrays["weight"])
 
 
-def _put_globals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
+def _put_locals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
     last = compiled.kinds[compiled.instances[imported.groups[name].number][0]].last
     for values, quantity, _ in _states(compiled, imported.groups[name], arrays):
-        base, element = split_name(quantity)
-        if not quantity.is_global:
-            continue
-        value = float(values[-1 if last is None else last])
-        if not hasattr(imported.model.h, f"{base}_{name}"):
-            put_numbers(local_of(imported.model, name, quantity), np.array([value]))
-        elif element is None:
-            setattr(imported.model.h, f"{base}_{name}", value)
-        else:
-            getattr(imported.model.h, f"{base}_{name}")[element] = value
+        value = values[[-1 if last is None else last]].astype(np.float64)
+        put_numbers(at := local_of(imported.model, name, quantity), value[: len(at)])
 
 
 def _put_weights(compiled: Model, imported: NeuronNetwork, weight: np.ndarray) -> None:

@@ -354,9 +354,9 @@ class HiddenVariables:
 
 
 class SharedVariables:
-    """Read and write GLOBAL variables of which a simulation has a copy for each instance.
+    """Read and write GLOBAL variables of a mechanism, of which NEURON stores only one value each.
 
-    NEURON stores only one value: the copy of instance `last` is written there.
+    A simulation may have a copy for each instance: the copy of instance `last` is written.
     """
 
     def __init__(self, h: Hoc, mechanism: str, last: int) -> None:
