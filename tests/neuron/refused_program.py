@@ -60,8 +60,8 @@ def load_refused():
 
 @model("neuron.scatter-gather-unreadable")
 def scatter_not_seen():
-    seen = hooks._entries
-    hooks._entries = lambda name: None if name == "scatter" else seen(name)
+    seen = hooks.entries_of
+    hooks.entries_of = lambda name: None if name == "extra_scatterlist" else seen(name)
 
 
 @model("neuron.unknown-recorder")

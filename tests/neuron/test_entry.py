@@ -150,7 +150,7 @@ def test_a_netcon_whose_source_is_gone_sends_nothing():
     assert is_gone and max(neuron) - min(neuron) > 1
     # both sides do the same operations in another order, 1e-16 each at 65 mV, over 200 steps
     assert ours == pytest.approx(neuron, abs=1e-9)
-    assert "Vector.record of dt; expected" in said  # whose name is looked for in NetCons, too
+    assert "Vector.record of dt; expected" in said
 
 
 CROWDED = """

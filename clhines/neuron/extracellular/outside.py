@@ -279,6 +279,6 @@ class Outside:
         ]
         id_ = "neuron.vector-record-depends-on-i-membrane"
         for name, pointing in self.pointing.items():
-            names = [v.name for v in recorded if v.owner == name and v.name in pointing.unknown]
-            rejected += [reject(name, id_, name=variable) for variable in names]
+            owned = [v.name for v in recorded if v.owner == name]
+            rejected += [reject(name, id_, name=one) for one in owned if one in pointing.unknown]
         return list(dict.fromkeys(rejected))

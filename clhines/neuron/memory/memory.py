@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -32,6 +33,7 @@ _WORDS = {  # words that stay the same during recording or playing; others hold 
 _INDEX = {"VecPlayStep": 11, "VecPlayContinuous": 12}  # words with a position
 _ALL = np.ones(16, np.uint64)
 _BY_EVENT, _DRIVEN = ("VecRecordDt", "VecRecordDiscrete"), 10  # word with an event's address
+_SCALAR = 5  # name_declared() for hoc's scalars
 _LISTS = 4  # words in NEURON's object that lists fixed-step recorders and players
 
 
@@ -101,6 +103,13 @@ class NeuronMemory(Objects):
             for word, value in zip(words, kept, strict=True):
                 word.value = value
         return (match[1], match[2]) if match is not None else ("", "")
+
+    @cached_property
+    def hoc_names(self) -> dict[int, str]:
+        """The names of hoc's numbers by address."""
+        names = [n for n in dir(self.h) if self.h.name_declared(n) == _SCALAR and n[0] != "_"]
+        places = [self.known_place(self.h, name) for name in names]  # None: a section's variable
+        return {at.column: name for at, name in zip(places, names, strict=True) if at is not None}
 
     def weight_address(self, netcon: Hoc) -> int:
         return self.place(raw.ref(netcon, "weight", 2)).column

@@ -18,44 +18,17 @@ from clhines.neuron.read.places import ELEMENT, MemoryPlaces, Variable
 from clhines.neuron.read.tree import Tree
 
 EVERY = -2  # number for a played GLOBAL variable, which all instances share
-_SCALAR = 5  # name_declared() for hoc's scalars
-_OF_NETCON = "delay", "threshold"
-_NAMELESS = "a variable without a name in NEURON"
-
 _MOST_NUMBERS = 1 << 22  # in a block of steps, on the host
-_MOST_NAMED = 8  # variables to name if more cannot be recorded
 _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model contains
 
 
 def name_of(memory: NeuronMemory, place: Place) -> str:
-    """Return a variable's name for users, e.g. ``diam``, ``NetCon[0].weight[1]``, ``celsius``."""
+    """Return a variable's name for users, e.g. ``diam``, ``hh.gnabar``, ``celsius``."""
     owner, name = memory.named(place)
     if name:
         is_structure = owner in ("morphology", "capacitance", "Node") or owner.endswith("_ion")
         return name if is_structure or name.startswith("_") else f"{owner}.{name}"
-    return _name_in_netcons(memory, place) or _name_in_hoc(memory, place) or _NAMELESS
-
-
-def _name_in_netcons(memory: NeuronMemory, place: Place) -> str:
-    for netcon in memory.h.List("NetCon"):
-        first = memory.weight_address(netcon) if netcon.wcnt() else 0
-        number, rest = divmod(place.column - first, 8)
-        if first and not rest and 0 <= number < netcon.wcnt():
-            return f"{netcon}.weight[{number}]"
-        for variable in _OF_NETCON if netcon.valid() else ():  # no threshold without a source
-            if memory.place(ref(netcon, variable)).column == place.column:
-                return f"{netcon}.{variable}"
-    return ""
-
-
-def _name_in_hoc(memory: NeuronMemory, place: Place) -> str:
-    h = memory.h
-    for variable in dir(h):
-        if h.name_declared(variable) == _SCALAR and not variable.startswith("_"):
-            at = memory.known_place(h, variable)  # None: a section's, or a Python number
-            if at is not None and at.column == place.column:
-                return variable
-    return ""
+    return memory.hoc_names.get(place.column, "a variable of a NetCon or another object")
 
 
 @dataclass(eq=False)
@@ -139,7 +112,6 @@ class PlayReader:
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
-        self._named = 0  # variables that cannot be recorded
         self.in_use: list[int] = []  # words of recorders and players, and Vectors' addresses
         for played in memory.vectors.played(every):
             self._read(played)
@@ -245,12 +217,9 @@ class PlayReader:
             self.players.append(made)
 
     def not_recorded(self, place: Place) -> Rejected:
-        self._named += 1  # finding one name may search all NetCons
-        is_named = self._named <= _MOST_NAMED
-        name = name_of(self._memory, place) if is_named else "a variable like these"
-        return reject("", "neuron.vector-record", name=name)
+        return reject("", "neuron.vector-record", name=name_of(self._memory, place))
 
-    def _reject(self, id_: str, **fields: object) -> None:
+    def _reject(self, id_: str, **fields: str) -> None:
         self.rejected.append(reject("", id_, **fields))
 
 
