@@ -317,8 +317,7 @@ def spikes_case(*arguments):
 
 def deliver_spikes(queue, algorithm, rule, delay):
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
-    more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
-    more["largest"] = None if rule is None else rule.max_weight(connections)
+    more = {"work_group": 8, "largest": rule and rule.max_weight(connections)}
     delivery = Delivery(queue, connections, 43, 40, 30, algorithm, **more)
     change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if rule else delivery
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]

@@ -62,14 +62,18 @@ FAULTS |= {  # level 0 has a barrier before it in the backward sweep alone
     "own levels: no barrier before level 1": (OWN_LEVELS, f"{LEVEL}1", "    {", "race"),
     "own levels: one that a block lacks": (OWN_LEVELS, "levels > ", "1 || levels > ", "read"),
 }
-FAULTS["spikes: sums go out before all have come"] = ("spikes", "barrier(", "(void)(", "race")
 FAULTS["spikes: sums that are not atomic"] = (
     "spikes",
-    "atom_add(incoming + slot + c, stage[c])",
-    "incoming[slot + c] += stage[c]",
+    "atom_add(incoming + (place < size ? place : place - size), weight[i])",
+    "incoming[place < size ? place : place - size] += weight[i]",
     "race",
 )
-FAULTS["spikes: a target of the next columns"] = ("spikes", "- column)", "- column + 16)", "write")
+FAULTS["spikes: another source"] = (
+    "spikes",
+    "first[from + 1]",
+    "first[from + 2]",
+    "read",
+)
 FAULTS |= {
     "cr: no barrier in the substitution": (
         "cr",
@@ -98,7 +102,7 @@ def fault_case(config, old, new):
 
     with mock.patch.object(program, "render", changed):
         if config == "spikes":
-            deliver_spikes(queue, "vsn", None, (1, 3))
+            deliver_spikes(queue, "vpo", None, (1, 3))
             assert any(there), f"{old!r} is not in the source"
             return
         forest = mixed_forest(CONFIGS[config][0])

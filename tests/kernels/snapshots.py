@@ -282,8 +282,7 @@ def other_specs(dtype):
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()
     yield from (plasticity.PlasticSpec(16, Rule(name).text) for name in RULES)
-    for algorithm, exclusive in itertools.product(delivery.ALGORITHMS, (True, False)):
-        yield delivery.DeliverSpec(algorithm, 8, 16, 4, exclusive)
+    yield from (delivery.DeliverSpec(algorithm, 8) for algorithm in delivery.ALGORITHMS)
 
 
 def specs():

@@ -218,8 +218,8 @@ RUNS = {
     "somas, epochs of a GPU, f32": Run("somas", EPOCHS | F32, form="gpu"),
     "somas, branched": Run("somas", parts=2, copies=3),
     "busy, vpo": Run("busy", delivery="vpo"),
-    "busy, vsn, f32": Run("busy", F32, delivery="vsn"),
-    "busy, vssn": Run("busy", STEPS, delivery="vssn"),
+    "busy, vpo, f32": Run("busy", F32, delivery="vpo"),
+    "busy, pull": Run("busy", STEPS, delivery="pull"),
     "busy, reference": Run("busy", HOST),
     "busy, two ranks": Run("busy", ranks=2),
     "stdp, epochs": Run("stdp", EPOCHS, steps=240, small=True),
@@ -476,8 +476,7 @@ def kernel_cases():
                     settings = {**options, "dtype": dtype, "secondorder": order}
                     name = f"{kind}; {model}; {engine}; {dtype}{'; second order' * second}"
                     yield name, limits, Run(model, settings)
-        for algorithm in ("vpo", "vsn", "vssn"):
-            yield f"{kind}; busy; {algorithm}", limits, Run("busy", STEPS, delivery=algorithm)
+        yield f"{kind}; busy; vpo", limits, Run("busy", STEPS, delivery="vpo")
 
 
 def rendered(run, limits, device):

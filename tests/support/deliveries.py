@@ -15,7 +15,6 @@ class PlasticDevice:
     def __init__(
         self, queue, connections, rule, cell_of_target, plastic, algorithm, slots, dt=DT, **given
     ):
-        more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {}
         self.delivery = Delivery(
             queue,
             connections,
@@ -24,7 +23,6 @@ class PlasticDevice:
             1000,
             algorithm,
             largest=rule.max_weight(connections, plastic),
-            **more,
             **given,
         )
         self.plasticity = Plasticity(self.delivery, rule, dt, cell_of_target, plastic)

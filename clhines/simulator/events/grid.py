@@ -1,14 +1,11 @@
 """Deliver spikes to targets in whole steps, on a device.
 
-Brette and Goodman (2012, section 4 and appendix A) describe the algorithms. They work in parallel
-on
+Brette and Goodman (2012, sections 2.3 and 4) describe the algorithms. They work in parallel on
 
-    vpo    the targets of the cells that spiked
-    vsn    synapses, then targets, with sums in local memory
-    vssn   the same, with several spikes per work-group
-    pull   all targets; each tests one bit per source and step (section 2.3)
+    vpo    the targets of the cells that spiked, with atomic additions
+    pull   all targets; each tests one bit per source and step: for devices without 64-bit atomics
 
-Weights are integers in units of a power of two. So sums do not depend on their order, and all
+Weights are integers in units of a power of two. So sums do not depend on their order, and both
 algorithms give the same bits in every run.
 """
 
@@ -18,7 +15,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -26,14 +23,13 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import shown
+from clhines.core.checks import as_choice, shown
 from clhines.core.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.simulator.common.arrays import each, once
 from clhines.simulator.model.connections import GridConnections
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import to_device
 from clhines.solver.device.devices import has_atomics
-from clhines.solver.device.timing import seconds_in_turns
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
 NewSpikes = tuple[cla.Array, cla.Array, cla.Array]  # sources, steps, spike count
@@ -55,7 +51,6 @@ class Tables:
         self.queue, self.connections, self.num_targets = queue, connections, num_targets
         self.weight = to_device(queue, connections.by_rows(weight), np.int64)
         self.row = to_device(queue, connections.row, np.int32)
-        self._chunks: dict[int, np.ndarray] = {}
 
     @cached_property
     def offset(self) -> cla.Array:
@@ -63,25 +58,6 @@ class Tables:
         c = self.connections
         offset = each(lambda delay: delay * np.int32(self.num_targets), c.delay) + c.target
         return to_device(self.queue, c.by_rows(offset), np.int32)
-
-    @cached_property
-    def target(self) -> cla.Array:
-        return to_device(self.queue, self.connections.by_rows(self.connections.target), np.int32)
-
-    @cached_property
-    def delays(self) -> cla.Array:
-        return to_device(self.queue, self.connections.delays, np.int32)
-
-    def chunks(self, columns: int) -> np.ndarray:
-        if columns not in self._chunks:
-            self._chunks[columns] = self.connections.chunks(columns)
-        return self._chunks[columns]
-
-    def forget(self) -> None:
-        """Drop all arrays but weights and rows; launchers keep the arrays that they use."""
-        for name in ("offset", "target", "delays", "pulled"):
-            self.__dict__.pop(name, None)
-        self._chunks.clear()
 
     @cached_property
     def pulled(self) -> list[cla.Array]:
@@ -98,18 +74,13 @@ class Tables:
         return [to_device(self.queue, a, np.int32) for a in arrays]
 
 
-def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
-    return pick % max(1, sources), pick // max(1, sources)
-
-
 FLAG_BITS = 32  # ``pull``'s steps per launch
+ALGORITHMS = ("vpo", "pull")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class DeliverSpec(TemplateSpec):
-    """Spec of kernels that deliver spikes; only ``vsn`` and ``vssn`` use `columns`, `lanes`."""
-
     template: ClassVar[str] = "simulator/delivery"
     flag_bits: ClassVar[int] = FLAG_BITS
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -129,36 +100,15 @@ class DeliverSpec(TemplateSpec):
             "const int *restrict spike_source, const int *restrict spike_step",
             "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
             "int steps, int last_step, int num_targets, int slots, const int *restrict first",
-            "const int *restrict delays if staged, const int *restrict target if staged",
-            "const int *restrict offset if placed",
-            "const long *restrict weight, volatile long *incoming",
+            "const int *restrict offset, const long *restrict weight, volatile long *incoming",
         ),
     }
     algorithm: str
     work_group: int
-    columns: int = 0  # a work-group's targets
-    lanes: int = 0  # work-items per spike, a power of two like `work_group`
-    exclusive: bool = False  # whether there is one delay: no two work-groups add to the same sum
 
     @property
     def pulled(self) -> bool:
         return self.algorithm == "pull"
-
-    @property
-    def staged(self) -> bool:
-        return self.algorithm in ("vsn", "vssn")
-
-    @property
-    def placed(self) -> bool:
-        return not self.staged
-
-
-_log = logging.getLogger(__name__)
-
-ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
-_SMALL = 1 << 14  # with fewer connections a measurement costs more than it can save
-_LARGE = 1 << 22  # with more connections the other algorithms' tables cost more than they save
-_TABLE_SHARE = 4  # most entries in chunk tables, per connection
 
 
 class Delivery:
@@ -170,12 +120,10 @@ class Delivery:
     waits for the device. The queue is in order.
 
     - `slots`: length of the sums' ring buffer, more than the largest delay in steps
-    - `algorithm`: one of `ALGORITHMS`, or ``auto``, which uses the fastest on random spikes (see
-      `tune`); devices without 64-bit atomics support ``pull`` only
+    - `algorithm`: one of `ALGORITHMS`, or ``auto``: ``vpo``, or ``pull`` on devices without 64-bit
+      atomics
     - `external`, `largest`: arguments of `GridConnections.scale`; `scale` replaces its result
-    - `columns`, `work_group`: replace the defaults of `DeliverSpec`
     - `incoming_scale`: a power of two, by which a sum is multiplied to get a weight
-    - `seconds`: each candidate's measured time by name
     """
 
     def __init__(
@@ -187,10 +135,8 @@ class Delivery:
         capacity: int,
         algorithm: str = "auto",
         *,
-        steps: int = 1,
         external: float | np.ndarray = 0.0,
         largest: np.ndarray | None = None,
-        columns: int | None = None,
         work_group: int | None = None,
         scale: float | None = None,
     ) -> None:
@@ -201,41 +147,30 @@ class Delivery:
             )
         self.queue, self.connections = queue, connections
         self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
-        self.atomics = has_atomics(queue.device)
         self.incoming_scale = scale or connections.scale(external, largest)
-        self.seconds: dict[str, float] = {}
         weight = self.quantise(connections.weight)
         self.tables = Tables(queue, connections, num_targets, weight)
         self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
         self._turn = 0
+        self.use(algorithm, work_group)
+        _log.info("spikes are delivered by %s", self.algorithm)
+
+    def use(self, algorithm: str, work_group: int | None = None) -> None:
+        """Choose how kernels add weights from now on; both algorithms give the same bits."""
+        device = self.queue.device
+        as_choice("algorithm", algorithm, ("auto", *ALGORITHMS))
         if algorithm == "auto":
-            self.tune(steps, always=False)
-            self.tables.forget()
-        else:
-            self.use(algorithm, columns, work_group)
-        _log.info("spikes are delivered by %s (%s)", self.algorithm, self._why(algorithm))
-
-    def use(
-        self, algorithm: str, columns: int | None = None, work_group: int | None = None
-    ) -> None:
-        """Choose how kernels add weights from now on; all algorithms give the same bits."""
-        spec = self._spec(algorithm, columns, work_group)
-        self._take(_Launcher(self.queue, self.tables, spec, self.slots))
-
-    def _why(self, algorithm: str) -> str:
-        if algorithm != "auto":
-            return "as given"
-        if self.seconds:
-            return ", ".join(f"{name} {s * 1e6:.1f} us" for name, s in self.seconds.items())
-        few = "few" if self.connections.count < _SMALL else "very many"
-        return f"{few} connections" if self.atomics else "no 64-bit atomics on this device"
-
-    def _take(self, launcher: _Launcher) -> None:
-        self._launcher, self.algorithm = launcher, launcher.spec.algorithm
-
-    @property
-    def spec(self) -> DeliverSpec:
-        return self._launcher.spec
+            algorithm = "vpo" if has_atomics(device) else "pull"
+        if algorithm == "vpo" and not has_atomics(device):
+            raise DeviceError(
+                f"{device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} needs; "
+                "use 'pull'"
+            )
+        most = 1 << (device.max_work_group_size.bit_length() - 1)
+        group = work_group or min(16 if devices.is_cpu(device) else 256, most)
+        self.algorithm = algorithm
+        spec = DeliverSpec(algorithm, group)
+        self._launcher = _Launcher(self.queue, self.tables, spec, self.slots)
 
     def quantise(self, weight: ArrayLike) -> np.ndarray:
         exponent = -round(math.log2(self.incoming_scale))
@@ -301,112 +236,6 @@ class Delivery:
                 step,
             )
 
-    def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
-        """Use the algorithm that is fastest on random spikes.
-
-        Unless `always`, use ``vpo`` if measuring would cost more than it can save. In a measurement
-        a call delivers `expected` spikes (default: a hundredth of the sources) in `steps` steps.
-        """
-        if not self.atomics:
-            self.use("pull")
-            return
-        if not (always or _SMALL <= self.connections.count <= _LARGE):
-            self.use("vpo")
-            return
-        sources = self.connections.num_sources
-        count = max(1, sources // 100) if expected is None else expected
-        count = max(0, min(count, self.capacity, sources * steps))
-        self.measure([random_list(sources, steps, count)], steps)
-
-    def measure(
-        self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
-    ) -> dict[str, float]:
-        """Time each delivery kernel on spike lists, use the fastest; return seconds by kernel name.
-
-        `lists` has pairs of arrays: the spikes' sources and steps.
-        """
-        queue, integers = self.queue, partial(to_device, self.queue, dtype=np.int32)
-        launchers = [_Launcher(queue, self.tables, spec, self.slots) for spec in self.candidates()]
-        incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
-        marks, new_spikes = integers(np.zeros(3)).data, []
-        for source, step in lists:
-            arrays = [integers(a).data for a in (source, step, [len(source)])]
-            new_spikes.append((*arrays, max(1, len(source)), marks, 0))
-
-        def all_lists(launch: _Launcher, _: int) -> list[cl.Event]:
-            events = list[cl.Event]()
-            for spikes in new_spikes:
-                launch(spikes, incoming, range(steps))
-                events += launch.events
-            return events
-
-        ways = [lambda launch=launch: partial(all_lists, launch) for launch in launchers]
-        times = seconds_in_turns(queue, ways, budget=0, progress=False)
-        self.seconds = {
-            _name(c.spec): t / len(new_spikes) for c, t in zip(launchers, times, strict=True)
-        }
-        self._take(launchers[int(np.argmin(times))])
-        return self.seconds
-
-    def candidates(self) -> list[DeliverSpec]:
-        """Return the specs among which ``auto`` chooses the fastest.
-
-        Tiles of the targets have 2048 columns on CPUs, 256 or 2048 on GPUs.
-        """
-        on_cpu = devices.is_cpu(self.queue.device)
-        specs = [self._spec("vpo")]
-        for columns in (2048,) if on_cpu else (256, 2048):
-            if self._room_for(columns) and 16 * columns <= self.queue.device.local_mem_size:
-                specs += [self._spec("vsn", columns), self._spec("vssn", columns)]
-        return [*dict.fromkeys(specs), self._spec("pull")]
-
-    def _room_for(self, columns: int) -> bool:
-        c = self.connections
-        entries = c.num_sources * len(c.delays) * -(-self.num_targets // columns)
-        return 0 < entries <= max(_SMALL, _TABLE_SHARE * c.count)
-
-    def _spec(
-        self, algorithm: str, columns: int | None = None, work_group: int | None = None
-    ) -> DeliverSpec:
-        if algorithm not in ALGORITHMS:
-            raise InputError(
-                f"algorithm={shown(algorithm)} is not known; expected auto, {', '.join(ALGORITHMS)}"
-            )
-        if algorithm != "pull" and not self.atomics:
-            raise DeviceError(
-                f"{self.queue.device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} "
-                "needs; use 'pull'"
-            )
-        on_cpu = devices.is_cpu(self.queue.device)
-        most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
-        group = work_group or min(16 if on_cpu else 256, most)
-        if algorithm in ("vpo", "pull"):
-            return DeliverSpec(algorithm, group)
-        if group & (group - 1):
-            raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
-        wide = columns or (2048 if on_cpu else 256)
-        if 8 * wide > self.queue.device.local_mem_size:
-            raise InputError(
-                f"{wide} columns take {8 * wide} bytes of local memory; expected at most "
-                f"{self.queue.device.local_mem_size}"
-            )
-        if not self._room_for(wide):
-            raise InputError(
-                f"{shown(algorithm)} with {wide} columns: too many chunks of sources, delays and "
-                "targets for so few connections, or none; use 'vpo'"
-            )
-        lanes = group
-        if algorithm == "vssn":
-            c = self.connections
-            filled = np.count_nonzero(np.diff(self.tables.chunks(wide)))
-            mean = c.count / max(1, int(filled))
-            lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
-        return DeliverSpec(algorithm, group, wide, lanes, len(self.connections.delays) == 1)
-
-
-def _name(spec: DeliverSpec) -> str:
-    return f"{spec.algorithm} {spec.columns}" if spec.columns else spec.algorithm
-
 
 class _Launcher:
     """The kernels of one algorithm, with their tables and sizes; a call launches them."""
@@ -415,7 +244,6 @@ class _Launcher:
         self, queue: cl.CommandQueue, tables: Tables, spec: DeliverSpec, slots: int
     ) -> None:
         self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
-        self.events: list[cl.Event] = []  # the last launch's kernel events
         c, context = tables.connections, queue.context
         per_unit = 2 if devices.is_cpu(queue.device) else 16
         self._groups = devices.limits(queue.device).compute_units * per_unit
@@ -424,16 +252,11 @@ class _Launcher:
             self._clear = program.kernel_of(context, spec, "clear")
             self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
             self._arguments = [a.data for a in tables.pulled]
-        elif spec.algorithm == "vpo":
+        else:
             longest = int(np.max(np.diff(c.row), initial=1))
             across = max(1, min(self._groups, -(-longest // spec.work_group)))
-            self._grid = across, max(1, self._groups // across), 1
+            self._grid = across, max(1, self._groups // across)
             self._arguments = [tables.row.data, tables.offset.data]
-        else:
-            columns = spec.columns
-            self._grid = -(-c.num_targets // columns), 1, len(c.delays)
-            chunks = to_device(queue, tables.chunks(columns), np.int32)
-            self._arguments = [chunks.data, tables.delays.data, tables.target.data]
         name = "pull" if spec.pulled else "deliver"
         self._deliver_kernel = program.kernel_of(context, spec, name)
 
@@ -445,13 +268,10 @@ class _Launcher:
         numbers, sums = (tables.num_targets, self.slots), (tables.weight.data, incoming.data)
         if spec.pulled:
             return self._pull(lists, steps, last_step, numbers, sums)
-        across, along, deep = self._grid
-        along = along if spec.algorithm == "vpo" else len(steps)
-        sizes = (across * spec.work_group, along, deep), (spec.work_group, 1, 1)
+        across, along = self._grid
+        sizes = (across * spec.work_group, along), (spec.work_group, 1)
         more = steps[0], len(steps), last_step, *numbers, *self._arguments, *sums
-        event = self._deliver_kernel(self.queue, *sizes, *lists, *more)
-        self.events = [event]
-        return event
+        return self._deliver_kernel(self.queue, *sizes, *lists, *more)
 
     def _pull(
         self,
@@ -464,14 +284,13 @@ class _Launcher:
         queue, group, fired = self.queue, (self.spec.work_group,), self._fired.data
         items = (self._groups * group[0],)
         targets = (-(-numbers[0] // group[0]) * group[0],)
-        self.events = []
         for begin in range(0, len(steps), FLAG_BITS):
             part = steps[begin : begin + FLAG_BITS]
             last = last_step if part[-1] == steps[-1] else -1
             more = *lists, part[0], len(part), last, fired
-            self.events.append(self._flag(queue, items, group, *more))
+            self._flag(queue, items, group, *more)
             arguments = part[0], *numbers, fired, *self._arguments, *sums
-            self.events.append(self._deliver_kernel(queue, targets, group, *arguments))
+            self._deliver_kernel(queue, targets, group, *arguments)
             sources = self.tables.connections.num_sources
-            self.events.append(self._clear(queue, items, group, sources, fired))
-        return self.events[-1]
+            event = self._clear(queue, items, group, sources, fired)
+        return event

@@ -126,8 +126,6 @@ class Grid:
             model.num_targets,
             self.slots,
             self.spikes.capacity if received is None else received.capacity,
-            "vpo" if self._inside else "auto",
-            steps=self._epoch,
             external=external_sums(model),
             largest=largest,
             scale=self.scale,

@@ -118,10 +118,6 @@ class GridConnections:
     def row(self) -> np.ndarray:
         return offsets_of(self.source, self.num_sources)
 
-    @cached_property
-    def delays(self) -> np.ndarray:
-        return np.unique(once(self.delay))
-
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the backward rows: a row for each target, with the connections to the target.
 
@@ -130,19 +126,6 @@ class GridConnections:
         """
         position = np.argsort(self.target[self.order], kind="stable")
         return offsets_of(self.target, self.num_targets), position
-
-    def chunks(self, columns: int) -> np.ndarray:
-        """Divide each row into chunks with one delay and `columns` targets; return their bounds.
-
-        Bounds are positions in the rows, (num_sources * delays * blocks + 1,) int64, with blocks =
-        num_targets / `columns`, rounded up. Chunks are ordered by source, delay and targets.
-        """
-        blocks = -(-self.num_targets // columns)
-        which = np.searchsorted(self.delays, self.delay).astype(np.int64)
-        rows = self.source.astype(np.int64) * len(self.delays) + which
-        return offsets_of(
-            rows * blocks + self.target // columns, self.num_sources * len(self.delays) * blocks
-        )
 
     def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
         """Return the unit for integer weights: the smallest with which no target's sum overflows.

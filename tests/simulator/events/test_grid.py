@@ -49,12 +49,6 @@ class Lists:
         assert np.array_equal(self.incoming.get().reshape(self.expected.shape), self.expected)
 
 
-def options_of(algorithm):
-    if algorithm in ("vsn", "vssn"):
-        return [{"columns": 16, "work_group": 8}, {"columns": 64, "work_group": 32}]
-    return [{"work_group": 8}]
-
-
 def random_spikes(rng, count, sources, first, steps):
     pick = rng.choice(sources * steps, count, replace=False)
     return list(zip((pick % sources).tolist(), (first + pick // sources).tolist()))
@@ -122,20 +116,15 @@ def test_every_algorithm_gives_the_bits_of_numpy(queue, algorithm):
     if algorithm != "pull" and not has_atomics(queue.device):
         pytest.skip("no 64-bit atomics")
     for name, (connections, slots, lists) in CASES.items():
-        if not connections.count and algorithm in ("vsn", "vssn"):
-            with pytest.raises(InputError, match="or none; use 'vpo'"):
-                Delivery(queue, connections, 1, slots, 1, algorithm)
-            continue
-        for options in options_of(algorithm):
-            targets = max(1, connections.num_targets) + 3
-            delivery = Delivery(queue, connections, targets, slots, 200, algorithm, **options)
-            held = Lists(queue, 200, slots, targets)
-            for spikes, first, steps in lists:
-                held.append(spikes, delivery)
-                delivery.enqueue(*held.arrays, first, steps)
-            held.assert_delivered()
-            delivery.check()
-            assert delivery.algorithm == algorithm, name
+        targets = max(1, connections.num_targets) + 3
+        delivery = Delivery(queue, connections, targets, slots, 200, algorithm, work_group=8)
+        held = Lists(queue, 200, slots, targets)
+        for spikes, first, steps in lists:
+            held.append(spikes, delivery)
+            delivery.enqueue(*held.arrays, first, steps)
+        held.assert_delivered()
+        delivery.check()
+        assert delivery.algorithm == algorithm, name
 
 
 def test_spikes_are_delivered_once_and_after_a_reset(queue):
@@ -179,37 +168,12 @@ def test_overflow_names_the_step(fast_queue, algorithm):
     delivery.check()
 
 
-def test_auto_measures_and_takes_the_fastest(fast_queue):
-    connections = random_connections(100, 3000, 0.1, 4, delay=(1, 3))
-    delivery = Delivery(fast_queue, connections, 3000, 8, 100)
-    if not has_atomics(fast_queue.device):
-        assert delivery.algorithm == "pull"
-        return
-    assert {name.split()[0] for name in delivery.seconds} == set(ALGORITHMS)
-    assert all(t > 0 for t in delivery.seconds.values())
-    fastest = min(delivery.seconds, key=delivery.seconds.get)
-    assert delivery.algorithm == fastest.split()[0]
-    held = Lists(fast_queue, 100, 8, 3000)
-    held.append([(k, 6) for k in range(30)], delivery)
-    delivery.enqueue(*held.arrays, 6)  # the measurement left no spikes
-    held.assert_delivered()
-    held.append([(k, 7) for k in range(30)], delivery)
-    delivery.tune(expected=90)  # in a run's middle
-    delivery.enqueue(*held.arrays, 7)
-    held.assert_delivered()
-
-
-def test_few_connections_are_not_measured(fast_queue):
-    delivery = Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9)
-    assert delivery.algorithm in ("vpo", "pull") and delivery.seconds == {}
-
-
 def test_devices_without_atomics_pull(fast_queue, monkeypatch):
     connections = CASES["one delay"][0]
     monkeypatch.setattr(simulate_delivery, "has_atomics", lambda device: False)
     assert Delivery(fast_queue, connections, 50, 3, 9).algorithm == "pull"
-    with pytest.raises(errors.DeviceError, match="no 64-bit atomics, which 'vsn' needs"):
-        Delivery(fast_queue, connections, 50, 3, 9, "vsn")
+    with pytest.raises(errors.DeviceError, match="no 64-bit atomics, which 'vpo' needs"):
+        Delivery(fast_queue, connections, 50, 3, 9, "vpo")
 
 
 def test_too_large_deliveries_are_refused():
@@ -218,23 +182,9 @@ def test_too_large_deliveries_are_refused():
 
 
 def test_unknown_algorithms_are_refused(fast_queue):
-    words = "algorithm='csr' is not known; expected auto, vpo, vsn, vssn, pull"
+    words = "algorithm='csr'; expected auto, vpo, pull"
     with pytest.raises(InputError, match=words):
         Delivery(fast_queue, CASES["an empty list"][0], 50, 10, 5, "csr")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"work_group": 24}, "work_group is 24; expected a power of two for 'vssn'"),
-        ({"columns": 2**27}, "134217728 columns take 1073741824 bytes of local memory"),
-    ],
-)
-def test_bad_options_are_refused(fast_queue, options, words):
-    if not has_atomics(fast_queue.device):
-        pytest.skip("no 64-bit atomics")
-    with pytest.raises(InputError, match=words):
-        Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9, "vssn", **options)
 
 
 def test_more_steps_than_slots_are_refused(fast_queue):
