@@ -358,7 +358,6 @@ OF_CELLS = {
     "huge values": lambda: CABLE.plot(HUGE),
     "label": lambda: CABLE.plot(label=SEVERAL),
     "no cables": lambda: Network(np.array(-1)),
-    "no paths": lambda: Network.from_swc(3),
     "a file's number": lambda: Network.load(2**31),
 }
 OF_MECHANISMS = {

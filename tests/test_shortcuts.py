@@ -34,22 +34,6 @@ def cable():
     return discretise(clhines.sample_cells()[0])
 
 
-def test_networks_from_files(files):
-    path = files / "cell.swc"
-    net = Network.from_swc(path, nseg=3)
-    network = Network(discretise(clhines.read_swc(path), nseg=3))
-    assert np.array_equal(net.area, network.area)
-    assert net.forest.num_cells == 1
-    several = Network.from_swc([str(path), path], num_cells=3, Ra=150.0)
-    assert several.num_cells == 3
-    with pytest.raises(InputError, match="unknown option nsegs; expected .*; did you mean 'nseg'"):
-        Network.from_swc(path, nsegs=3)
-    with pytest.raises(clhines.ClhinesError, match=r"nothere\.swc"):
-        Network.from_swc(files / "nothere.swc")
-    with pytest.raises(InputError, match="got no cables"):
-        Network.from_swc([])
-
-
 def test_one_number_of_segments_for_all_sections(files):
     cell = clhines.read_swc(files / "cell.swc")
     cable = clhines.discretize(cell, nseg=3)

@@ -320,7 +320,6 @@ CONVERTED = {
     "Mechanism.current.params": (lambda x: PAS.current(-70.0, 1.0, {"g": x}), 1e-4, "S/cm2"),
 }
 REJECTED = {
-    "from_swc.paths": lambda x: Network.from_swc(x),
     "from_arrays.around": lambda x: surrounded([0.0, 0.1, 0.1], [1, 2, -1] * x),
     "Network.num_cells": lambda x: Network(CABLE, x),
     "from_arrays.parent": lambda x: from_parent(parent=[-1, 0, 1] * x),

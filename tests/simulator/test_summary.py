@@ -71,5 +71,5 @@ def test_pictures_show_themselves(cable):
 
 def test_completion_of_a_network_leaves_internals_out(cable):
     names = dir(clhines.Network(cable))
-    assert {"insert", "add", "connect", "add_event", "soma", "celsius", "from_swc"} <= set(names)
+    assert {"insert", "add", "connect", "add_event", "soma", "celsius", "from_arrays"} <= set(names)
     assert not {"freeze", "take_copies", "connect_numbers", "wiring"} & set(names)

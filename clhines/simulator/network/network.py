@@ -11,19 +11,16 @@ membrane mechanisms, µm² for areas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from inspect import signature
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.checks import as_array, as_number, as_real, as_whole_number
-from clhines.core.errors import InputError, meant, shown, warn_caller
+from clhines.core.errors import InputError, meant, warn_caller
 from clhines.core.files import PathLike
 from clhines.core.summary import counted
-from clhines.simulator.cells.cable import Cable, discretise
-from clhines.simulator.cells.swc import read_swc
+from clhines.simulator.cells.cable import Cable
 from clhines.simulator.fields import Geometry, Medium, field_of, geometry_of, line_matrix
 from clhines.simulator.mechanisms import mechanism as find_mechanism
 from clhines.simulator.mechanisms.builtin import HALF_GAP
@@ -105,33 +102,6 @@ class Network:
         self.soma.setflags(write=False)
         self._inside.added = Additions(self, self.forest.num_nodes, self.num_cells)
         self._inside.wiring = Wiring(self)
-
-    @classmethod
-    def from_swc(
-        cls, paths: PathLike | Sequence[PathLike], num_cells: int | None = None, **options: Any
-    ) -> Network:
-        """Make a network from SWC files, cut into compartments.
-
-        Parameters
-        ----------
-        paths : path, or sequence of paths
-        num_cells : int, optional
-            The files' cells are repeated in turn; default: one cell for each file.
-        **options
-            For `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`; and `repair` for
-            `clhines.read_swc`.
-        """
-        repair = options.pop("repair", None)
-        names = [name for name in signature(discretise).parameters if name != "morphology"]
-        for name in options:
-            if name not in names:
-                near = meant(name, names)
-                raise InputError(f"unknown option {name}; expected {', '.join(names)}{near}")
-        files = [paths] if isinstance(paths, (str, bytes, PurePath)) else paths
-        if not np.iterable(files) or isinstance(files, np.ndarray):
-            raise InputError(f"paths is {shown(paths)}; expected the path of a file, or several")
-        cells = [read_swc(path, repair=repair) for path in files]  # type: ignore[arg-type]
-        return cls([discretise(cell, **options) for cell in cells], num_cells)
 
     @classmethod
     def from_arrays(

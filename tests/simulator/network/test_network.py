@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from networks import full_network
 
-from clhines import CableError, InputError, Network, RepairWarning, Simulation
+from clhines import InputError, Network, Simulation
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.cells.synthetic import ring_cell, sample_cells
@@ -328,13 +328,3 @@ def test_a_clamp_without_a_duration_warns():
     net = Network(discretise(ring_cell(2, 0.9, 2, seed=1)))
     with pytest.warns(UserWarning, match="without dur: it is 0 ms, so no current flows"):
         net.add("iclamp", at=net.soma, amp=1.0)
-
-
-def test_from_swc_repairs_files(tmp_path):
-    path = tmp_path / "zero.swc"
-    path.write_text("1 1 0 0 0 5 -1\n2 3 5 0 0 1 1\n3 3 9 0 0 0 2\n4 3 15 0 0 1 3\n", "utf-8")
-    with pytest.raises(CableError, match="sample 3 has radius 0"):
-        Network.from_swc(path)
-    with pytest.warns(RepairWarning, match="sample 3 has radius 0, repaired to 1") as caught:
-        assert Network.from_swc(path, repair="zero-radius").num_cells == 1
-    assert caught[0].filename == __file__
