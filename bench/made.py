@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.core.checks import as_array, as_whole_number
-from clhines.core.trees import MAX_NODES, Seed, generator, number_nodes
 
 if TYPE_CHECKING:
     from clhines.simulator.model.connections import GridConnections
+
+Seed = int | np.random.Generator
+MAX_NODES = 2**31 - 1  # parent arrays are int32
 
 
 def chain(n: int) -> np.ndarray:
@@ -58,7 +60,7 @@ def random_binary_tree(num_nodes: int, num_branches: int, seed: Seed, stems: int
     first, splits = _stems_and_splits(
         min(as_whole_number("num_branches", num_branches, 1, MAX_NODES), most), stems
     )
-    rng = generator(seed)
+    rng = np.random.default_rng(seed)
     if n == 1:
         return np.full(1, -1, dtype=np.int32)
     branch_parent = [-1] * first
@@ -91,6 +93,18 @@ def _share_out(rng: np.random.Generator, nodes: int, branches: int) -> np.ndarra
     cuts[0], cuts[-1] = 0, nodes - least * branches
     cuts[1:-1] = np.sort(rng.integers(0, cuts[-1] + 1, size=branches - 1))
     return np.diff(cuts) + least
+
+
+def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int) -> np.ndarray:
+    """Return the parents of a tree's nodes, (n,) int32; the soma first, then branch by branch.
+
+    Branch k has ``lengths[k]`` nodes and starts at the end of branch ``branch_parent[k]``, or of
+    the soma if this is -1.
+    """
+    end = soma_nodes + np.cumsum(lengths)
+    parent = np.arange(-1, end[-1] - 1, dtype=np.int32)
+    parent[end - lengths] = np.where(branch_parent < 0, soma_nodes, end[branch_parent]) - 1
+    return parent
 
 
 def random_connections(

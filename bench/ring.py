@@ -1,7 +1,7 @@
 """The ring network in the 2018 report: random cells, and one event that travels around them.
 
 Each cell has one synapse in the middle of its soma; a spike in cell c reaches cell c + 1 after a
-delay. The cells are from `simulator.cells.synthetic.ring_cell` (Huber 2018, section 7, after the
+delay. The cells are from `bench.cells.ring_cell` (Huber 2018, section 7, after the
 Arbor repository's example). A step's work does not depend on spikes.
 """
 
@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from bench.cells import ring_cell
 from clhines.core.checks import as_whole_number, check_room, shown
 from clhines.core.errors import InputError
 from clhines.simulator.cells.cable import Cable, discretise
 from clhines.simulator.cells.sections import sections_of
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.common.checks import as_seed
 from clhines.simulator.network.network import Network
 

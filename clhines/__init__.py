@@ -14,7 +14,7 @@ The map. Each part imports only the parts above it::
 `solver.plan`             forest -> `Plan`: methods, layouts, schedules; without a device
 `solver.device`           OpenCL: devices, queues, programs, copies, times
 `solver`                  plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
-`simulator.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
+`simulator.cells`         files -> `Morphology` -> `Cable` -> matrix
 `simulator.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `simulator.network`       the user's description: `Network`, `Pairs`, `Rule`
 `simulator.model`         the arrays of a network

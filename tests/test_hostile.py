@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+from bench.cells import ring_cell
 from bench.made import chain
 from bench.ring import ring_cables, ring_network
 from clhines import (
@@ -32,7 +33,6 @@ from clhines.cli.main import main
 from clhines.core import checks
 from clhines.core.errors import AccuracyWarning
 from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.model import compile
 from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.network.times import whole_steps

@@ -16,7 +16,8 @@ import pyopencl.array as cla
 
 import clhines
 from bench import plot, systems, table
-from bench.made import random_binary_tree
+from bench.cells import grow
+from bench.made import number_nodes, random_binary_tree
 from bench.measures import peers
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
@@ -25,8 +26,6 @@ from bench.peers import old
 from bench.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
 from bench.systems import Candidate, Case
 from clhines.core.arrays import ranges, starts
-from clhines.core.trees import number_nodes
-from clhines.simulator.cells.synthetic import grow
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)
 FEWER = (64, 4096, 100_000)

@@ -83,10 +83,15 @@ def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: n
 
 def _cells(mechanism: Mechanism) -> Network:
     from clhines.simulator.cells.cable import discretise
-    from clhines.simulator.cells.synthetic import ring_cell
+    from clhines.simulator.cells.morphology import Morphology
     from clhines.simulator.network.network import Network
 
-    net = Network([discretise(ring_cell(3, 0.6, 3, seed=1), max_length=90.0)], CELLS)
+    parent, ends = np.array([-1, 0, 1, 2, 2, 3, 4, 4]), [0, 6, 206, 280, 290, 300, 310, 312]
+    aside = [0, 0, 0, 70, -60, 80, -65, -50]  # µm, like the ends: a soma, a stem and its branches
+    radius, number = np.array([6.3, 1, 0.75, 0.5, 0.5, 0.25, 0.25, 0.25]), np.arange(8)
+    place = np.array([ends, aside, [0] * 8], float).T
+    cell = Morphology(parent, place, radius, np.where(number, 3, 1), number + 1, 0 * number)
+    net = Network([discretise(cell, max_length=90.0)], CELLS)
     net.insert(mechanism, "soma")
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     each = np.arange(CELLS)

@@ -27,12 +27,12 @@ from networks import (
 )
 from systems import families, forest_for, make_system, updates_for
 
+from bench.cells import ring_cell
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
 from clhines import METHODS, Forest, Mechanism, Network, PivotError, Simulation, Solver, Tridiagonal
 from clhines.simulator import choose
 from clhines.simulator.analysis import Features
 from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu import blocks as cell_blocks
 from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.cpu.plan import blocks_of, work_of

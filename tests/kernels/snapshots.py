@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).parents[2]))  # for a run as a program
+from bench.cells import ring_cell
 from bench.made import chain, random_binary_tree, star
 from clhines import METHODS, Forest, Network, make_plan
 from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu.blocks import (
     BlockLayout,
     BlockTables,

@@ -14,11 +14,11 @@ from networks import (
     truth,
 )
 
+from bench.cells import ring_cell
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.core.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.model import compile
 from clhines.simulator.network.groups import inside
 from clhines.simulator.network.plasticity import STDP

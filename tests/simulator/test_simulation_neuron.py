@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bench.cells import ring_cell
 from clhines import Network, Simulation
 from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
 
 pytestmark = pytest.mark.neuron
 

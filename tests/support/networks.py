@@ -7,10 +7,10 @@ import mod_files
 import numpy as np
 import pytest
 
+from bench.cells import ring_cell
 from clhines import Mechanism, Network, Simulation
 from clhines.fields import fibres
 from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.gpu import epochs
 from clhines.simulator.mechanisms.builtin import KEPT_NUMBER
 from clhines.simulator.network.groups import inside

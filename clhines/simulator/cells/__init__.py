@@ -1,4 +1,4 @@
-"""From files and synthetic trees to compartments and a matrix; NumPy only.
+"""From files to compartments and a matrix; NumPy only.
 
 Words and units are NEURON's. A *sample* is a line in an SWC file: a point with a radius and a type.
 A *section* is an unbranched chain of samples with one type. It is divided into *segments* of equal
@@ -10,7 +10,7 @@ Modules
     and line. `samples`: the tree rooted at the soma, section rules, repairs on request.
     `sections`: `Sections`, their 3-D points and connections, and differences from NEURON's
     importer. `cable`: `Cable` (compartments: areas, resistances, regions, distances) and `System`
-    (the matrix for a backward-Euler step). `synthetic`: random cells, sample cells, and two files.
+    (the matrix for a backward-Euler step). `synthetic`: files of sample cells.
     `around`: nodes that enclose others.
 
 From a morphology to a passive membrane's matrix:
@@ -33,6 +33,5 @@ The resting voltage solves the system:
 >>> bool(np.abs(v - rest).max() < 1e-9)
 True
 
-To add a file format: a module like `swc` that returns `Morphology`. To add a synthetic cell: a
-function in `synthetic`.
+To add a file format: a module like `swc` that returns `Morphology`.
 """

@@ -1,120 +1,25 @@
-"""Synthetic cells in three dimensions: random cells, and two files."""
+"""Synthetic cells: files in the package."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from clhines.core.arrays import starts
-from clhines.core.checks import as_whole_number
-from clhines.core.errors import InputError, shown
-from clhines.core.quantities import as_numbers
-from clhines.core.trees import MAX_NODES, Seed, generator, number_nodes
 from clhines.simulator.cells.morphology import Morphology
-
-_MAX_BRANCHES = 2**22  # per cell
-
-
-def ring_cell(
-    levels: int,
-    branching_probability: float | Sequence[float],
-    compartments: int,
-    seed: Seed,
-    *,
-    stems: int = 1,
-    branch_lengths: tuple[float, float] = (200.0, 20.0),
-    radii: tuple[float, float] = (1.0, 0.25),
-    soma_radius: float = 6.3,
-    name: str = "ring_cell",
-) -> Morphology:
-    """Make a cell of the ring-network benchmark (Huber 2018): random branches, shorter outwards.
-
-    `stems` branches at the soma are level 0. At its end a branch splits into two branches of the
-    next level with the branching probability, one for all levels or one for each; else it continues
-    as one branch. So every path from the soma to a tip has `levels` branches. Branches are
-    straight, with `compartments` equidistant samples. Siblings leave on opposite sides, 25 to 55
-    degrees off their parent; a continuing branch turns by at most 10 degrees. The soma is a single
-    sample at the origin; a stem has one more sample, at the soma's surface.
-
-    `branch_lengths`, µm, are those of the first and the last level, linear in between. `radii`, µm,
-    are those at the soma and at tips, linear along the path.
-    """
-    compartments = as_whole_number("compartments", compartments, 1, MAX_NODES)
-    lengths = positive_numbers("branch_lengths", branch_lengths, 2)
-    ends = positive_numbers("radii", radii, 2)
-    rng, stems = generator(seed), as_whole_number("stems", stems, 1, MAX_NODES)
-    branch_parent, level = grow(rng, levels, branching_probability, stems)
-    length = np.linspace(lengths[0], lengths[1], levels)[level]
-    tree = _Branches(branch_parent, level, length, _directions(rng, branch_parent, level))
-    return _sampled(tree, compartments, soma_radius, ends, levels, name)
-
-
-class _Branches(NamedTuple):
-    parent: np.ndarray
-    level: np.ndarray
-    length: np.ndarray
-    direction: np.ndarray
-
-
-def _sampled(
-    tree: _Branches,
-    compartments: int,
-    soma_radius: float,
-    radii: np.ndarray,
-    levels: int,
-    name: str,
-) -> Morphology:
-    (soma_radius,) = positive_numbers("soma_radius", [soma_radius], 1)
-    begin = tree.direction * soma_radius
-    for k in range(1, int(tree.level[-1]) + 1):
-        here = np.flatnonzero(tree.level == k)
-        above = tree.parent[here]
-        begin[here] = begin[above] + tree.direction[above] * tree.length[above, None]
-    is_stem = tree.parent < 0
-    samples = compartments + is_stem
-    parent = number_nodes(tree.parent, samples, soma_nodes=1).astype(np.int64)
-    branch = np.repeat(np.arange(samples.size), samples)
-    step = np.arange(branch.size) - starts(samples)[branch] + ~is_stem[branch]
-    along = step / compartments
-    xyz = begin[branch] + tree.direction[branch] * (tree.length[branch] * along)[:, None]
-    radius = radii[0] + (radii[1] - radii[0]) * (tree.level[branch] + along) / levels
-    n = parent.size
-    return Morphology(
-        parent=parent,
-        xyz=np.concatenate([np.zeros((1, 3)), xyz]),
-        radius=np.concatenate([[soma_radius], radius]),
-        type=np.concatenate([[1], np.full(n - 1, 3)]).astype(np.int64),
-        id=np.arange(1, n + 1, dtype=np.int64),
-        line=np.zeros(n, dtype=np.int64),
-        name=name,
-    )
+from clhines.simulator.cells.swc import read_swc
 
 
 def sample_cells() -> list[Morphology]:
-    """Make the six built-in cells, for users without a file.
+    """Read the six built-in cells, for users without a file.
 
     Returns
     -------
     list of Morphology
-        Cells by `ring_cell`, always the same, of different shapes with a few hundred samples each;
-        in µm; names ``sample-0`` to ``sample-5``.
+        Random cells of straight branches, of different shapes with a few hundred samples each; in
+        µm; names ``sample-0`` to ``sample-5``.
     """
-    shapes: list[tuple[int, float | tuple[float, ...], int, int]] = [
-        # levels, branching probability, samples per branch, stems
-        (5, 0.5, 8, 4),
-        (8, 0.35, 6, 3),
-        (4, 1.0, 5, 5),
-        (12, 0.2, 5, 4),
-        (6, (1.0, 0.8, 0.6, 0.4, 0.2), 6, 2),
-        (10, 0.25, 12, 2),
-    ]
-    return [
-        ring_cell(levels, p, samples, seed=k, stems=stems, name=f"sample-{k}")
-        for k, (levels, p, samples, stems) in enumerate(shapes)
-    ]
+    paths = [Path(__file__).with_name(f"sample-{k}.swc") for k in range(6)]
+    return [replace(read_swc(path), name=path.stem) for path in paths]
 
 
 def sample_swc() -> list[Path]:
@@ -128,81 +33,3 @@ def sample_swc() -> list[Path]:
         S/cm², and ``pas`` elsewhere, they fire during a current of 0.2 to 1 nA.
     """
     return [Path(__file__).with_name(name) for name in ("pyramidal.swc", "basket.swc")]
-
-
-def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarray:
-    array = np.asarray(as_numbers(name, values, "um"), dtype=np.float64)
-    if array.shape != (size,) or not np.isfinite(array).all() or not (array > 0).all():
-        expected = "a positive number" if size == 1 else f"{size} positive numbers"
-        raise InputError(f"{name} is {shown(values)}, expected {expected} (µm)")
-    return array
-
-
-def _directions(
-    rng: np.random.Generator, branch_parent: np.ndarray, level: np.ndarray
-) -> np.ndarray:
-    """Draw branches' unit vectors, (num_branches, 3) float64, near their parents' directions.
-
-    `branch_parent` is -1 at stems; `level` counts the branches from a stem, in ascending order.
-    """
-    num = branch_parent.size
-    direction = np.empty((num, 3))
-    second = np.zeros(num, dtype=bool)  # second of two siblings, which are adjacent
-    second[1:] = (branch_parent[1:] == branch_parent[:-1]) & (branch_parent[1:] >= 0)
-    split = second.copy()
-    split[:-1] |= second[1:]
-    tilt = np.radians(np.where(split, rng.uniform(25, 55, num), rng.uniform(0, 10, num)))
-    azimuth = rng.uniform(0, 2 * np.pi, num)
-    azimuth[second] = azimuth[np.flatnonzero(second) - 1] + np.pi
-
-    stems = np.flatnonzero(branch_parent < 0)
-    z = 1 - (2 * np.arange(stems.size) + 1) / stems.size  # evenly spread on a golden spiral
-    turn = azimuth[0] + np.arange(stems.size) * np.pi * (3 - np.sqrt(5))
-    across = np.sqrt(1 - z * z)
-    direction[stems] = np.stack([across * np.cos(turn), across * np.sin(turn), z], axis=1)
-    for k in range(1, int(level[-1]) + 1):
-        here = np.flatnonzero(level == k)
-        direction[here] = _tilted(direction[branch_parent[here]], tilt[here], azimuth[here])
-    return direction
-
-
-def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.ndarray:
-    axis = np.eye(3)[np.argmin(np.abs(direction), axis=1)]  # never close to parallel
-    side = np.cross(direction, axis)
-    side /= np.linalg.norm(side, axis=1, keepdims=True)
-    other = np.cross(direction, side)
-    outward = np.cos(azimuth)[:, None] * side + np.sin(azimuth)[:, None] * other
-    turned = np.cos(tilt)[:, None] * direction + np.sin(tilt)[:, None] * outward
-    return turned / np.linalg.norm(turned, axis=1, keepdims=True)
-
-
-def grow(
-    rng: np.random.Generator, levels: int, probability: float | Sequence[float], stems: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Grow branches level by level; return each branch's parent (-1 for stems) and level, int64."""
-    levels = as_whole_number("levels", levels, 1, MAX_NODES)
-    p = _probability_of_levels(probability, levels)
-    parents = [np.full(stems, -1, dtype=np.int64)]
-    total = 0
-    for level in range(levels - 1):
-        here = parents[-1].size
-        children = np.where(rng.random(here) < p[level], 2, 1)
-        parents.append(np.repeat(np.arange(total, total + here), children))
-        total += here
-        if total + parents[-1].size > _MAX_BRANCHES:
-            message = f"{total + parents[-1].size} branches at level {level + 1} of {levels}"
-            raise InputError(f"{message}, expected at most {_MAX_BRANCHES}")
-    sizes = [each.size for each in parents]
-    return np.concatenate(parents), np.repeat(np.arange(len(sizes)), sizes)
-
-
-def _probability_of_levels(probability: float | Sequence[float], levels: int) -> np.ndarray:
-    p = np.asarray(as_numbers("branching_probability", probability), dtype=np.float64)
-    if p.ndim > 1 or (p.ndim == 1 and p.size not in (levels, levels - 1)):
-        raise InputError(
-            f"branching_probability has shape {p.shape}, expected one number or one per level, "
-            f"{levels} or {levels - 1}"
-        )
-    if not ((p >= 0) & (p <= 1)).all():  # also if NaN
-        raise InputError(f"branching_probability is {shown(probability)}, expected 0 to 1")
-    return np.broadcast_to(p, levels) if p.ndim == 0 else p

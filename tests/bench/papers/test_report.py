@@ -6,10 +6,10 @@ import pytest
 import clhines
 from bench import made as shapes
 from bench import systems
+from bench.cells import ring_cell
 from bench.measures import peers
 from bench.papers import cases, report, report_claims
 from bench.peers import old
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.solver import reference
 
 TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]

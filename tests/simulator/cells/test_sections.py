@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from made_cells import assert_sound, cell, dense, straight
 
+from bench.cells import ring_cell
 from clhines.core.errors import CableError
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
 from clhines.simulator.cells.sections import sections_of
-from clhines.simulator.cells.synthetic import ring_cell
 
 pytestmark = pytest.mark.core
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from networks import DT, block_simulation, blocks, crowded_network, simple_network
 
+from bench.cells import ring_cell
 from bench.ring import ring_cables, ring_network
 from clhines import InputError, Network, Simulation
 from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.gpu.functions import with_sites
 from clhines.simulator.gpu.layout import CellLayout, CellRegions
 from clhines.simulator.gpu.plan import plan_epochs

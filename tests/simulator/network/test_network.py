@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from networks import full_network
 
+from bench.cells import ring_cell
 from clhines import InputError, Network, Simulation
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.cells.morphology import Morphology
-from clhines.simulator.cells.synthetic import ring_cell, sample_cells
+from clhines.simulator.cells.synthetic import sample_cells
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model import compile
 from clhines.simulator.network.pairs import Drawn, Pairs

@@ -8,9 +8,9 @@ import pytest
 import test_branching
 from exact_cells import network as exact_network
 
+from bench.cells import ring_cell
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.cells.cable import discretise
-from clhines.simulator.cells.synthetic import ring_cell
 from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.gpu.epochs import CellEpochs
 from clhines.simulator.model import compile
