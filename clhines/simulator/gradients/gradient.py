@@ -104,8 +104,7 @@ class RunGradient:
         device_steps = DeviceSteps(quantities, records, steps, place, *options)
         if self._directions:
             return TangentGradient(device_steps)
-        starts = quantities.of_start or device_steps.host.variables.starts_currents
-        return DeviceGradient(device_steps, starts)
+        return DeviceGradient(device_steps, quantities.of_start or device_steps.host.starts_steps)
 
     @property
     def shapes(self) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from clhines.simulator.state.plays import PlayedValues
 from clhines.simulator.state.sources import Wires, wires_of
 from clhines.simulator.state.variables import BlockCall, Variables
 
-_OF_STEPS = {"receive", "current", "advance"}  # blocks that nothing calls before the first step
+_OF_STEPS = {"receive", "current", "advance"}  # blocks that steps call
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +173,12 @@ class TracedRun(Reference):
             return TracedVariables(model, wires, decisions, self.trace, self._plain)
 
         return start_model(self.model, wires_of(self.model), wanted, make=make)
+
+    @property
+    def starts_steps(self) -> bool:
+        """Whether the start calls blocks that steps have: it computes currents, or has events."""
+        calls = (values[0] for name, values in self.start_entries if name == "call")
+        return self.variables.starts_currents or any(call.block in _OF_STEPS for call in calls)
 
     def step_traced(self, step: int) -> Sequence[Entry]:
         self.trace.entries, self.trace.on = [], True

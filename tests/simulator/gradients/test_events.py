@@ -207,10 +207,19 @@ def blocked():
     return net, [], [("v", net.soma)]
 
 
-BUILDS = [exact, lambda: trains(False), lambda: trains(True), depressing, blocked]
+def at_once():
+    """Return cells with events at t = 0, which act before the first step."""
+    net, of, records = exact()
+    train = net.spike_source([[0.0, 0.0, 0.3]])
+    net.connect(train, net.groups[2], [0, 4], [0.004, 0.01], [0.0, 0.2])
+    return net, of, records
 
 
-@pytest.mark.parametrize("build", BUILDS, ids=["exact", "trains", "both", "depressing", "blocked"])
+BUILDS = [exact, at_once, lambda: trains(False), lambda: trains(True), depressing, blocked]
+IDS = "exact at_once trains both depressing blocked".split()
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=IDS)
 @pytest.mark.parametrize("engine", ["reference", "auto"])
 def test_weights_are_central_differences(fast_queue, build, engine):
     net, _, records = build()
@@ -228,7 +237,7 @@ def test_weights_are_central_differences(fast_queue, build, engine):
     expected = central_differences.slope(value_at, 1e-6)
     value_at(0.0)
     gradient = sim.gradient(8.0, loss, ["weight"])
-    on_device = engine == "auto" and build not in BUILDS[2:]
+    on_device = engine == "auto" and build not in BUILDS[3:]
     assert gradient.how.startswith("reverse, on the device") == on_device
     assert gradient["weight"] @ direction == pytest.approx(expected, rel=1e-6)
 
