@@ -267,13 +267,14 @@ def pair_of_cells():
 
 
 def event_gradient_case(queue, dtype):
-    """Two cells that excite each other, with calcium, and the slopes of their spikes."""
+    """Two cells that excite each other, an event from outside, and the slopes of spikes."""
 
     def make(**given):
         net = pair_of_cells()
         net.insert("hh", net.soma)
         synapses = net.add("exp2syn", at=[1, 1, 3, 3])
         net.connect([0, 1, 0], synapses, [2, 1, 3], weight=0.01, delay=0.05)
+        net.add_event(synapses, 0, 0.1, 0.01)
         clamp = net.add("iclamp", at=net.soma, dur=1.0, amp=[2.0, 3.0])
         sim = Simulation(net, 0.05, v_init=-45.0, **given)
         sim.record("v", net.soma)

@@ -466,8 +466,9 @@ class DeviceGradient:
         # the last state of any other stretch begins the next stretch, and is there
         for step in range(begin, end + (end == of.steps)):
             before, now = slot(max(step - 1, begin)), slot(step)
-            # a stretch's begin has its events
-            turn = turn_of(step - begin, end - begin, more | DELIVERS * (step > begin or not begin))
+            # a stretch's begin has its events, and the run's end gets none
+            delivers = DELIVERS * (step < of.steps and (step > begin or not begin))
+            turn = turn_of(step - begin, end - begin, more | delivers)
             d, changes = self._systems[now][0], self._systems[before][1]
             of.launch("take_step", of.queue, step, turn, before, now, d, changes)
             if begin < step <= kept_from and step % self._stretch == 0:
