@@ -12,7 +12,7 @@ from clhines.core.checks import as_real, shown
 from clhines.core.errors import InputError, meant
 from clhines.simulator.cells.cable import Cable
 from clhines.simulator.gradients.adjoint import Adjoint, by_constant
-from clhines.simulator.gradients.refused import check_parameter, is_of_start
+from clhines.simulator.gradients.refused import check_parameter, check_weights, is_of_start
 from clhines.simulator.model.instances import factor_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group, inside, is_field
@@ -62,6 +62,8 @@ class Quantities:
                 raise InputError(f"of has {shown(one)}; expected {expected}")
             if one == "Ra":
                 self._axial_resistivity()
+            if one == "weight":
+                check_weights(self.model)
             return
         if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], Group):
             raise InputError(f"of has {shown(one)}; expected (group, name) or {', '.join(WORDS)}")
@@ -75,7 +77,7 @@ class Quantities:
             raise InputError(f"{group.mechanism.name} has no {shown(name)}; {expected}")
         if name in program.fixed:
             raise InputError(refusal("gradient.no-slope", value=name))
-        if name in group.mechanism.parameters:
+        if name in group.mechanism.settable:
             check_parameter(group.mechanism, name)
 
     def _axial_resistivity(self) -> np.ndarray:

@@ -57,8 +57,9 @@ def check_records(records: Sequence[Record]) -> None:
 
 
 def check_parameter(mechanism: Mechanism, name: str) -> None:
-    """Raise InputError if a parameter has no derivative, or acts through conditions only."""
+    """Raise InputError if a settable value has no derivative, or acts through conditions only."""
     said = {"name": mechanism.name, "value": name}
+    role = "parameter" if name in mechanism.parameters else "state"
     is_used, has_slope = False, False
     for block, body in mechanism.compiled.bodies.items():
         if name not in mechanism.compiled.free(block) or block.startswith("unless"):
@@ -67,17 +68,24 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
             raise InputError(refusal("gradient.table", **said))
         if block == "watch":
             raise InputError(refusal("gradient.watch", **said))
-        if any(role == "send" and node.uses(name) for role, _, node in body.results):
-            raise InputError(refusal("gradient.event-time", **said))
         if _is_drawn(body, name):
             raise InputError(refusal("gradient.drawn", **said))
+        if _sets_event_time(body, name):
+            raise InputError(refusal("gradient.event-time", **said))
         is_used = True
         back = back_function(mechanism, block)
-        has_slope |= back is not None and any(
-            (a.role, a.name) == ("parameter", name) for a in back[0].by
-        )
+        has_slope |= back is not None and any((a.role, a.name) == (role, name) for a in back[0].by)
     if is_used and not has_slope:
         raise InputError(refusal("gradient.choice", **said))
+
+
+def check_weights(model: Model) -> None:
+    """Raise InputError if a mechanism sends events at times that depend on a weight."""
+    for mechanism in (kind.mechanism for kind in model.kinds):
+        net, bodies = mechanism.program.net, mechanism.compiled.bodies
+        for name in net.weights if net is not None and "receive" in bodies else ():
+            if _sets_event_time(bodies["receive"], f"_{name}__weight"):
+                raise InputError(refusal("gradient.event-time", name=mechanism.name, value=name))
 
 
 def is_of_start(mechanism: Mechanism, name: str) -> bool:
@@ -88,6 +96,12 @@ def is_of_start(mechanism: Mechanism, name: str) -> bool:
               if b in mechanism.program.blocks]  # fmt: skip
     backs = [back_function(mechanism, block) for block in blocks]
     return any((a.role, a.name) == ("parameter", name) for b in backs if b for a in b[0].by)
+
+
+def _sets_event_time(body: Body, name: str) -> bool:
+    """Whether the time or the flag of an event that a block sends has a derivative by a symbol."""
+    sent = (node for role, _, node in body.results if role == "send")
+    return any(node.graph.slope(node, name) is not node.graph.zero for node in sent)
 
 
 def _is_drawn(body: Body, name: str) -> bool:

@@ -71,6 +71,22 @@ def test_events_and_tables(id_):
     sim.gradient(0.05, zero, [(group, "q")] if "table" not in id_ else ["v_init"])
 
 
+SENDS = "INITIAL { z = 0 } NET_RECEIVE(w) { IF (flag == 0) { net_send(%s) } ELSE { z = z + %s } }"
+
+
+@pytest.mark.parametrize("sends", [("w", "flag"), ("1, w", "flag"), ("q, 2", "w")])
+def test_weights_and_states_in_events(sends):
+    """Compare a weight as an event's time or flag, and a variable that is set, as its time."""
+    text = HEAD % "" + "PARAMETER { p = 1 q = 1 }\nASSIGNED { v (mV) i (nA) x z }\n"
+    send = sends[0] if "," in sends[0] else f"{sends[0]}, 1"
+    text += "BREAKPOINT { q = q*1 i = p*z*v*1e-4 }\n" + SENDS % (send, sends[1])
+    net, group = added(text)
+    net.connect([0], group, [0], 1.0, 1.0)
+    sim, one = recorded(net), (group, "q") if "q" in send else "weight"
+    assert refused(sim, [one]) == "gradient.event-time"
+    sim.gradient(0.05, zero, [(group, "p"), *["weight"] * ("q" in send)])
+
+
 def test_a_parameter_that_seeds_random_numbers():
     text = HEAD % "RANDOM r" + BODY % (
         "INITIAL { random_setseq(r, p) x = random_normal(r) }\nBREAKPOINT { i = x*q*p }"
