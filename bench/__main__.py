@@ -28,7 +28,6 @@ MEASURES = {
     "models": "measures.models",
     "pieces": "measures.pieces",
     "frameworks": "measures.frameworks",
-    "spikes": "measures.spikes",
     "points": "measures.points",
     "features": "measures.features",
     "gradients": "measures.gradients",

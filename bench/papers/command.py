@@ -20,11 +20,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from bench import MissingError, plot, record
-from bench.measures import spikes
+from bench import plot, record
 from bench.papers import (
     batch,
     cases,
@@ -34,6 +32,7 @@ from bench.papers import (
     pictures,
     report,
     report_claims,
+    spikes,
     traffic,
 )
 from bench.papers.cases import Run
@@ -48,35 +47,6 @@ class Figure:
     measure: Callable[[Run], dict[str, Any]]
     draw: Callable[[Any, dict[str, Any]], None]
     table: Callable[[dict[str, Any]], str] = cases.text
-
-
-# -- Brette and Goodman 2012, figure 4 ---------------------------------------------------------
-
-
-def measure_spikes(run: Run) -> dict[str, Any]:
-    probability = (
-        [0.001, 0.01, 0.1, 1.0] if run.is_host else [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
-    )
-    number = [1.0, 5.0, 20.0, 45.0] if run.is_host else [*spikes.SPIKES]
-    targets = 1e5
-    if run.quick:
-        probability, number, targets = [0.01, 0.1], [1, 20], 1e3
-    arguments = SimpleNamespace(
-        sources=100, targets=targets, max_delay=1, probability=probability, spikes=number
-    )
-    rows = spikes.rows_of(run.queue, arguments)
-    if not all(r["good"] for r in rows):
-        raise MissingError("an algorithm delivers other sums than the reference")
-    neurons = f"100 leaky ones that spike at random and {targets:,.0f} that receive, all as texts"
-    synapses = f"{100 * targets * min(probability):,.0f} to {100 * targets * max(probability):,.0f}"
-    setup = {"neurons": neurons, "synapses": f"{synapses}, delays of one step"}
-    scaled = [f"{1e5:,.0f} targets scaled to {targets:,.0f}"] if run.quick else []
-    scaled.append("100 spikes a step at most: 45, as a neuron that is reset skips a step")
-    return {"dtype": "int64 sums", "setup": setup, "scaled": scaled, "missing": [], "rows": rows}
-
-
-def draw_spikes(figure: Any, result: dict[str, Any]) -> None:
-    spikes.fill(figure, result["rows"])
 
 
 FIGURES: dict[str, Figure] = {
@@ -183,8 +153,8 @@ FIGURES: dict[str, Figure] = {
     ),
     "review-4": Figure(
         "Brette and Goodman 2012, figure 4: delivery of spikes",
-        measure_spikes,
-        draw_spikes,
+        spikes.measure,
+        spikes.draw,
         spikes.text,
     ),
 }

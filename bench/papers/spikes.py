@@ -1,23 +1,19 @@
 """Time the algorithms that deliver spikes: Brette and Goodman (2012), figure 4.
 
-    python -m bench spikes [--device SPEC] [--targets 1e5] [--max-delay 1] [--out FOLDER]
-
 A network of two layers, whose neurons are all texts: 100 leaky neurons that spike as by a Poisson
 process, since their leak follows a random voltage within a step, and 100,000 that only receive. The
 axes are the share of connected pairs and the mean number of spikes a step. A reset neuron cannot
 spike in the next step, so at most 45 of the 100 do. The sums that the targets receive in the
 simulation are compared with the sums over its spikes. Then the review's three algorithms deliver
-these spikes in turn, and their results are compared bit by bit. Needs matplotlib for the picture.
+these spikes in turn, and their results are compared bit by bit.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -27,7 +23,9 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
-from bench import MissingError, plot, record, staged, table
+from bench import MissingError, record, table
+from bench.papers import staged
+from bench.papers.cases import Run
 from clhines import Drawn, Pairs
 from clhines.simulator.events.grid import Delivery, NewSpikes
 from clhines.simulator.model.connections import GridConnections
@@ -51,6 +49,7 @@ TARGET = """
     current i = 0*v [nA]
     on event: a += weight
 """
+SOURCES = 100
 STEPS, LISTS = 20, 4  # steps in a run; last steps with spikes, used in turn
 ROUNDS, ENOUGH = 9, 3.0  # s; at most so many rounds for a case, and none begins after so long
 SPIKES = (1.0, 2.0, 5.0, 10.0, 20.0, 45.0)  # a step; a neuron is reset for a step
@@ -60,26 +59,22 @@ COLOURS = {"vpo": "#009E73", "vsn": "#F0E442", "vssn": "#CC79A7"}
 class Layers:
     """The network: sources that spike at random, and targets that sum up their input."""
 
-    def __init__(self, queue: cl.CommandQueue, args: argparse.Namespace, share: float) -> None:
-        sources, targets = args.sources, int(args.targets)
-        n = sources + targets
+    def __init__(self, queue: cl.CommandQueue, targets: int, share: float) -> None:
+        n = SOURCES + targets
         points = np.full(n, -1), np.arange(n + 1)
         net = clhines.Network.from_arrays(*points, [2e4] * n, [0.0] * n, [0.2] * n)
-        self._source = net.add(SOURCE, at=net.soma[:sources])
-        target = net.add(TARGET, at=net.soma[sources:])
-        longest = args.max_delay * DT
-        delay = DT if args.max_delay == 1 else Drawn.uniform(DT, longest)
-        drawn = {"weight": Drawn.uniform(0.5, 2.0), "delay": delay}
-        net.connect(np.arange(sources), target, Pairs.bernoulli(share, seed=record.SEED), **drawn)
+        self._source = net.add(SOURCE, at=net.soma[:SOURCES])
+        target = net.add(TARGET, at=net.soma[SOURCES:])
+        pairs, weight = Pairs.bernoulli(share, seed=record.SEED), Drawn.uniform(0.5, 2.0)
+        net.connect(np.arange(SOURCES), target, pairs, weight=weight, delay=DT)
         options = {"dt": DT, "v_init": -10.0, "queue": queue, "seed": record.SEED}
         self._simulation = clhines.Simulation(net, **options)
-        self._sources, self._silence = sources, longest + 2 * DT
         c = self._simulation.runner.model.connections
-        self.connections = GridConnections(c.source, c.target, c.weight, c.delay, sources, targets)
+        self.connections = GridConnections(c.source, c.target, c.weight, c.delay, SOURCES, targets)
 
     def lists(self, spikes: float) -> list[np.ndarray]:
         """Simulate; return the cells that spiked in some steps, never an empty list."""
-        share = spikes / self._sources  # a neuron is ready in all steps except after a spike
+        share = spikes / SOURCES  # a neuron is ready in all steps except after a spike
         self._simulation.set(self._source, mean=NormalDist().inv_cdf(share / (1 - share)))
         self._simulation.reset()
         spike_lists: list[np.ndarray] = []
@@ -91,8 +86,8 @@ class Layers:
             spike_lists += [result.spike_cell[step == k] for k in np.unique(step)]
             steps += STEPS
         self._simulation.set(self._source, mean=-1e3)  # the last ones arrive
-        spike_cells.append(self._simulation.run(self._silence).spike_cell)
-        self._check(np.bincount(np.concatenate(spike_cells), minlength=self._sources), steps)
+        spike_cells.append(self._simulation.run(3 * DT).spike_cell)
+        self._check(np.bincount(np.concatenate(spike_cells), minlength=SOURCES), steps)
         return spike_lists[-LISTS:]
 
     def _check(self, fired: np.ndarray, steps: int) -> None:
@@ -137,32 +132,45 @@ def same_bits(delivery: Delivery, ways: Iterable[Algorithm], cells: np.ndarray) 
     return all(np.array_equal(s, expected.reshape(-1)) for s in sums)
 
 
-def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(run: Run) -> dict[str, Any]:
+    shares, numbers = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0], [*SPIKES]
+    targets = 100_000
+    if run.is_host:
+        shares, numbers = [0.001, 0.01, 0.1, 1.0], [1.0, 5.0, 20.0, 45.0]
+    if run.quick:
+        shares, numbers, targets = [0.01, 0.1], [1.0, 20.0], 1000
     rows = []
-    targets = int(args.targets)
-    bar = tqdm(total=len(args.probability) * len(args.spikes), disable=None)
-    for probability in args.probability:
-        layers = Layers(queue, args, probability)
-        connections, slots = layers.connections, args.max_delay + 1
-        delivery = Delivery(queue, connections, targets, slots, args.sources, "vpo")
+    bar = tqdm(total=len(shares) * len(numbers), disable=None)
+    for share in shares:
+        layers = Layers(run.queue, targets, share)
+        delivery = Delivery(run.queue, layers.connections, targets, 2, SOURCES, "vpo")
         ways = algorithms(delivery)
-        for spikes in args.spikes:
-            lists = layers.lists(spikes)
-            seconds = least(delivery, ways, lists)
-            rows.append(
-                {
-                    "probability": probability,
-                    "spikes": spikes,
-                    "found": float(np.mean([len(cells) for cells in lists])),
-                    "connections": connections.count,
-                    "seconds": seconds,
-                    "best": best_of(seconds),
-                    "good": same_bits(delivery, ways.values(), lists[0]),
-                }
-            )
+        for number in numbers:
+            rows.append(row_of(delivery, ways, layers.lists(number)))
+            rows[-1] |= {"probability": share, "spikes": number}
             bar.update()
     bar.close()
-    return rows
+    neurons = f"100 leaky ones that spike at random and {targets:,.0f} that receive, all as texts"
+    synapses = f"{100 * targets * min(shares):,.0f} to {100 * targets * max(shares):,.0f}"
+    setup = {"neurons": neurons, "synapses": f"{synapses}, delays of one step"}
+    scaled = [f"{1e5:,.0f} targets scaled to {targets:,.0f}"] if run.quick else []
+    scaled.append("100 spikes a step at most: 45, as a neuron that is reset skips a step")
+    return {"dtype": "int64 sums", "setup": setup, "scaled": scaled, "missing": [], "rows": rows}
+
+
+def row_of(
+    delivery: Delivery, ways: dict[str, Algorithm], lists: list[np.ndarray]
+) -> dict[str, Any]:
+    if not same_bits(delivery, ways.values(), lists[0]):
+        raise MissingError("an algorithm delivers other sums than the reference")
+    seconds = least(delivery, ways, lists)
+    return {
+        "found": float(np.mean([len(cells) for cells in lists])),
+        "connections": delivery.connections.count,
+        "seconds": seconds,
+        "best": best_of(seconds),
+        "good": True,
+    }
 
 
 def least(
@@ -241,14 +249,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
 # -- picture
 
 
-def draw(result: dict[str, Any], path: Path) -> None:
-    rows, record = result["rows"], result["record"]
-    with plot.picture(path, font_size=9) as figure:
-        fill(figure, rows)
-        figure.suptitle(plot.device_name(record))
-
-
-def fill(figure: Any, rows: list[dict[str, Any]]) -> None:
+def draw(figure: Any, result: dict[str, Any]) -> None:
+    rows = result["rows"]
     figure.set_size_inches(15, 4.6)
     axes = figure.subplots(1, 3, sharey=True)
     draw_best(axes[0], rows)
@@ -305,19 +307,3 @@ def draw_ratio(axes: Any, rows: list[dict[str, Any]], which: int, title: str) ->
         colour = "white" if shown[line, column] > 0.6 * top else "black"
         axes.text(column, line, f"{ratio:.1f}", ha="center", va="center", color=colour)
     axes.set_title(title)
-
-
-def main(arguments: Sequence[str]) -> int:
-    parser = record.parser("spikes", __doc__)
-    parser.add_argument("--sources", type=int, default=100)
-    parser.add_argument("--targets", type=float, default=1e5)
-    parser.add_argument("--max-delay", type=int, default=1, help="steps; delays are uniform from 1")
-    parser.add_argument(
-        "--probability", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
-    )
-    parser.add_argument("--spikes", type=float, nargs="+", default=[*SPIKES])
-    args = parser.parse_args(arguments)
-    queue = record.queue(args.device)
-    result = {"record": record.record(queue, "spikes", arguments), "rows": rows_of(queue, args)}
-    record.write("spikes", queue, result, text(result), args.out, draw)
-    return 0 if all(row["good"] for row in result["rows"]) else 1
