@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from clhines.core.errors import InputError
 from clhines.simulator.gradients.adjoint import back_function
 from clhines.simulator.mechanisms.ir.compiled import Body
-from clhines.simulator.mechanisms.ir.expressions import Node, postorder
+from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node, postorder
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import phrases
@@ -101,7 +101,10 @@ def is_of_start(mechanism: Mechanism, name: str) -> bool:
 def _sets_event_time(body: Body, name: str) -> bool:
     """Whether the time or the flag of an event that a block sends has a derivative by a symbol."""
     sent = (node for role, _, node in body.results if role == "send")
-    return any(node.graph.slope(node, name) is not node.graph.zero for node in sent)
+    try:
+        return any(node.graph.slope(node, name) is not node.graph.zero for node in sent)
+    except ExpressionError:  # no derivative of a function is known, or of a random draw
+        return True
 
 
 def _is_drawn(body: Body, name: str) -> bool:

@@ -74,11 +74,13 @@ def test_events_and_tables(id_):
 SENDS = "INITIAL { z = 0 } NET_RECEIVE(w) { IF (flag == 0) { net_send(%s) } ELSE { z = z + %s } }"
 
 
-@pytest.mark.parametrize("sends", [("w", "flag"), ("1, w", "flag"), ("q, 2", "w")])
+@pytest.mark.parametrize(
+    "sends", [("w", "flag"), ("1, w", "flag"), ("fmod(w, 2), 2", "w"), ("q, 2", "w")]
+)
 def test_weights_and_states_in_events(sends):
     """Compare a weight as an event's time or flag, and a variable that is set, as its time."""
     text = HEAD % "" + "PARAMETER { p = 1 q = 1 }\nASSIGNED { v (mV) i (nA) x z }\n"
-    send = sends[0] if "," in sends[0] else f"{sends[0]}, 1"
+    send = sends[0] if ", " in sends[0] else f"{sends[0]}, 1"
     text += "BREAKPOINT { q = q*1 i = p*z*v*1e-4 }\n" + SENDS % (send, sends[1])
     net, group = added(text)
     net.connect([0], group, [0], 1.0, 1.0)

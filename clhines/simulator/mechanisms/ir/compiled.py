@@ -143,8 +143,7 @@ class Compiled:
             try:
                 self.printed[key] = make()
             except ExpressionError as error:
-                what = f"its functions take {error}"
-                raise InputError(f"mechanism {self.program.name}: {what}") from error
+                raise InputError(f"mechanism {self.program.name}: {error}") from error
         return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
