@@ -164,8 +164,6 @@ def save_network(path: Path) -> None:
     h = supported()
     with without_redirects(), uncollected():
         model = read_model(h)
-        if model.rejected:
-            raise RejectedError(model.rejected)
         network = network_of(model).network
         network.settings.update(_settings_of(h))
         network.save(path)

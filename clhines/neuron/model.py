@@ -247,10 +247,9 @@ class NeuronModel:
     def lacking(self, name: str, variables: Sequence[str]) -> list[str]:
         """Return the POINTERs among `variables` that some instances have not set."""
         try:
-            pointers = [self.pointers(name) for _ in variables]
+            return [v for v in variables if not self.pointers(name).all()]
         except OSError:
             return []  # reported when streams are read
-        return [v for v, each in zip(variables, pointers, strict=True) if not each.all()]
 
     def _slot_bytes(self) -> int:
         for one in self.every.values():

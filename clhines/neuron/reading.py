@@ -126,7 +126,7 @@ def _read(h: Hoc, every: bool, ranks: Ranks) -> NeuronModel:
     parts = wires, pending, plays, trains, slots, draws, outside
     model = NeuronModel(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins, model.gathers = lone, bins, len(gathering()) > 0
-    model.point_names = tuple(catalogue.names(points=True))
+    model.point_names = tuple(catalogue.points())
     model.rejected += [*refused_settings(h, memory), *hooks, *unwired]
     for name, section in contents.structural.items():
         place = f", in section {section}" if section else ""

@@ -223,13 +223,6 @@ class DataColumns:
         column_and_rows[0][column_and_rows[1]] = values
         return True
 
-    def addresses(self, name: str, place: int | None) -> np.ndarray | None:
-        """Return the addresses of `name` or its element `place`, (k,) int64; None if not found."""
-        column_and_rows = self._find(name, place)
-        if column_and_rows is None:
-            return None
-        return column_and_rows[0].ctypes.data + 8 * column_and_rows[1]
-
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the column of `name` and each instance's index; None if hoc's values differ."""
         key = name, place

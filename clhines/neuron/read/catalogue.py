@@ -57,31 +57,23 @@ class Catalogue:
                 if not points:
                     self._of_number[int(types.internal_type())] = name[0]
 
-    def names(self, points: bool) -> list[str]:
-        return [n for n, (p, _) in self._numbers.items() if p == int(points)]
+    def points(self) -> list[str]:
+        """Return the names of all point processes and artificial cells."""
+        return [n for n, (is_point, _) in self._numbers.items() if is_point]
 
     def has_artificial(self) -> bool:
         cells = (n for n, (p, k) in self._numbers.items() if p and self._types[1].is_artificial(k))
         return any(len(self._h.List(n)) for n in cells)
 
-    def without_text(self, points: bool) -> list[str]:
-        """Return point processes, or without `points` density mechanisms, that lack NMODL text.
-
-        An example is a point process made by hoc's `make_pointprocess`.
-        """
-        types, without = self._types[points], list[str]()
-        for name in self.names(points):
-            types.select(self._numbers[name][1])
-            is_known = name in STRUCTURE or name in self._built
-            if not is_known and not types.is_ion() and not types.code():
-                without.append(name)
-        return without
+    def without_text(self) -> list[str]:
+        """Return point processes without NMODL text, as hoc's `make_pointprocess` makes them."""
+        return [n for n in self.points() if n not in self._built and not self[n].text]
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
         """Return (point process, variable) for variables whose names hide segments' variables."""
         return [
             (name, variable)
-            for name in self.without_text(points=True)
+            for name in self.without_text()
             for variable in self[name].ranges
             if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
         ]

@@ -112,8 +112,8 @@ def read_contents(
     for number in data.types():
         entry = catalogue.with_channel(catalogue.of_number(number), memory)
         _add_membranes(h, memory, tree, contents, entry, data.of(number))
-    without_text = catalogue.without_text(points=True)
-    for name in catalogue.names(points=True):
+    without_text = catalogue.without_text()
+    for name in catalogue.points():
         every = list(h.List(name))
         if every and name in without_text:
             contents.structural[name] = ""

@@ -168,7 +168,9 @@ class PlayReader:
     def _record(self, played: PlayEntry, vector: Hoc) -> None:
         place = played.place
         is_time = not place.row and place.column == self._time
-        variable = None if is_time else self._recorded(place)
+        variable = None if is_time else self._places.find(place)
+        if variable is None and not is_time and not place.row:
+            variable = Variable(ELEMENT, "x", place.column)  # if a mechanism writes it
         if variable is None and not is_time:
             self.rejected.append(self.not_recorded(place))
             return
@@ -182,14 +184,6 @@ class PlayReader:
             self.watched.append(played.words[1])
             recorder.event = played.words[2]
         self.recorders.append(recorder)
-
-    def _recorded(self, place: Place) -> Variable | None:
-        variable = self._places.find(place)
-        if variable is not None:
-            return variable
-        if not place.row:
-            return Variable(ELEMENT, "x", place.column)  # if a mechanism writes it
-        return None
 
     def _global(self, place: Place) -> Variable | None:
         for owner, name in self._places.globals_() if not place.row else ():
