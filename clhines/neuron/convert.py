@@ -282,9 +282,10 @@ def rounded_tables(mechanism: Mechanism) -> list[str]:
     return rounded
 
 
-def lengths_of(entry: CatalogueEntry) -> dict[str, int]:
-    """Return the array length of each variable in an entry's NMODL text, 0 for a scalar."""
-    variables = file_of(entry.text, entry.file).variables
+@lru_cache(maxsize=64)  # each run calls it
+def lengths_of(text: str, path: str) -> dict[str, int]:
+    """Return the array length of each variable in an NMODL text, 0 for a scalar."""
+    variables = file_of(text, path).variables
     return {name: variable.length for name, variable in variables.items()}
 
 

@@ -5,18 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 
 import numpy as np
 
-from clhines.neuron.convert import (
-    Rejected,
-    RejectedError,
-    lengths_of,
-    rejection,
-    statics_of,
-    tables_of,
-)
+from clhines.neuron.convert import Rejected, RejectedError, rejection, statics_of, tables_of
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
@@ -25,13 +18,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.memory.streams import Generator, PointerStreams, RandomVariable, Streams
 from clhines.neuron.memory.tables import depended, read_made, static_at
-from clhines.neuron.read.contents import (
-    Contents,
-    HiddenVariables,
-    Instances,
-    SharedVariables,
-    WatchSlots,
-)
+from clhines.neuron.read.contents import Contents, Instances, SharedVariables, WatchSlots
 from clhines.neuron.read.draws import Draws
 from clhines.neuron.read.places import MemoryPlaces, Variable
 from clhines.neuron.read.played import Gap, Player, PlayReader, read_gaps, steps_at_once
@@ -92,7 +79,6 @@ class NeuronModel:
     # by mechanism and POINTER that is read: each instance's target
     pointed: dict[tuple[str, str], list[Variable]] = field(default_factory=dict)
     bins: Bins | None = None  # NEURON's event bins (``CVode.queue_mode(1, 0)``)
-    hidden: dict[str, HiddenVariables] = field(default_factory=dict)  # by mechanism
     point_names: tuple[str, ...] = ()  # all point processes and artificial cells in NEURON
     made: dict[str, list[str]] = field(default_factory=dict)  # blocks whose TABLE NEURON has filled
     beyond: dict[str, set[str]] = field(default_factory=dict)  # TABLE inputs that DEPEND lacks
@@ -157,7 +143,7 @@ class NeuronModel:
         saved, values = depended(number, block), None
         if saved is not None and saved.keys() == {*table.depends}:
             now = {n: self._now(name, n) for n in saved}
-            if any(self._is_hidden(name, n) for n in saved) and all(
+            if saved.keys() & instances.hidden.keys() and all(
                 (x == x[0]).all() for x in map(np.atleast_1d, now.values())
             ):
                 self._make_table(name, block, table.columns)  # as when a step begins
@@ -181,11 +167,6 @@ class NeuronModel:
         for restore in before:
             restore()
 
-    def _is_hidden(self, name: str, variable: str) -> bool:
-        """Whether a variable of a mechanism's instances is in memory, but not visible in hoc."""
-        seen = self.every[name].entry.ranges
-        return variable not in seen and variable in self.hidden_of(name).columns
-
     def first_of(self, name: str, variable: str) -> float:
         """Return the first instance's value of a variable; NaN if there is no such variable."""
         return float(np.ravel(self._now(name, variable))[0])
@@ -197,9 +178,7 @@ class NeuronModel:
             return owner.values(variable, None)
         return np.array(getattr(self.h, variable) if variable in ("celsius", "dt") else np.nan)
 
-    def owner_of(
-        self, name: str, variable: str
-    ) -> Instances | SharedVariables | HiddenVariables | None:
+    def owner_of(self, name: str, variable: str) -> Instances | SharedVariables | None:
         """Return what reads and writes a mechanism's variable in NEURON; None if it is not found.
 
         The variable is in RANGE or GLOBAL, or an ASSIGNED variable that hoc does not show.
@@ -209,21 +188,13 @@ class NeuronModel:
             return instances
         if variable in instances.entry.globals_:
             return SharedVariables(self.h, name, int(np.argmax(instances.columns.numbers())))
-        hidden = self.hidden_of(name)
-        return hidden if variable in hidden.columns else None
+        return instances if variable in instances.hidden else None
 
     def statics(self, name: str) -> dict[str, int]:
         """Return the values of a mechanism's static C ints that are found in memory, by name."""
         entry = self.every[name].entry
         at = {n: static_at(n, entry.number) for n in statics_of(entry.text)}
         return {n: ctypes.c_int.from_address(a).value for n, a in at.items() if a}
-
-    def hidden_of(self, name: str) -> HiddenVariables:
-        if name not in self.hidden:
-            instances = self.every[name]
-            lengths = cache(lambda: lengths_of(instances.entry))
-            self.hidden[name] = HiddenVariables(self.memory, instances, lengths)
-        return self.hidden[name]
 
     def streams(self, name: str, variable: str) -> Streams:
         index, instances = int(self.h.Random().Random123_globalindex()), self.every[name]

@@ -14,7 +14,7 @@ from clhines.neuron.convert import RejectedError
 from clhines.neuron.memory.memory import VectorLists
 from clhines.neuron.memory.raw import Place, PlayEntry
 from clhines.neuron.read import hooks
-from clhines.neuron.read.contents import HiddenVariables, WatchSlots
+from clhines.neuron.read.contents import Instances, WatchSlots
 from clhines.simulator.refusals import id_of, sentence_of
 
 h = mod_files.loaded()
@@ -88,13 +88,7 @@ def slots_not_seen():
 
 @model("neuron.variable-unreadable")
 def column_not_seen():
-    initialise = HiddenVariables.__init__
-
-    def without_columns(self, *arguments):
-        initialise(self, *arguments)
-        self.columns = {}
-
-    HiddenVariables.__init__ = without_columns
+    Instances.hidden = {}
     keep(h.ext_array(soma(0.5)))
 
 

@@ -17,14 +17,8 @@ from clhines.neuron.importer import NeuronNetwork, is_local, local_of, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import NeuronModel
-from clhines.neuron.read.contents import HiddenVariables, Instances, SharedVariables
-from clhines.simulator.importing import (
-    SPIKE_LATE,
-    Model,
-    begins_of,
-    check_unless,
-    rings_of,
-)
+from clhines.neuron.read.contents import Instances, SharedVariables
+from clhines.simulator.importing import SPIKE_LATE, Model, begins_of, check_unless, rings_of
 from clhines.simulator.mechanisms import UNLESS, Quantity
 from clhines.simulator.network import Group
 from clhines.simulator.refusals import refusal
@@ -50,9 +44,7 @@ def step_of(h: Hoc, dt: float) -> int:
 
 def _variables(
     compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str
-) -> Iterator[
-    tuple[np.ndarray, str, int | None, np.ndarray, Instances | HiddenVariables | SharedVariables]
-]:
+) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | SharedVariables]]:
     """Yield (array, hoc's name, element, indices, owner) for each state of mechanism `name`.
 
     ``array[indices]`` is the state in the simulation; `owner` reads and writes the state in NEURON.

@@ -8,7 +8,7 @@ each instance has a *row* in it, so that NumPy reads and sets all instances at o
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
@@ -207,6 +207,10 @@ class DataColumns:
         self._memory, self._things, self.rows = memory, things, rows
         self._numbers: np.ndarray | None = None
         self._places: dict[tuple[str, int | None], raw.Place | None] = {}
+
+    def every(self, ranges: Mapping[str, int]) -> dict[str, int]:
+        """Return all columns of the mechanism by name; see `NeuronMemory.columns_of`."""
+        return self._memory.columns_of(self._things[0], ranges)
 
     def refresh(self) -> None:
         """Read the row numbers again, because NEURON sorts columns when a model changes."""

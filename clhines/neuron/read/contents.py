@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from clhines.neuron.convert import lengths_of
 from clhines.neuron.memory.fields import Data, DataColumns, Fields, column_at
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
@@ -66,6 +67,9 @@ class Instances:
         values = self.columns.values(name, place)
         if values is not None:
             return values
+        if name in self.hidden:
+            column, number = self._hidden_at(name, place)
+            return column[number]
         if place is None:
             return np.array([getattr(thing, name) for thing in self.things], np.float64)
         return np.array([getattr(thing, name)[place] for thing in self.things], np.float64)
@@ -73,11 +77,27 @@ class Instances:
     def put(self, name: str, values: np.ndarray, place: int | None = None) -> None:
         if self.columns.put(name, values, place):
             return
+        if name in self.hidden:
+            column, number = self._hidden_at(name, place)
+            column[number] = values
+            return
         for thing, value in zip(self.things, values.tolist(), strict=True):
             if place is None:
                 setattr(thing, name, value)
             else:
                 getattr(thing, name)[place] = value
+
+    @cached_property
+    def hidden(self) -> dict[str, int]:
+        """The columns of ASSIGNED variables that hoc does not show, as they are not in RANGE."""
+        columns = self.columns.every(self.entry.ranges)
+        return {n: at for n, at in columns.items() if n not in self.entry.ranges}
+
+    def _hidden_at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
+        number = self.columns.numbers()
+        if place is not None:
+            number = number * lengths_of(self.entry.text, self.entry.file)[name] + place
+        return column_at(self.hidden[name], number), number
 
 
 @dataclass(eq=False)
@@ -321,36 +341,6 @@ class WatchSlots:
         arguments = *[ctypes.c_int] * 3, ctypes.c_void_p
         activate = self._memory.function("core2nrn_watch_activate", None, *arguments)
         activate(0, kind, begin, ctypes.addressof(outer))
-
-
-class HiddenVariables:
-    """Read and write ASSIGNED variables that hoc does not show, as they are not in RANGE.
-
-    `lengths` returns the length of each array variable of the .mod file.
-    """
-
-    def __init__(
-        self, memory: NeuronMemory, instances: Instances, lengths: Callable[[], Mapping[str, int]]
-    ) -> None:
-        self._rows, self._lengths = instances.columns, lengths
-        self.columns: dict[str, int] = {}
-        if len(instances):
-            self.columns = memory.columns_of(instances.things[0], instances.entry.ranges)
-
-    def _at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
-        number = self._rows.numbers()
-        if place is not None:
-            number = number * self._lengths()[name] + place
-        return column_at(self.columns[name], number), number
-
-    def values(self, name: str, place: int | None) -> np.ndarray:
-        """Return a variable, or element `place` of an array, of all instances, (k,) float64."""
-        column, number = self._at(name, place)
-        return column[number]
-
-    def put(self, name: str, values: np.ndarray, place: int | None) -> None:
-        column, number = self._at(name, place)
-        column[number] = values
 
 
 class SharedVariables:

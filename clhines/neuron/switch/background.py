@@ -65,10 +65,7 @@ class BackgroundWork:
             self._start([], bool)
 
     def compile(
-        self,
-        save: Callable[[Path], object],
-        request: RunOptions,
-        finish: Callable[[], object],
+        self, save: Callable[[Path], object], request: RunOptions, finish: Callable[[], object]
     ) -> None:
         """Compile in a child the network that `save` writes; then call `finish` on success."""
         if not isinstance(request.device, str | None):
