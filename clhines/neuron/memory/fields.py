@@ -197,10 +197,9 @@ def _fields_of_example(memory: NeuronMemory, section: Section, parent: int) -> F
 
 
 class DataColumns:
-    """Read and set variables of all instances of one mechanism.
+    """Find the columns of variables, which hold the values of all instances of one mechanism.
 
     `things`: NEURON's objects for the instances; `rows`: addresses of row numbers, (k,) int64.
-    Methods take the name of a variable, and an index if it is an array.
     """
 
     def __init__(self, memory: NeuronMemory, things: Sequence[Hoc], rows: np.ndarray) -> None:
@@ -216,18 +215,7 @@ class DataColumns:
         """Read the row numbers again, because NEURON sorts columns when a model changes."""
         self._numbers = None
 
-    def values(self, name: str, place: int | None) -> np.ndarray | None:
-        column_and_rows = self._find(name, place)
-        return None if column_and_rows is None else column_and_rows[0][column_and_rows[1]]
-
-    def put(self, name: str, values: np.ndarray, place: int | None) -> bool:
-        column_and_rows = self._find(name, place)
-        if column_and_rows is None:
-            return False
-        column_and_rows[0][column_and_rows[1]] = values
-        return True
-
-    def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+    def find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the column of `name` and each instance's index; None if hoc's values differ."""
         key = name, place
         if key not in self._places:

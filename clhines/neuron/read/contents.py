@@ -64,22 +64,15 @@ class Instances:
 
     def values(self, name: str, place: int | None = None) -> np.ndarray:
         """Return a variable, or element `place` of an array, of all instances, (k,) float64."""
-        values = self.columns.values(name, place)
-        if values is not None:
-            return values
-        if name in self.hidden:
-            column, number = self._hidden_at(name, place)
-            return column[number]
+        if (at := self._column_of(name, place)) is not None:
+            return at[0][at[1]]
         if place is None:
             return np.array([getattr(thing, name) for thing in self.things], np.float64)
         return np.array([getattr(thing, name)[place] for thing in self.things], np.float64)
 
     def put(self, name: str, values: np.ndarray, place: int | None = None) -> None:
-        if self.columns.put(name, values, place):
-            return
-        if name in self.hidden:
-            column, number = self._hidden_at(name, place)
-            column[number] = values
+        if (at := self._column_of(name, place)) is not None:
+            at[0][at[1]] = values
             return
         for thing, value in zip(self.things, values.tolist(), strict=True):
             if place is None:
@@ -93,7 +86,11 @@ class Instances:
         columns = self.columns.every(self.entry.ranges)
         return {n: at for n, at in columns.items() if n not in self.entry.ranges}
 
-    def _hidden_at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
+    def _column_of(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return a variable's column and each instance's index; None if it is in no column."""
+        at = self.columns.find(name, place)
+        if at is not None or name not in self.hidden:
+            return at
         number = self.columns.numbers()
         if place is not None:
             number = number * lengths_of(self.entry.text, self.entry.file)[name] + place
