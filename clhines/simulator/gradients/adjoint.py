@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,19 +42,9 @@ def back_function(
     return back
 
 
-class Zeros(dict[str, np.ndarray]):
-    """Arrays by name; one that is not there yet is made with `count` zeros."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __missing__(self, name: str) -> np.ndarray:
-        return self.setdefault(name, np.zeros(self._count))
-
-    def copy(self) -> Zeros:
-        copies = Zeros(self._count)
-        copies.update({name: values.copy() for name, values in self.items()})
-        return copies
+def _zeros(count: int) -> dict[str, np.ndarray]:
+    """Return arrays by name; one that is not there yet is made with `count` zeros."""
+    return defaultdict(partial(np.zeros, count))
 
 
 class Adjoint:
@@ -72,7 +65,7 @@ class Adjoint:
         self.v = np.zeros(n)
         self.ions = {name: np.zeros(n) for name in variables.ions}
         self.states, self.outputs, self.parameters = (
-            [Zeros(kind.count) for kind in self.model.kinds] for _ in range(3)
+            [_zeros(kind.count) for kind in self.model.kinds] for _ in range(3)
         )
         # of connections with exact times, then of those with delays of whole steps
         self.weight = np.zeros(len(self.model.netcons.weight) + self.model.connections.count)
@@ -80,9 +73,9 @@ class Adjoint:
         self.sums = np.zeros(grid.incoming.shape if grid is not None else (1, 0))
         self.event_weight = np.zeros(len(self.model.events.step))
         self.played = {p: np.zeros(len(p.y)) for p in self.model.played}
-        self.matrix: dict[str, np.ndarray] = Zeros(n)
+        self.matrix: dict[str, np.ndarray] = _zeros(n)
         self.start: dict[str, Any] = {}
-        self._by_node = Zeros(n)  # by sums of conductances (g) and currents (i)
+        self._by_node = _zeros(n)  # by sums of conductances (g) and currents (i)
         self._slot = 0
 
     def take_back(self, entries: Sequence[Entry]) -> None:
@@ -91,7 +84,7 @@ class Adjoint:
                 getattr(self, name)(*values)
 
     def keep_start(self) -> None:
-        self.start = {"v": self.v.copy(), "states": [of_kind.copy() for of_kind in self.states]}
+        self.start = {"v": self.v.copy(), "states": deepcopy(self.states)}
 
     def finish(self) -> None:
         """Take derivatives back through the run's start, which sets weights and capacitances."""

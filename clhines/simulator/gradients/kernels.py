@@ -155,13 +155,12 @@ class GradientKind:
     def has(self, block: str) -> bool:
         return any(name == block for name, _, _ in self.blocks)
 
-    def _arguments(self, block: str) -> tuple[str, tuple[Argument, ...]]:
-        return next((f, a) for b, f, a in self.blocks if b == block)
+    def _arguments(self, block: str) -> tuple[Argument, ...]:
+        return next((arguments for name, _, arguments in self.blocks if name == block), ())
 
     @property
     def gives_current(self) -> bool:
-        arguments = self._arguments("current")[1] if self.has("current") else ()
-        return {"i", "g"} <= {a.role for a in arguments}
+        return {"i", "g"} <= {a.role for a in self._arguments("current")}
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -193,9 +192,8 @@ class GradientKind:
 
         The variable ``s_NAME`` has the state NAME, and gets its new value.
         """
-        name, arguments = self._arguments(block)
         before, values = list[str](), ["series__"] * self.series
-        for a in arguments:
+        for a in self._arguments(block):
             if a.direction == "in":
                 values.append(self._input(a))
             elif a.role == "state":
@@ -206,17 +204,16 @@ class GradientKind:
                 result = f"{a.role}_{a.name}" + "_" * (a.role == "ion")
                 before.append(f"lanes {result};")
                 values.append(f"&{result}")
-        return " ".join((*before, f"{name}({', '.join(values)});"))
+        [function] = (function for name, function, _ in self.blocks if name == block)
+        return " ".join((*before, f"{function}({', '.join(values)});"))
 
     def written(self, block: str, role: str) -> list[str]:
         """Return the variables with a `role`, such as ``state``, that a block sets, by name."""
-        arguments = self._arguments(block)[1] if self.has(block) else ()
-        return [a.name for a in arguments if a.role == role and a.direction != "in"
+        return [a.name for a in self._arguments(block) if a.role == role and a.direction != "in"
                 and (role != "ion" or a.name in self.ions)]  # fmt: skip
 
     def read_ions(self, block: str) -> list[str]:
-        arguments = self._arguments(block)[1] if self.has(block) else ()
-        return [a.name for a in arguments if a.role == "ion" and a.direction != "out"
+        return [a.name for a in self._arguments(block) if a.role == "ion" and a.direction != "out"
                 and a.name in self.ions]  # fmt: skip
 
     def adds_current(self) -> list[str]:
@@ -241,7 +238,7 @@ class GradientKind:
         by = {(role, n): f"by_{role}_{n}" for role, names in roles.items() for n in names}
         by["v", "v"] = "by_v"
         back = BACK.format(block)
-        seeds = {a.name for a in self._arguments(back)[1]} if self.has(back) else set[str]()
+        seeds = {a.name for a in self._arguments(back)}
         # a text's events have all states as arguments; a state that they do not change has no seed
         replaced = [("state", s) for s in self.written(block, "state")
                     if block != "receive" or f"state_{s}" in seeds]  # fmt: skip
@@ -256,9 +253,8 @@ class GradientKind:
 
     def adjoints(self, block: str) -> list[tuple[str, str]]:
         """Return role and name of each input for which a block has an adjoint."""
-        arguments = self._arguments(block)[1] if self.has(block) else ()
-        return [(a.name.partition("_")[0], a.name.partition("_")[2]) for a in arguments
-                if a.role == "adjoint"]  # fmt: skip
+        names = (a.name.partition("_") for a in self._arguments(block) if a.role == "adjoint")
+        return [(role, name) for role, _, name in names]
 
 
 @dataclass(frozen=True)
@@ -311,21 +307,21 @@ class GradientSpec(TemplateSpec):
     }
     real: str
     width: int
-    tile: int  # nodes side by side, in the solver's order
     secondorder: bool
     matrix: bool
     axial: bool
     diagonal: bool  # apart from conductances
     events: bool  # spikes act on targets
     outside: bool  # events from outside, too
-    surrogate: bool  # spikes have a sigmoid's slope
-    directions: tuple[tuple[int, str, int], ...]  # kind, parameter, first seed
-    registers: int  # most per work-item (NVIDIA's compiler); 0: its choice
     columns: tuple[tuple[str, CopyColumn], ...]  # the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
     ions: tuple[ChangingIon, ...]
     recorded_ions: tuple[tuple[str, int], ...]  # ion variables, and the entries before each
     functions: str
+    tile: int = 1  # nodes side by side, in the solver's order
+    surrogate: bool = False  # spikes have a sigmoid's slope
+    directions: tuple[tuple[int, str, int], ...] = ()  # kind, parameter, first seed
+    registers: int = 0  # most per work-item (NVIDIA's compiler); 0: its choice
     lanes: Lanes | None = None  # functions are for GPU lanes
     kernel: str = ""  # the source's only one; else all are there
     stride: int = 0  # between a node's places in all copies; 0: each has its own
