@@ -81,12 +81,12 @@ def as_number(name: str, value: object, unit: str | None = None) -> float:
     return float(array)
 
 
-def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
+def as_real(name: str, values: object, unit: str | None = None, copy: bool = True) -> np.ndarray:
     array = to_array(name, values, unit=unit)
     if array.size and array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
     with np.errstate(over="ignore"):  # longdouble beyond float64 is refused below
-        array = array.astype(np.float64)
+        array = array.astype(np.float64, copy=copy)
     if not np.isfinite(array).all():
         at = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
         raise InputError(f"{name}{list(at) or ''} is {array[at]}; expected a finite number")

@@ -258,6 +258,13 @@ def _pop(slopes: np.ndarray, at: np.ndarray) -> np.ndarray:
     return values
 
 
+def selected(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return ``values[at]``, without a copy if this is all values in order."""
+    is_all = len(at) == len(values) and np.array_equal(at, np.arange(len(at)))
+    taken: np.ndarray = values if is_all else values[at]
+    return taken
+
+
 def by_constant(
     model: Model, matrix: dict[str, np.ndarray], mechanism: Mechanism,
     nodes: np.ndarray, factor: np.ndarray, parameters: Mapping[str, Any],
@@ -271,8 +278,8 @@ def by_constant(
     back = back_function(mechanism, "current")
     assert back is not None
     adjoint, function = back
-    seeds = {"i": -factor * matrix["constant_b"][nodes]}
-    seeds["g"] = factor * (matrix["constant_d"] + matrix["constant_g"])[nodes]
+    seeds = {"i": -factor * selected(matrix["constant_b"], nodes)}
+    seeds["g"] = factor * selected(matrix["constant_d"] + matrix["constant_g"], nodes)
     zero = {"v": np.float64(0), "t": 0.0, "dt": np.float64(model.dt)}
     inputs = [
         np.float64(parameters[a.name]) if a.role == "parameter" else zero[a.role]
@@ -281,7 +288,5 @@ def by_constant(
     with np.errstate(all="ignore"):
         slopes = function(*inputs, *(seeds[a.role] for a in adjoint.seeded))
     return {
-        a.name: np.broadcast_to(slope, len(nodes))
-        for a, slope in zip(adjoint.by, slopes, strict=True)
-        if a.role == "parameter"
+        a.name: slope for a, slope in zip(adjoint.by, slopes, strict=True) if a.role == "parameter"
     }

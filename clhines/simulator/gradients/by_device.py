@@ -76,6 +76,16 @@ _CHANGES = {  # kernel arguments that differ between launches
 }
 
 
+class Made(dict[int, Any]):
+    """Values by number; a function makes each when it is first needed."""
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self._make = make
+
+    def __missing__(self, number: int) -> Any:
+        return self.setdefault(number, self._make(number))
+
+
 class DeviceSteps:
     """The arrays and kernels that advance copies of a network on a device, and recorded values.
 
@@ -154,6 +164,14 @@ class DeviceSteps:
         if devices.is_cpu(device):
             return self.solver
         return self._solver("beside", cl.CommandQueue(self.queue.context, device))
+
+    @cached_property
+    def copies(self) -> cl.CommandQueue:
+        """A queue for copies that wait for no kernel."""
+        queue: cl.CommandQueue = self._once(
+            "copies", lambda: cl.CommandQueue(self.queue.context, self.queue.device)
+        )
+        return queue
 
     def _seeded(self) -> tuple[tuple[int, str, int], ...]:
         count = [self.model.kinds[k].count // self.layout.count for k, _, _ in self.directions]
@@ -260,15 +278,22 @@ class DeviceSteps:
                 found[name] = self.to_device(values, dtype or values.dtype) if is_array else values
         return found
 
-    def systems(self, value: float, count: int = 1) -> list[cla.Array]:
-        """Return arrays full of `value` for the solver, also for lanes that repeat a copy."""
+    def systems(self, value: float, count: int = 1) -> Made:
+        """Return `count` arrays full of `value` for the solver, also for lanes that repeat a copy.
+
+        An array takes the host as long as a launch, so each is made while the device is busy.
+        """
         size, align = self.size * self.dtype.itemsize, self.queue.device.mem_base_addr_align // 8
         each = -(-size // align) * align
         whole = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, count * each)
         cl.enqueue_fill_buffer(self.queue, whole, self.dtype.type(value), 0, count * each)
         shape = len(self.solver.plan.gather)
-        parts = (whole.get_sub_region(k * each, size) for k in range(count))
-        return [cla.Array(self.queue, shape, self.dtype, data=part) for part in parts]
+
+        def make(k: int) -> cla.Array:
+            part = whole.get_sub_region(k * each, size)
+            return cla.Array(self.queue, shape, self.dtype, data=part)
+
+        return Made(make)
 
     def to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
         return to_device(self.queue, values, dtype or self.dtype)
@@ -400,8 +425,8 @@ class DeviceGradient:
         self._kept = [steps.started()]  # each stretch's begin
         self._size = steps.slot * steps.layout.width
         self._store = steps.room(slots * self._size, self)
-        self._systems = [*zip(*(steps.systems(value, slots) for value in (1, 0)), strict=True)]
-        self._solves = [steps.prepared(d, x) for d, x in self._systems]
+        d, x = self._systems = steps.systems(1, slots), steps.systems(0, slots)
+        self._solves = Made(lambda k: steps.prepared(d[k], x[k]))
 
     def slots(self) -> int:
         """Return how many states the store has; with those that begin a stretch they fit."""
@@ -434,7 +459,7 @@ class DeviceGradient:
         )
 
     def _bind(self, name: str, **arrays: cla.Array) -> None:
-        d, x = self._systems[0]
+        d, x = (arrays[0] for arrays in self._systems)
         usual = {"store": self._store, "rows": self._rows, "system_d": d, "changes": x}
         self._steps.bind(name, {**usual, **arrays})
 
@@ -469,7 +494,7 @@ class DeviceGradient:
             # a stretch's begin has its events, and the run's end gets none
             delivers = DELIVERS * (step < of.steps and (step > begin or not begin))
             turn = turn_of(step - begin, end - begin, more | delivers)
-            d, changes = self._systems[now][0], self._systems[before][1]
+            d, changes = self._systems[0][now], self._systems[1][before]
             of.launch("take_step", of.queue, step, turn, before, now, d, changes)
             if begin < step <= kept_from and step % self._stretch == 0:
                 self._kept.append(self._slot(now).copy(of.queue))
@@ -481,7 +506,6 @@ class DeviceGradient:
         """Return the loss's derivatives by all variables; `cotangents` has them by record rows."""
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
-        by_rows_on_device = of.to_device(by_rows.reshape(-1))
         names = ["by_right", "by_conductance"] if spec.matrix else []
         names += ["by_diagonal"] * spec.diagonal + ["by_u"] * spec.axial
         found = {name: of.zeros(of.layout.nodes) for name in names}
@@ -491,16 +515,22 @@ class DeviceGradient:
             found["by_outside"] = of.to_device(np.zeros(of.connections.outside.size))
             slots = of.model.connections.max_delay + 1 if spec.surrogate else 0
             found["by_sum"] = of.to_device(np.zeros(slots * int(of.connections.first[-1])))
-        [right] = of.systems(0)
-        self._bind("take_back", **{**found, "rows": by_rows_on_device, "system_b": right})
+        right = of.systems(0)[0]
         solver, solution = of.beside if len(self._bounds) > 2 else of.solver, of.arrays["solution"]
-        self._solves_back = [of.prepared(d, solution, right, solver) for d, _ in self._systems]
-        at_once = self._stretch + 1 if solver is of.solver else _AT_ONCE
+        by_stretch = solver is not of.solver
+        size = max(1, by_rows.size)
+        rows = cla.Array(of.queue, size, of.dtype) if by_stretch else of.to_device(by_rows)
+        self._bind("take_back", **{**found, "rows": rows, "system_b": right})
+        d = self._systems[0]
+        self._solves_back = Made(lambda k: of.prepared(d[k], solution, right, solver))
+        at_once = _AT_ONCE if by_stretch else self._stretch + 1
         last = len(self._bounds) - 2
         if self._number != last:  # after another `backward`
             for _ in self._advance(last, last):
                 pass
         for number in range(last, -1, -1):
+            if by_stretch:
+                self._bring(by_rows, number, rows)
             _follow(solver.queue, of.queue)
             again = self._advance(number - 1, number - 1) if number else iter(())
             for k in range(self._stretch, -1, -at_once):
@@ -511,13 +541,21 @@ class DeviceGradient:
         _follow(of.queue, solver.queue)
         return self._adjoint(found, by_rows[0])
 
+    def _bring(self, by_rows: np.ndarray, number: int, to: cla.Array) -> None:
+        """Copy the derivatives by a stretch's rows, in a queue that waits for no kernel."""
+        first, end = (step + 1 for step in self._bounds[number:][:2])
+        values = np.ascontiguousarray(by_rows[first:end])
+        if values.size:
+            place = first * by_rows[0].nbytes
+            cl.enqueue_copy(self._steps.copies, to.base_data, values, dst_offset=place)
+
     def _go_back(self, number: int, states: Sequence[int], queue: cl.CommandQueue) -> None:
         """Go back over some states of a stretch, which are in the store."""
         of, (begin, end) = self._steps, self._bounds[number:][:2]
         count = end - begin
         for k in (k for k in states if k <= count):
             now, before = self._place(number, k), self._place(number, max(k - 1, 0))
-            changes = self._systems[self._place(number, max(0, min(k, count - 1)))][1]
+            changes = self._systems[1][self._place(number, max(0, min(k, count - 1)))]
             of.launch("take_back", queue, begin + k, turn_of(k, count), now, before, changes)
             if k:
                 self._solves_back[before]()

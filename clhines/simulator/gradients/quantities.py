@@ -11,7 +11,7 @@ import numpy as np
 from clhines.core.checks import as_real, shown
 from clhines.core.errors import InputError, meant
 from clhines.simulator.cells.cable import Cable
-from clhines.simulator.gradients.adjoint import Adjoint, by_constant
+from clhines.simulator.gradients.adjoint import Adjoint, by_constant, selected
 from clhines.simulator.gradients.refused import check_parameter, check_weights, is_of_start
 from clhines.simulator.model.instances import factor_of
 from clhines.simulator.model.model import Model
@@ -178,15 +178,16 @@ class Quantities:
         k, instances = self.model.instances[group.number]
         mechanism = group.mechanism
         if k < 0:
-            factor = factor_of(mechanism, self.model.area[group.nodes])
+            factor = factor_of(mechanism, selected(self.model.area, group.nodes))
             place = group.nodes, factor, group.parameters
             slopes = by_constant(self.model, adjoint.matrix, mechanism, *place)
-            return slopes.get(name, np.zeros(len(group))).copy()
+            slope = slopes.get(name, np.zeros(1))
+            return slope if np.shape(slope) == (len(group),) else np.resize(slope, len(group))
         if name in mechanism.parameters:
-            return _selected(adjoint.parameters[k][name], instances)
+            return selected(adjoint.parameters[k][name], instances)
         begins = name in mechanism.begins  # its value before INITIAL
         states = adjoint.states if begins else adjoint.start["states"]
-        return _selected(states[k][name], instances)
+        return selected(states[k][name], instances)
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
         """Return the derivatives with respect to each cell's Ra, (num_cells,).
@@ -201,13 +202,6 @@ class Quantities:
         return np.add.reduceat(by_node, forest.cell_offsets[:-1]) / self._axial_resistivity()
 
 
-def _selected(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return ``values[at]``, without a copy if this is all values in order."""
-    is_all = len(at) == len(values) and np.array_equal(at, np.arange(len(at)))
-    taken: np.ndarray = values if is_all else values[at]
-    return taken
-
-
 def as_cotangents(values: object, shapes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     """Return a loss's derivatives as a list, an array for each record; InputError if wrong."""
     several = [values] if len(shapes) == 1 and not isinstance(values, list | tuple) else values
@@ -216,7 +210,8 @@ def as_cotangents(values: object, shapes: Sequence[tuple[int, int]]) -> list[np.
             f"loss returned derivatives of {type(values).__name__}; expected an array for each of "
             f"{len(shapes)} records"
         )
-    arrays = [as_real("derivatives of a loss", np.asarray(one)) for one in several]
+    name = "derivatives of a loss"
+    arrays = [as_real(name, np.asarray(one), copy=False) for one in several]
     for array, shape in zip(arrays, shapes, strict=True):
         if array.shape != shape:
             raise InputError(
