@@ -89,7 +89,7 @@ __kernel void combine(${signature(spec, "combine")})
 % endfor
 </%def>\
     int k = begin;
-#pragma unroll 2
+#pragma unroll 1
     for (; k + 8 <= end; k += 8, weights += 4 * padded) {
 % for r in rows_of_8:
         const real2 pair${r} = ${f"*(__global const real2 *)(value{r} + k)" if spec.pairs else f"(real2)(value{r}[k], value{r}[k + 1])"};
@@ -167,6 +167,7 @@ __kernel void add_parts(${signature(spec, "add_parts")})
     const int j = get_global_id(0), r = get_global_id(1);
     if (j >= width) return;
     wide sum = 0${", lost = 0" if spec.compensated else ""};
+#pragma unroll 8
     for (int part = 0; part < num_parts; part++) {
         const wide one = parts[((long)part * rows + r) * padded + j];
         ${"add(&sum, &lost, one)" if spec.compensated else "sum += one"};

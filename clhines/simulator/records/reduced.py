@@ -24,7 +24,7 @@ from clhines.simulator.records.features import DeviceFeatures, HostFeatures
 from clhines.simulator.records.membrane import Membrane
 from clhines.simulator.records.records import MEMBRANE, VOLTAGE, Record
 from clhines.solver.device import devices, program
-from clhines.solver.device.arrays import set_soon, set_zero, to_device
+from clhines.solver.device.arrays import set_zero, to_device
 from clhines.solver.plan.kernel_spec import TemplateSpec
 from clhines.solver.plan.plan import real_name
 
@@ -71,6 +71,11 @@ class ReducedSpec(TemplateSpec):
     pairs: bool = True  # whether all rows begin at even indices, for `ptx`
 
     @property
+    def build_options(self) -> tuple[str, ...]:
+        """With fewer registers more warps run side by side."""
+        return ("-cl-nv-maxrregcount=64",) if self.ptx else ()
+
+    @property
     def compensated(self) -> bool:
         """Whether sums are compensated, because the device has no float64."""
         return self.wide == "float"
@@ -110,7 +115,7 @@ class ReducedSpec(TemplateSpec):
         # the instruction needs compute capability 9; the extension is in NVIDIA's compiler
         ptx = "cl_nv_compiler_options" in device.extensions
         if ptx and device.compute_capability_major_nv >= 9:
-            return cls(real_name(dtype), "double", 32, 16, ptx=True)
+            return cls(real_name(dtype), "double", 32, 16, part=2048, ptx=True)
         return cls(real_name(dtype), "double", 4, 8)
 
 
@@ -258,7 +263,6 @@ class DeviceReducer(Reducer):
         self._copied_for: tuple[np.ndarray | None, int] = None, -1
         self._tables: list[cla.Array] = []
         self._ready: tuple[View, bool] | None = None  # this chunk's, from `enqueue`
-        self._copied: tuple[np.ndarray, cl.Event | None]
         self._kept: cla.Array | None = None
         self._count: cla.Array | None = None
         self._features: DeviceFeatures | None = None
@@ -266,6 +270,11 @@ class DeviceReducer(Reducer):
     @cached_property
     def _spec(self) -> ReducedSpec:
         return ReducedSpec.on(self._queue.device, self._dtype)
+
+    @cached_property
+    def _copies(self) -> cl.CommandQueue:
+        """A queue for copies that wait for no kernel."""
+        return cl.CommandQueue(self._queue.context, self._queue.device)
 
     @cached_property
     def _built(self) -> cl.Program:
@@ -401,10 +410,8 @@ class DeviceReducer(Reducer):
             steps = np.arange(first, first + rows)[some]
             clamps = membrane.currents(steps, [one[some] for one in outputs])
             num_clamps = clamps.shape[1]
-            clamps = np.pad(clamps, ((0, 0), (0, num_clamps % 2))).astype(self._dtype)
-            currents = cla.empty(self._queue, max(1, clamps.size), self._dtype)
-            if clamps.size:  # alive until the copy has ended
-                self._copied = clamps, set_soon(currents, 0, clamps.reshape(-1), self._queue)
+            clamps = np.pad(clamps, ((0, 0), (0, num_clamps % 2)))
+            currents = to_device(self._copies, clamps, self._dtype)
         if matrix is not None:
             terms = view.stride if view.places is not None else len(self.sources[0].index)
             factors = [(view.array, tables[0], terms, rows_of)]
