@@ -192,6 +192,8 @@ _BUSY = {
     ("double", False): (0, 128),
     ("float", False): (0, 80),
 }
+_TOGETHER_LEAST = 3  # work-groups per compute unit that registers leave room for
+_SMALL_FIRST = 8  # with at most so many cells per compute unit, small cells are launched first
 _CELL = 6  # a unit's column
 
 
@@ -269,7 +271,11 @@ class EpochPlan:
         chosen = self._plan_instances(spec, most_units, fills=not constant and not busy)
         if chosen is None:
             raise self._too_large(lanes)
-        return chosen
+        if not chosen.registers or constant:
+            return chosen
+        together = max(_TOGETHER_LEAST, _cells_each(-(-len(self._like) // chosen.units), limits))
+        more = _more_registers(registers, chosen.work_group, together)
+        return replace(chosen, registers=max(registers, more))
 
     def _plan_instances(self, spec: EpochSpec, most: int, fills: bool) -> EpochSpec | None:
         """Return the spec with at most `most` cells per work-group; None if one cell does not fit.
@@ -418,12 +424,13 @@ def plan_epochs(
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first; InputError if a cell is too large for the chip.
 
-    Cells that need equally many lanes, in whole warps, have a plan of their own if there are enough
-    to fill the device: a work-group gives each of its cells as many lanes and as much local memory
-    as the largest. `segment` sets the most nodes in a segment, and `units` the cells per
-    work-group; by default they are chosen. If `model` is one rank's part, `decisions` hold for the
-    whole network. With `by_node`, lanes advance nodes; None: only for cells that do not fit
-    otherwise. The cells `leading` get the first plan.
+    If there are few cells per compute unit, plans by instance come smallest first: their launches
+    end earlier then (measured). Cells that need equally many lanes, in whole warps, have a plan of
+    their own if there are enough to fill the device: a work-group gives each of its cells as many
+    lanes and as much local memory as the largest. `segment` sets the most nodes in a segment, and
+    `units` the cells per work-group; by default they are chosen. If `model` is one rank's part,
+    `decisions` hold for the whole network. With `by_node`, lanes advance nodes; None: only for
+    cells that do not fit otherwise. The cells `leading` get the first plan.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -454,7 +461,8 @@ def plan_epochs(
             longest = int(short[forest.shape_of_cell[like]].max())
         planned = PlannedCells(model, cells)
         plans.append(EpochPlan(planned, decisions, like, longest, dtype, limits, units, lists))
-    return plans
+    few = leading is None and _cells_each(len(size), limits) <= _SMALL_FIRST
+    return plans[::-1] if few and all(plan.lists is None for plan in plans) else plans
 
 
 def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:

@@ -106,3 +106,15 @@ def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_
     assert "bar.sync %" not in render(spec)
     soma = plan_epochs(compile(ring_network(ring_cables(2), 2, "soma"), 0.025), "float64", Limits())
     assert not soma[0].spec.takes_series
+
+
+def test_few_cells_are_launched_smallest_first_with_the_registers_that_are_left():
+    """The largest cells, two or three per compute unit, leave registers that they can use."""
+    model = compile(ring_network(ring_cables(64, seed=2018), 64, "all"), 0.025)
+    few, many = (
+        plan_epochs(model, "float64", Limits(compute_units=count, ptx=True)) for count in (8, 6)
+    )
+    sizes = [[plan.spec.lanes for plan in plans] for plans in (few, many)]
+    assert sizes == [[96, 128], [128, 96]]
+    registers = [[plan.spec.registers for plan in plans] for plans in (few, many)]
+    assert registers == [[128, 168], [128, 128]]
