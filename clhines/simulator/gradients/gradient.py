@@ -126,15 +126,9 @@ class RunGradient:
 
     def of_loss(self, loss: Loss) -> Gradient:
         rows = self.forward()
-        value, cotangents = evaluate(loss, rows)
-        slopes = self.backward(cotangents)
+        value, cotangents = call_loss(loss, [r.copy() for r in rows])
+        value, slopes = as_number("the value of loss", value), self.backward(cotangents)
         return Gradient(value, rows, tuple(self.quantities.of), slopes, self.how)
-
-
-def evaluate(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[float, object]:
-    """Return the loss of record rows, and its derivatives by these rows."""
-    value, slopes = call_loss(loss, [r.copy() for r in rows])
-    return as_number("the value of loss", value), slopes
 
 
 def call_loss(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[Any, Any]:

@@ -30,19 +30,12 @@ def check_model(model: Model, surrogate: float | None) -> None:
             raise InputError(refusal("gradient.for-netcons", name=mechanism.name))
         if program.begun:
             raise InputError(refusal("gradient.last", name=mechanism.name, value=program.begun[0]))
-        check_blocks(mechanism)
-
-
-def check_blocks(mechanism: Mechanism) -> None:
-    for block in mechanism.program.blocks:
-        if block.startswith(_NO_VALUES):
-            continue
-        try:
-            back_function(mechanism, block)
-        except InputError as error:
-            raise InputError(
-                refusal("gradient.block", name=mechanism.name, block=block, error=error)
-            ) from error
+        for block in (b for b in program.blocks if not b.startswith(_NO_VALUES)):
+            try:
+                back_function(mechanism, block)
+            except InputError as error:
+                said = {"name": mechanism.name, "block": block, "error": error}
+                raise InputError(refusal("gradient.block", **said)) from error
 
 
 def check_records(records: Sequence[Record]) -> None:
