@@ -68,10 +68,10 @@ FAULTS["spikes: sums that are not atomic"] = (
     "incoming[place < size ? place : place - size] += weight[i]",
     "race",
 )
-FAULTS["spikes: another source"] = (
+FAULTS["spikes: one connection too many"] = (
     "spikes",
     "first[from + 1]",
-    "first[from + 2]",
+    "first[from + 1] + 1",
     "read",
 )
 FAULTS |= {
