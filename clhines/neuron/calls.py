@@ -121,8 +121,6 @@ def check_end(h: Hoc, tstop: float) -> None:
 
 def num_steps(h: Hoc, tstop: float, first_dt: float | None = None) -> int:
     tstop = as_number("tstop", tstop, "ms")
-    if h.CVode().active():  # variable steps have no dt: count 1, so that a run rejects them
-        return int(h.t < tstop)
     check_dt(h)
     t, dt = float(h.t), float(h.dt)
     if first_dt is None or first_dt == dt:
@@ -139,8 +137,6 @@ def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
     psolve continues from NEURON's last step, which had the end `t` and the length `dt`, ms.
     """
     end = as_number("tstop", tstop, "ms") * (1 + 1e-11)
-    if h.CVode().active():
-        return int(h.t < end)
     check_dt(h)
     steps = _steps_of_solve(t, float(h.dt), end)
     if t != h.t and (dt == h.dt or steps != _steps_of_solve(float(h.t), float(h.dt), end)):
@@ -163,8 +159,6 @@ def batch_steps(h: Hoc, tstop: float) -> int:
     if h.stoprun:
         raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
-    if h.CVode().active():
-        return int(t < end)
     check_dt(h)
     return _steps_before(t, dt, end - dt / 4)
 

@@ -25,7 +25,7 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.rank_calls import joined, kept_by_all, ranks_of, same_on, together
 from clhines.neuron.read.catalogue import digest_of_texts
 from clhines.neuron.read.hooks import GATHERED
-from clhines.neuron.reading import read_model
+from clhines.neuron.reading import read_model, refuse_variable_steps
 from clhines.simulator.importing import load_compiler, state_follows
 from clhines.simulator.ranks import NO_WORDS, ONE_PROCESS, Joints, Ranks
 from clhines.simulator.refusals import sentence_of
@@ -235,10 +235,8 @@ def advance(
         )
     progress = as_switch("progress", progress) and ranks.rank == 0
     with showing(progress), without_redirects():
+        refuse_variable_steps(h, ranks)
         rest = same_on(ranks, count, h)
-        if ranks.any(bool(rest and h.CVode().active())):
-            # reading rebuilds changed sections, of which CVode would not know: NEURON would crash
-            raise rejection("", "neuron.cvode-variable-time-steps")
         while rest:
             with uncollected():
                 kept = kept_or_read(h, request, ranks)

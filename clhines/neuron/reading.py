@@ -6,7 +6,7 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.core.progress import phase
-from clhines.neuron.convert import RejectedError, reject
+from clhines.neuron.convert import RejectedError, reject, rejection
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.mechanisms import (
@@ -39,11 +39,22 @@ from clhines.simulator.mechanisms import GENERATOR
 from clhines.simulator.ranks import ONE_PROCESS, Ranks
 
 
+def refuse_variable_steps(h: Hoc, ranks: Ranks) -> None:
+    """Raise RejectedError on all MPI ranks if CVode's variable steps are on.
+
+    Reading rebuilds changed sections. CVode would not know of it, and NEURON's next step would end
+    the process.
+    """
+    if ranks.any(bool(h.CVode().active())):
+        raise rejection("", "neuron.cvode-variable-time-steps")
+
+
 def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> NeuronModel:
     """Read NEURON's present model, including the constructs that are not supported.
 
     With `every`, also read Vectors that only record or play after ``h.finitialize()``.
     """
+    refuse_variable_steps(h, ranks)
     with ranks.agreed():
         model = _read(h, every, ranks)
     _number_nodes(model, ranks)

@@ -251,6 +251,33 @@ def test_constructs_are_rejected():
         assert not any("cannot be read" in line for line in lines), name
 
 
+VARIABLE = """
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("hh")
+h.CVode().active(True)
+h.finitialize(-65)
+for call in (lambda: None, clhines.neuron.check, clhines.from_neuron):
+    soma.nseg += 2
+    try:
+        print(call())
+    except clhines.neuron.RejectedError as error:
+        print(error.rejected)
+    h.continuerun(h.t + 1)
+    print(h.t > 0)
+"""
+
+
+def test_variable_steps_are_rejected_before_changed_sections_are_read():
+    """NEURON ended the process in its next step."""
+    lines = output_of("-c", VARIABLE, timeout=200).splitlines()[-6:]
+    assert lines[0] == "None" and lines[1::2] == ["True"] * 3
+    for line in lines[2::2]:
+        assert line.count("Rejected(") == 1 and "CVode: variable time steps" in line
+
+
 @pytest.mark.parametrize("t", [-50.01, 0.26])
 def test_times_that_no_step_has(t):
     assert step_of(SimpleNamespace(t=round(t, 1)), 0.025) == round(40 * round(t, 1))

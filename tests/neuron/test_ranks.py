@@ -280,7 +280,7 @@ def test_what_one_rank_refuses_all_raise(of_two):
     expected = "NeuronError: enable() has when='never' on rank 1 and 'always' on rank 0; "
     assert of_two["uneven"] == [expected + "expected the same on all ranks"] * 2
     for line in of_two["variable"]:
-        assert line.startswith("InputError: steps is 1 on rank 1 and 200 on rank 0; expected")
+        assert "CVode: variable time steps" in line
     first, second = of_two["infinite"]
     assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
     first, second = of_two["crowded"]

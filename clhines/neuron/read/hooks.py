@@ -133,13 +133,12 @@ def _python_blocks(memory: NeuronMemory) -> list[Rejected]:
 
 
 def refused_settings(h: Hoc, memory: NeuronMemory) -> list[Rejected]:
-    """Return unsupported settings for steps, threads and the queue."""
+    """Return unsupported settings for steps, threads and the queue, except variable steps."""
     order, queue = h.secondorder, int(h.CVode().queue_mode())
     is_order = int(order) in (0, 1, 2)
     threads = int(h.ParallelContext().nthread()) > 1
     changed = is_order and not memory.has_order(order, float(h.dt))
     rows = (
-        ("neuron.cvode-variable-time-steps", h.CVode().active()),
         ("neuron.threads", threads),
         ("neuron.secondorder", not is_order),
         ("neuron.secondorder-changed", changed),

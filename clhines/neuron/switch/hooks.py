@@ -122,7 +122,7 @@ class Switch:
                 )
             solve_steps(h, stop, *clock)
             # below 0 ms NEURON's psolve(t) would end before its clock, and abort the process
-            return clock[0] == t >= 0 and not h.CVode().active()
+            return clock[0] == t >= 0
 
         def call_without_steps() -> None:
             with self._methods[0].off():

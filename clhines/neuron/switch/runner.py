@@ -104,15 +104,15 @@ class CallRunner:
             self._check_same(options)
             if options.when == "never":
                 return self.in_neuron(neuron_call)
+            agreed(self._h, partial(self._fix_steps, options))
             if options.when == "faster":
-                agreed(self._h, partial(self._fix_steps, options))
                 steps = agreed(self._h, count)[0]
                 self._background.check()
                 sooner = accounts.device_is_sooner(steps)
                 if self._compiles_ahead(steps, sooner, options.request) or not sooner:
                     return self._sooner_in_neuron(steps, neuron_call)
             device, dtype, engine = options.request[:3]
-            self._run(count, options, RunOptions(device, dtype, engine, **call))
+            self._run(count, options.progress, RunOptions(device, dtype, engine, **call))
         except BaseException as error:
             if options.strict or not is_refusal(error):
                 self._errors.keep(error)
@@ -184,7 +184,7 @@ class CallRunner:
             self._is_in_neuron = before
         return self._errors.is_empty
 
-    def _run(self, count: Callable[[], int], options: SwitchOptions, request: RunOptions) -> None:
+    def _run(self, count: Callable[[], int], progress: bool, request: RunOptions) -> None:
         if self._is_running:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         supported()
@@ -193,9 +193,8 @@ class CallRunner:
         self._is_running, self._run_seconds, self._stretches = True, 0.0, []
         self._stretch_begin = time.perf_counter()
         try:
-            agreed(self._h, partial(fix_steps, self._h, options.fixed_step))
             with long_bars(_SHORT):
-                advance(self._h, count, request, options.progress, tell=self._add)
+                advance(self._h, count, request, progress, tell=self._add)
         finally:
             self._is_running = False
 
