@@ -121,6 +121,10 @@ def check_end(h: Hoc, tstop: float) -> None:
 
 def num_steps(h: Hoc, tstop: float, first_dt: float | None = None) -> int:
     tstop = as_number("tstop", tstop, "ms")
+    if getattr(h, "using_cvode_", 0):  # hoc's continuerun() then takes another step at its end
+        raise InputError(
+            "CVode's variable steps are off, but h.using_cvode_ is 1; expected h.cvode_active(0)"
+        )
     check_dt(h)
     t, dt = float(h.t), float(h.dt)
     if first_dt is None or first_dt == dt:

@@ -125,6 +125,8 @@ def variable_steps(net):
     net.on(h.continuerun, 5)
     h.cvode_active(1)
     net.said.append(refusal(h.continuerun, 10))
+    h.CVode().active(0)  # stdrun.hoc still takes them for on
+    net.said.append(refusal(h.continuerun, 10))
     h.cvode_active(0)
     net.on(h.run)
 

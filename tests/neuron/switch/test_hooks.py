@@ -696,8 +696,9 @@ def test_what_scripts_do_between_runs_is_as_in_neuron():
             assert said == is_said, use
             allowed = TOLERANCE * max(expected[3], 1)  # each of these rows, and a time
             assert max(abs(a - b) for a, b in zip(expected, values, strict=True)) < allowed, use
-    before, refused, after = result.pop("variable_steps")
-    assert "CVode: variable time steps" in refused and before[0] == after[0] == "ran"
+    before, refused, is_used, after = result.pop("variable_steps")
+    assert "CVode: variable time steps" in refused and "expected h.cvode_active(0)" in is_used
+    assert before[0] == after[0] == "ran"
     zero, same, less, also, after = result.pop("steps_of_nothing")
     assert zero == same == "h.dt is 0 ms; expected more than 0"
     assert less == also == "h.dt is -0.025 ms; expected more than 0"
