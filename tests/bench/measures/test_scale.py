@@ -72,7 +72,7 @@ def test_the_model_extended_by_hand():
 @pytest.mark.mpi
 @needs_mpi
 def test_ranks_are_timed(measured_on, tmp_path):
-    case = "--strong 8 --weak --delay 5 --duration 5".split()
+    case = "--strong 8 --weak --delay 2 --duration 6".split()
     scale.main(["--ranks", "1", "2", *case, "--out", str(tmp_path)])
     (path,) = tmp_path.glob("scale-*.json")
     result = json.loads(path.read_text("utf-8"))
