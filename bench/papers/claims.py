@@ -9,6 +9,7 @@ from typing import Any
 
 from bench import table
 from bench.papers import traffic
+from bench.papers.pictures import short
 
 Rows = list[dict[str, Any]]
 NEAR, CLOSE = 1.25, 1.05  # times larger or smaller: still as in the paper
@@ -32,14 +33,10 @@ def number(text: str, paper: float, here: float | None, near: float = NEAR) -> I
         yield Claim(text, short(paper), short(here), paper / near <= here <= paper * near)
 
 
-def order(text: str, ratio: float | None) -> Iterator[Claim]:
-    """Give the claim that something is faster: `ratio`, of times, is above 1."""
+def order(text: str, ratio: float | None, least: float = 1) -> Iterator[Claim]:
+    """Give the claim that a ratio is above 1; one below `least` is not clearly so."""
     if ratio is not None:
-        yield Claim(text, "> 1", short(ratio), ratio > 1)
-
-
-def short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        yield Claim(text, "> 1", short(ratio), ratio > least)
 
 
 def text(claims: Iterator[Claim], title: str = "Beside the paper") -> str:

@@ -7,16 +7,14 @@ and where the report says that a ratio grows or falls.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from bench.papers.claims import CLOSE, NEAR, Claim, Claims, Rows, at, number, of, over, short
+from bench.papers import claims
+from bench.papers.claims import CLOSE, NEAR, Claim, Claims, Rows, at, number, of, over
 from bench.papers.report import BRANCHINGS, FALLING, OLD, PACKED, SPLIT, USUAL
 
-
-def order(text: str, ratio: float | None) -> Iterator[Claim]:
-    """Give the claim that a ratio is above 1; two equal runs differ by less than `CLOSE`."""
-    if ratio is not None:
-        yield Claim(text, "> 1", short(ratio), ratio > CLOSE)
+order = partial(claims.order, least=CLOSE)  # two equal runs differ by less
 
 
 def claims_4_1(result: dict[str, Any]) -> Iterator[Claim]:
