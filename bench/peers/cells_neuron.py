@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,8 @@ import numpy as np
 
 from bench import MissingError, neurons
 from bench.peers.cells import Case, Running
-from bench.peers.neuron import bare_sections
-from bench.peers.ring import Clock, printed_to
+from bench.peers.neuron import advancing, bare_sections
+from bench.peers.ring import Clock
 from clhines.simulator.cells.cable import Cable
 
 
@@ -58,7 +56,7 @@ def sections_of(h: Any, name: str, cable: Cable) -> tuple[list[Any], Any]:
 
 def neuron_start(case: Case, clock: Clock, core: bool) -> Running:
     """Return the copies in NEURON's fixed step, or handed to CoreNEURON."""
-    from neuron import __version__, coreneuron
+    from neuron import __version__
 
     cable = case.cable()
     h = loaded(case)
@@ -83,30 +81,11 @@ def neuron_start(case: Case, clock: Clock, core: bool) -> Running:
         h.cvode.active(0)
         pc.set_maxstep(10)
         h.finitialize(neurons.V_INIT)
-    steps_done = 0
-    if core:
-        coreneuron.enable, coreneuron.verbose = True, 2  # it says then how long it took
-
-    def advance(steps: int) -> float | None:
-        nonlocal steps_done
-        steps_done += steps
-        if not core:
-            pc.psolve(steps_done * neurons.DT)
-            return None
-        with tempfile.TemporaryFile() as said:
-            with printed_to(said):
-                pc.psolve(steps_done * neurons.DT)
-            said.seek(0)
-            times = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
-        if len(times) != 1:
-            raise MissingError("CoreNEURON did not say how long its solver took")
-        return float(times[0])
-
     notes = ["the time that its solver prints; copying the model to it is left out"] * core
     return Running(
         name=f"{'CoreNEURON' if core else 'NEURON'} {__version__}",
         where=f"{case.threads} threads",
-        advance=advance,
+        advance=advancing(pc, neurons.DT, core),
         voltages=lambda: [np.array(vector).tolist() for vector in recorded],
         built=clock.parts,
         notes=notes,

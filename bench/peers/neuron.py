@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -61,8 +62,34 @@ def neuron_ring(h: Any, pc: Any, case: Case, cables: list[Cable]) -> list[Any]:
     return [into, cells, sources]
 
 
+def advancing(pc: Any, dt: float, core: bool) -> Callable[[int], float | None]:
+    """Return a function that goes on by steps; for CoreNEURON it returns its solver's seconds."""
+    from neuron import coreneuron
+
+    steps_done = 0
+    if core:
+        coreneuron.enable, coreneuron.verbose = True, 2  # it says then how long it took
+
+    def advance(steps: int) -> float | None:
+        nonlocal steps_done
+        steps_done += steps
+        if not core:
+            pc.psolve(steps_done * dt)
+            return None
+        with tempfile.TemporaryFile() as said:
+            with printed_to(said):
+                pc.psolve(steps_done * dt)
+            said.seek(0)
+            times = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
+        if len(times) != 1:
+            raise MissingError("CoreNEURON did not say how long its solver took")
+        return float(times[0])
+
+    return advance
+
+
 def neuron_start(case: Case, core: bool) -> Running:
-    from neuron import __version__, coreneuron, h
+    from neuron import __version__, h
 
     clock = Clock()
     cables = case.cables()
@@ -78,25 +105,6 @@ def neuron_start(case: Case, core: bool) -> Running:
         pc.set_maxstep(10)
         h.finitialize(ring.V_INIT)
         kept[0][0].event(ring.START)
-    steps_done = 0
-    if core:
-        coreneuron.enable, coreneuron.verbose = True, 2  # it says then how long it took
-
-    def advance(steps: int) -> float | None:
-        nonlocal steps_done
-        steps_done += steps
-        end = steps_done * case.dt
-        if not core:
-            pc.psolve(end)
-            return None
-        with tempfile.TemporaryFile() as said:
-            with printed_to(said):
-                pc.psolve(end)
-            said.seek(0)
-            times = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
-        if len(times) != 1:
-            raise MissingError("CoreNEURON did not say how long its solver took")
-        return float(times[0])
 
     def spikes() -> tuple[np.ndarray, np.ndarray]:
         return np.array(times), np.array(cells).astype(int)
@@ -113,7 +121,7 @@ def neuron_start(case: Case, core: bool) -> Running:
         where=f"{case.threads} threads",
         compartments=totals(case, cables),
         nodes=round(nodes * case.cells / len(cables)),
-        advance=advance,
+        advance=advancing(pc, case.dt, core),
         spikes=spikes,
         built=clock.parts,
         notes=notes,
