@@ -54,7 +54,11 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
         Its command line. ``--out`` is dropped, and absolute paths, which differ between machines,
         are cut to their last part.
     """
-    words = [Path(word).name if os.path.isabs(word) else word for word in _without_out(arguments)]
+    words = list(arguments)
+    if "--out" in words:
+        k = words.index("--out")
+        del words[k : k + 2]
+    words = [Path(word).name if os.path.isabs(word) else word for word in words]
     entries = {"command": f"python -m bench {shlex.join([name, *words])}"}
     if queue is not None:
         device = queue.device
@@ -75,15 +79,6 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
         "seed": SEED,
         "commit": os.environ.get("CLHINES_COMMIT") or _commit(),
     }
-
-
-def _without_out(arguments: Sequence[str]) -> list[str]:
-    """Return arguments without ``--out FOLDER``, which says nothing about a result."""
-    words = list(arguments)
-    if "--out" in words:
-        k = words.index("--out")
-        del words[k : k + 2]
-    return words
 
 
 def _commit() -> str:
@@ -113,8 +108,9 @@ def slug(device: cl.Device) -> str:
 def write(
     name: str,
     queue: cl.CommandQueue | None,
+    arguments: Sequence[str],
     result: dict[str, Any],
-    text: str,
+    text: Callable[[dict[str, Any]], str],
     out: str,
     draw: Draw | None = None,
 ) -> None:
@@ -122,16 +118,22 @@ def write(
 
     Parameters
     ----------
+    name : str
+        Name of the measure, perhaps with further words after a hyphen.
     queue : pyopencl.CommandQueue or None
         Its device names the files and heads the text.
+    result : dict
+        Its ``record``, if any, is added to the record of the run.
     draw : callable, optional
         ``draw(result, path)`` writes a picture, if matplotlib is installed.
     """
+    result = {"record": {}, **result}
+    result["record"] = record(queue, name.partition("-")[0], arguments) | result["record"]
     head = f"commit {result['record']['commit']}"
     if queue is not None:
         name, head = f"{name}-{slug(queue.device)}", f"{devices.label(queue.device)}, {head}"
     head = "\n".join(table.wrapped([head]))
-    files(Path(out) / f"{name}.json", result, f"{head}\n\n{text}\n", draw)
+    files(Path(out) / f"{name}.json", result, f"{head}\n\n{text(result)}\n", draw)
 
 
 def files(path: Path, result: dict[str, Any], text: str, draw: Draw | None = None) -> None:

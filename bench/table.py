@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 WIDTH = 100
 
@@ -42,6 +43,13 @@ def missing(found: Iterable[tuple[str, str, str]]) -> list[str]:
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         texts.append(f"missing: {name}: {reason}; {cases[0]}{more}")
     return wrapped(texts)
+
+
+def about(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return where each simulator runs, and its notes."""
+    texts = [f"{r['name']} runs on {r['where']}." for r in rows]
+    texts += [f"{r['name']}: {note}." for r in rows for note in r.get("notes", [])]
+    return list(dict.fromkeys(texts))
 
 
 def verdict(good: bool) -> str:

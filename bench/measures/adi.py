@@ -123,5 +123,4 @@ def main(arguments: Sequence[str]) -> None:
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, ["float64"], False)
     rows = [row for same in (False, True) for row in measure(queue, args.size, args.steps, same)]
-    result = {"record": record.record(queue, "adi", arguments), "rows": rows}
-    record.write("adi", queue, result, text(result), args.out)
+    record.write("adi", queue, arguments, {"rows": rows}, text, args.out)

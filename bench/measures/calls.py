@@ -198,5 +198,4 @@ def main(arguments: Sequence[str]) -> None:
         else:
             forest = systems.chains(cells, args.nodes)
         rows.append(measure(queue, forest, kind, dtype))
-    result = {"record": record.record(queue, "calls", arguments), "rows": rows}
-    record.write("calls", queue, result, text(result), args.out)
+    record.write("calls", queue, arguments, {"rows": rows}, text, args.out)

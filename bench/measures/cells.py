@@ -277,7 +277,7 @@ def text(result: dict[str, Any]) -> str:
         "end of the first step; apart: largest difference from the reference's voltage at a soma, "
         "and of a spike's time.",
         *about_choices(result.get("choices", [])),
-        *about_others(rows),
+        *table.about([r for r in rows if not name_of(r).startswith(OWN)]),
         *about_load(result["record"]),
     ]
     missing = [
@@ -312,15 +312,6 @@ def about_choices(found: list[dict[str, Any]]) -> list[str]:
         f"auto chooses {' and '.join(chosen)}; within {GOOD_CHOICE - 1:.0%} of the fastest engine "
         f"in {good} of {len(found)} cases, at worst {worst:.2f} times it."
     ]
-
-
-def about_others(rows: list[dict[str, Any]]) -> list[str]:
-    others = [r for r in rows if not name_of(r).startswith(OWN)]
-    where = dict.fromkeys((r["name"], r["where"]) for r in others)
-    notes_of_others = [f"{name} runs on {on}." for name, on in where]
-    notes = dict.fromkeys((r["name"], note) for r in rows for note in r.get("notes", []))
-    notes_of_others += [f"{name}: {note}." for name, note in notes]
-    return notes_of_others
 
 
 def about_load(known: dict[str, Any]) -> list[str]:
@@ -390,12 +381,11 @@ def main(arguments: Sequence[str]) -> None:
     missing = [r for r in all_rows if "reason" in r] + [
         {**r, "reason": f"{r['apart_mv']:g} mV from the reference"} for r in wrong
     ]
-    run_record = record.record(queue, "cells", arguments) | {"load": load}
-    result = {"record": run_record, "cells": rows, "choices": [], "missing": missing}
+    result = {"record": {"load": load}, "cells": rows, "choices": [], "missing": missing}
     try:
         result["choices"] = choices(queue, rows)
     except KeyboardInterrupt:
         print("stopped: the table does not say how good the choices of auto are")
-    record.write("cells", queue, result, text(result), args.out, draw if rows else None)
+    record.write("cells", queue, arguments, result, text, args.out, draw if rows else None)
     if wrong:
         sys.exit(f"{wrong[0]['name']}: {wrong[0]['apart_mv']:g} mV from the reference")

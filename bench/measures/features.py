@@ -99,13 +99,12 @@ def main(arguments: Sequence[str]) -> int:
         for name in FEATURES
     ]
     measured = {
-        "record": record.record(queue, "features", arguments),
         "traces": args.traces,
         "samples": len(whole.t),
         "seconds": {"features": streamed, "traces": recorded, "extract": on_host, "eFEL": of_efel},
         "features": rows,
     }
-    record.write("features", queue, measured, text(measured), args.out)
+    record.write("features", queue, arguments, measured, text, args.out)
     bad = [row for row in rows if row["unequal"] or (row["feature"] in INDICES and row["relative"])]
     return int(bool(bad))
 

@@ -147,12 +147,11 @@ def main(arguments: Sequence[str]) -> int:
     counts = {"mrg": args.double, "senn": args.fibres}
     rows = [measured_fibres(name, n, queue, args.each) for name, n in counts.items()]
     result = {
-        "record": record.record(queue, "fibres", arguments),
         "rows": rows,
         "thresholds": measured_thresholds(args.fibres, queue),
         "lfp": measured_lfp(args.cells, queue),
     }
-    record.write("fibres", queue, result, text(result), args.out)
+    record.write("fibres", queue, arguments, result, text, args.out)
     return int(any(row.get("apart", 0.0) > APART[row["name"]] for row in rows))
 
 

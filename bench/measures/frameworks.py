@@ -566,10 +566,8 @@ def main(arguments: Sequence[str]) -> int:
     listing = subprocess.run(
         [args.python, "-c", versions], capture_output=True, text=True, check=False
     )
-    result = {
-        "record": record.record(queue, "frameworks", arguments),
-        "versions": listing.stdout.split("\n")[:-1], "ranks": record.cores(), "rows": rows,
-    }  # fmt: skip
+    versions_used = listing.stdout.split("\n")[:-1]
+    result = {"versions": versions_used, "ranks": record.cores(), "rows": rows}
     kept = "-".join(filter(None, ("frameworks", args.result)))
-    record.write(kept, queue, result, text(result), args.out)
+    record.write(kept, queue, arguments, result, text, args.out)
     return 0

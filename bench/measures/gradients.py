@@ -168,14 +168,13 @@ def main(arguments: Sequence[str]) -> int:
     texts = [n for n in args.neurons if args.jaxley_steps and not neurons.NEURONS[n].from_files]
     peer = [beside_jaxley(n, queue, args.copies, args.jaxley_steps, args.most) for n in texts]
     result = {
-        "record": record.record(queue, "gradients", arguments),
         "copies": args.copies,
         "duration": args.duration,
         "rows": rows,
         "networks": [network(queue)],
         "jaxley": peer,
     }
-    record.write("gradients", queue, result, text(result), args.out)
+    record.write("gradients", queue, arguments, result, text, args.out)
     return int(any(row["apart"] > NEEDED for row in rows))
 
 

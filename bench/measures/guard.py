@@ -329,10 +329,10 @@ def main(arguments: Sequence[str]) -> int:
     ]
     missing = [{"row": f[0], "reason": f[1]} for f in measured if not isinstance(f, Row)]
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    run_record = {**record.record(queue, "guard", arguments), "sizes": vars(sizes), "load": load}
-    result = {"record": run_record, "rows": shown, "missing": missing}
+    of_run = {"sizes": vars(sizes), "load": load}
+    result = {"record": of_run, "rows": shown, "missing": missing}
     if args.record:
-        record.write("guard", queue, result, text(result), args.out)
+        record.write("guard", queue, arguments, result, text, args.out)
         return 0
     print(text(result))
     print(f"\nrecord: {path.name}, commit {commit}" if before else f"\nno record: {path}")

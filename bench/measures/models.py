@@ -454,9 +454,9 @@ def measure_rows(
             which = words.get(way) or f"--copies {row['copies']}"
             row["command"] = f"{command_of(name, args)} {which}"
             rows[_which(row)] = row
-    result = {"record": record.record(queue, "models", arguments), way: True}
-    result["rows"] = [r for n in CASES for (m, *_), r in sorted(rows.items()) if m == n]
-    record.write(f"models-{way}", queue, result, text(result), args.out)
+    ordered = [r for n in CASES for (m, *_), r in sorted(rows.items()) if m == n]
+    result = {way: True, "rows": ordered}
+    record.write(f"models-{way}", queue, arguments, result, text, args.out)
     return 0
 
 
@@ -550,8 +550,6 @@ def main(arguments: Sequence[str]) -> int:
             row |= row_of(name, folder, args, for_core=True)
         row["command"] = command_of(name, args)
         rows = kept_rows(path) | {name: row}
-        made = record.record(queue, "models", arguments)
-        result = {"record": made, "dtype": args.dtype}
-        result["rows"] = [rows[n] for n in CASES if n in rows]
-        record.write(measure, queue, result, text(result), args.out)
+        result = {"dtype": args.dtype, "rows": [rows[n] for n in CASES if n in rows]}
+        record.write(measure, queue, arguments, result, text, args.out)
     return 0 if single or all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1

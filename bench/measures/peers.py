@@ -346,6 +346,5 @@ def main(arguments: Sequence[str]) -> None:
     missing: list[dict[str, Any]] = []
     for case in tqdm(cases(queue, args), disable=None):
         rows += time_case(case, args.methods, args.budget, missing)
-    run_record = {**record.record(queue, "peers", arguments), "peers": host.versions()}
-    result = {"record": run_record, "rows": rows, "missing": missing}
-    record.write("peers", queue, result, text(result), args.out, draw)
+    result = {"record": {"peers": host.versions()}, "rows": rows, "missing": missing}
+    record.write("peers", queue, arguments, result, text, args.out, draw)

@@ -146,5 +146,4 @@ def main(arguments: Sequence[str]) -> None:
     for count in args.segments or SMALL:
         timed = Timed(partial(cell, segments=count), h)
         rows += rows_of(f"cell {count}", timed, ways, (SHORT, LONG), args.rounds)
-    result = {"record": record.record(queue, "pieces", arguments), "rows": rows}
-    record.write("pieces", queue, result, text(result), args.out)
+    record.write("pieces", queue, arguments, {"rows": rows}, text, args.out)

@@ -135,6 +135,5 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     args = parser.parse_args(arguments)
     malloc = {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")}
-    run_record = {**record.record(None, "plan", arguments), "malloc": malloc}
-    result = {"record": run_record, "rows": option_rows(args.nodes)}
-    record.write("plan", None, result, text(result), args.out)
+    result = {"record": {"malloc": malloc}, "rows": option_rows(args.nodes)}
+    record.write("plan", None, arguments, result, text, args.out)

@@ -188,10 +188,9 @@ def main(arguments: Sequence[str]) -> int:
     rows = [one.found for one in runs if "reason" not in one.found]
     compare(rows, args.seconds * 1e3 / DT)
     result = {
-        "record": record.record(queue, "points", arguments),
         "neurons": args.neurons, "duration": args.seconds, "aim": AIM, "rows": rows,
         "missing": [one.found for one in runs if "reason" in one.found],
     }  # fmt: skip
-    record.write("points", queue, result, text(result), args.out)
+    record.write("points", queue, arguments, result, text, args.out)
     rates = [r["hz"] for r in rows]
     return int(max(rates) > (1 + NEAR) * min(rates))

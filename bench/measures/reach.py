@@ -50,7 +50,7 @@ def one_chain(nodes: int) -> Callable[[Any], clhines.Forest]:
 
 
 def real_mix(args: argparse.Namespace) -> clhines.Forest:
-    return systems.real_mix(args.morphologies, args.mix_nodes)
+    return systems.real_mix(args.morphologies, 2e7)
 
 
 CASES = (
@@ -150,7 +150,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
     parser.add_argument("--cases", nargs="+", default=[c.name for c in CASES])
     parser.add_argument("--morphologies", help="folder of SWC files for the real mix")
-    parser.add_argument("--mix-nodes", type=float, default=2e7)
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, args.dtype)
     rows = []
@@ -165,5 +164,4 @@ def main(arguments: Sequence[str]) -> None:
                     done = row["x_floor"]
                 aim = {"": plain, "factors kept": done, "natural order": 1.2 * done}[row["way"]]
                 rows.append({"case": case.name, "aim": aim if aim == aim else None, **row})
-    result = {"record": record.record(queue, "reach", arguments), "rows": rows}
-    record.write("reach", queue, result, text(result), args.out)
+    record.write("reach", queue, arguments, {"rows": rows}, text, args.out)

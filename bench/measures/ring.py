@@ -205,11 +205,7 @@ def explanation(rows: list[dict[str, Any]]) -> list[str]:
         "the time simulated; apart: largest difference [ms] of a spike's time from the first row "
         "of the case, of those that both have."
     ]
-    where = dict.fromkeys((r["name"], r["where"]) for r in rows)
-    texts += [f"{name} runs on {on}." for name, on in where]
-    notes = dict.fromkeys((r["name"], note) for r in rows for note in r["notes"])
-    texts += [f"{name}: {note}." for name, note in notes]
-    return table.wrapped([*texts, *about_choices(rows)])
+    return table.wrapped([*texts, *table.about(rows), *about_choices(rows)])
 
 
 def about_choices(rows: list[dict[str, Any]]) -> list[str]:
@@ -324,6 +320,5 @@ def main(arguments: Sequence[str]) -> None:
             missing.append({**{k: r[k] for k in ("name", "cells", "case")}, "reason": wrong})
         else:
             good.append(r)
-    run_record = record.record(queue, "ring", arguments)
-    result = {"record": run_record, "ring": good, "missing": missing}
-    record.write("ring", queue, result, text(result), args.out, draw)
+    result = {"ring": good, "missing": missing}
+    record.write("ring", queue, arguments, result, text, args.out, draw)

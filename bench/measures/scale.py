@@ -396,6 +396,5 @@ def main(arguments: Sequence[str]) -> None:
     planned = [r for r in rows if r["kind"] == "plan"]
     rows = [r for r in rows if r["kind"] != "plan"]
     against_first(rows)
-    run_record = {**record.record(queue, "scale", arguments), "rate_hz": RATE}
-    result = {"record": run_record, "rows": rows, "planned": planned, "missing": missing}
-    record.write("scale", queue, result, text(result), args.out, draw)
+    result = {"record": {"rate_hz": RATE}, "rows": rows, "planned": planned, "missing": missing}
+    record.write("scale", queue, arguments, result, text, args.out, draw)

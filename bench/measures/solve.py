@@ -123,5 +123,4 @@ def main(arguments: Sequence[str]) -> None:
         row["floor_seconds"] = floors[cells, dtype]
         row["x_floor"] = row["seconds"] / row["floor_seconds"]
         rows.append(row)
-    result = {"record": record.record(queue, "solve", arguments), "rows": rows}
-    record.write("solve", queue, result, text(result), args.out)
+    record.write("solve", queue, arguments, {"rows": rows}, text, args.out)

@@ -199,9 +199,6 @@ def main(arguments: Sequence[str]) -> int:
             copy = prepared(CASES[name], models / name, Path(where) / name)
             code = OF_MODEL.format(root=str(ROOT), name=name)
             rows.append(started(name, ["-c", code], device, copy / CASES[name].here))
-    result = {
-        "record": record.record(queue, "starts", arguments),
-        "limits_seconds": [MOST_COLD, MOST_WARM], "rows": rows,
-    }  # fmt: skip
-    record.write("starts", queue, result, text(result), args.out)
+    result = {"limits_seconds": [MOST_COLD, MOST_WARM], "rows": rows}
+    record.write("starts", queue, arguments, result, text, args.out)
     return int(not all(good(row) for row in rows if "failed" not in row))

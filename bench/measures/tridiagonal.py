@@ -274,10 +274,5 @@ def main(arguments: Sequence[str]) -> None:
     many_rows = [measure_many(queue, *size) for size in sizes]
     timed = record.queue(args.device, args.dtype)
     device_rows = [row for case in cases for row in measure_device(timed, *case)]
-    result = {
-        "record": record.record(queue, "tridiagonal", arguments),
-        "rows": rows,
-        "many_rows": many_rows,
-        "device_rows": device_rows,
-    }
-    record.write("tridiagonal", queue, result, text(result), args.out)
+    result = {"rows": rows, "many_rows": many_rows, "device_rows": device_rows}
+    record.write("tridiagonal", queue, arguments, result, text, args.out)

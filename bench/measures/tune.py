@@ -1,21 +1,19 @@
 """Time every candidate of `auto` over shapes and batch sizes, and fit its cost model.
 
     python -m bench tune [--device SPEC] [--dtype float64 float32] [--max-nodes N]
-    python -m bench tune --join tune-a.json tune-b.json --out FOLDER
     python -m bench tune --fit tune-gpu.json tune-cpu.json
 
 The first command times five batch sizes of each shape in natural order: on a CPU from NumPy to
 NumPy, by wall time; on other devices with arrays on the device, by events. `h` marks the choice of
-the heuristic, `m` the earlier choice of `Solver(tune="measure")`. `--join` joins runs of some
-`--shapes` each. `--fit` writes ``clhines/solver/plan/costs.json`` again for the kinds of device in
-the files, and prints the quality of the model on them, and on each shape when fitted to the others.
+the heuristic, `m` the earlier choice of `Solver(tune="measure")`. `--fit` writes
+``clhines/solver/plan/costs.json`` again for the kinds of device in the files, and prints the
+quality of the model on them, and on each shape when fitted to the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import tempfile
 import time
@@ -29,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from scipy.optimize import nnls
 from tqdm import tqdm
 
 import clhines
@@ -146,9 +145,8 @@ def measure_all(args: argparse.Namespace, arguments: Sequence[str]) -> None:
         for name, cells in tqdm(cases, disable=None):
             forest = clhines.Forest.repeat(SHAPES[name](cells, args.morphologies), cells)
             rows += [time_case(queue, forest, dtype, name) for dtype in args.dtype]
-    run_record = record.record(queue, "tune", arguments)
-    result = {"record": run_record, "limits": asdict(limits), "rows": rows}
-    record.write("tune", queue, result, text(result), args.out)
+    result = {"limits": asdict(limits), "rows": rows}
+    record.write("tune", queue, arguments, result, text, args.out)
 
 
 def text(result: dict[str, Any]) -> str:
@@ -199,16 +197,12 @@ def grade(ratios: list[float]) -> str:
 # --------------------------------------------------------------------------------------- the fit
 
 
-def non_negative(A: np.ndarray, y: np.ndarray, sweeps: int = 4000) -> np.ndarray:
-    """Least-squares solution to A x = y with x >= 0, by coordinate descent."""
+def non_negative(A: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Least-squares solution to A x = y with x >= 0; of several solutions one without large x."""
     scale = np.sqrt((A * A).sum(axis=0)) + 1e-300
-    gram, right = (A / scale).T @ (A / scale), (A / scale).T @ y
-    gram[np.diag_indices_from(gram)] += 1e-6
-    x = np.zeros(len(right))
-    for _ in range(sweeps):
-        for j in range(len(x)):
-            x[j] = max(0.0, x[j] + (right[j] - gram[j] @ x) / gram[j, j])
-    return x / scale
+    small = np.sqrt(1e-6) * np.eye(len(scale))
+    solution, _ = nnls(np.vstack([A / scale, small]), np.append(y, np.zeros(len(scale))))
+    return solution / scale
 
 
 def fit_candidate(
@@ -313,29 +307,15 @@ def judge(rows: Rows, limits: Limits, dtype: str, costs: dict[str, dict[str, flo
     return lines
 
 
-def join(paths: list[str], out: str) -> None:
-    results = [json.loads(Path(path).read_text("utf-8")) for path in paths]
-    rows = [row for result in results for row in result["rows"]]
-    result = {**results[0], "rows": rows}
-    commands = [re.sub(r" --out \S+", "", r["record"]["command"]) for r in results]
-    result["record"] = {**result["record"], "command": "; ".join(commands)}
-    head = f"{result['record']['device']}, commit {result['record']['commit']}"
-    path = Path(out) / f"{Path(paths[0]).stem}.json"
-    record.files(path, result, f"{head}\n\n{text(result)}\n")
-
-
 def main(arguments: Sequence[str]) -> None:
     parser = record.parser("tune", __doc__)
     parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(systems.TOLERANCE))
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--max-nodes", type=int, help="of a batch; default: 3e6 on a CPU, or 8e6")
     parser.add_argument("--morphologies", metavar="FOLDER", help="of SWC files, for real cells")
-    parser.add_argument("--join", nargs="+", metavar="JSON")
     parser.add_argument("--fit", nargs="+", metavar="JSON")
     args = parser.parse_args(arguments)
     if args.fit:
         fit(args.fit)
-    elif args.join:
-        join(args.join, args.out)
     else:
         measure_all(args, arguments)

@@ -141,5 +141,5 @@ def main(arguments: Sequence[str]) -> None:
         }
         for (cell, events), loop, some in zip(cases, loops, zip(*rounds))
     ]
-    result = {"record": record.record(queue, "turns", arguments), "aim_seconds": AIM, "rows": rows}
-    record.write("turns", queue, result, text(result), args.out)
+    result = {"aim_seconds": AIM, "rows": rows}
+    record.write("turns", queue, arguments, result, text, args.out)

@@ -15,7 +15,6 @@ several results. Writes ``variants-<device>.json`` and ``.txt``.
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import os
 import sys
@@ -52,8 +51,6 @@ class Subject:
             f"{amp:g} nA": {"stop": stop, "stimuli": [{"amp": amp, **clamp}]}
             for amp in variants.AMPS
         }
-        on_device = "features" in inspect.signature(clhines.Population).parameters
-        options = {"features": variants.FEATURES} if on_device else {}
         self.population = clhines.Population(
             model,
             {name: (name, "gbar", "soma") for name, _ in variants.VARIED},
@@ -63,23 +60,20 @@ class Subject:
             queue=queue,
             dtype=dtype,
             v_init=neurons.V_INIT,
-            **options,
+            features=variants.FEATURES,
         )
-        self.on_device, self.batch, self.stop, self.queue = on_device, batch, stop, queue
+        self.batch, self.queue = batch, queue
 
     def generation(self, sets: np.ndarray) -> tuple[variants.Features, float, float]:
+        """Return the features, the seconds of simulations, and those to put features in order."""
         parts, simulated, extracted = [], 0.0, 0.0
         for first in range(0, len(sets), self.batch):
             start = time.perf_counter()
             evaluated = self.population.evaluate(sets[first : first + self.batch])
             simulated += time.perf_counter() - start
             start = time.perf_counter()
-            if self.on_device:
-                shape = (len(evaluated.num_spikes), len(variants.AMPS))
-                features: dict[str, Any] = getattr(evaluated, "features")  # noqa: B009
-                parts.append({n: variants.mean_of(features[n], shape) for n in variants.FEATURES})
-            else:
-                parts.append(variants.features_of(evaluated.v, evaluated.t, self.stop))
+            features, shape = evaluated.features, (len(evaluated.num_spikes), len(variants.AMPS))
+            parts.append({n: variants.mean_of(features[n], shape) for n in variants.FEATURES})
             extracted += time.perf_counter() - start
         return variants.joined(parts), simulated, extracted
 
@@ -132,7 +126,7 @@ def row_of(
         "set_s": seconds,
         "set_variants": batch,
         "load": os.getloadavg()[0],
-        "features_on": "device" if subject.on_device else "host",
+        "features_on": "device",
         "features": features,
     }
 
@@ -275,10 +269,10 @@ def main(arguments: Sequence[str]) -> None:
     for row in rows:
         row["features"] = {name: values[:kept] for name, values in row["features"].items()}
     result = {
-        "record": record.record(queue, "variants", arguments) | {"earlier": earlier},
+        "record": {"earlier": earlier},
         "variants": rows,
         "missing": [r for r in every if "reason" in r],
         "stop": args.stop,
         "batch": args.batch,
     }
-    record.write("variants", queue, result, text(result), args.out)
+    record.write("variants", queue, arguments, result, text, args.out)
