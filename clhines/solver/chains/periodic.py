@@ -6,8 +6,8 @@ first column. It is a tridiagonal matrix T plus a product of two vectors:
     A = T + p q',   p = (g, 0, ..., 0, c),   q = (1, 0, ..., 0, a / g)
 
 The diagonal of T begins with d[0] - g and ends with d[n - 1] - a c / g. Then x = y - z (q'y) / (1 +
-q'z) with T y = b and T z = p. For g = -d[0] T is diagonally dominant if A is. If a or c is larger
-than d[0], g is as large as they are.
+q'z) with T y = b and T z = p. For g = -d[0] T is diagonally dominant if A is. g is larger if the
+product a c is, beside d[0] d[n - 1]: this share does not depend on the scales of rows and columns.
 
 The formula loses digits if T is worse conditioned than A, or if the two terms of x almost cancel.
 So the host computes the componentwise backward error of x. If it is above `MOST_LOST`, the host
@@ -132,7 +132,11 @@ def cut_corners(
     low, main, up = (a.copy() for a in whole)
     first, last = offsets(sizes)[:-1], offsets(sizes)[1:] - 1
     a, c = low[first], up[last]
-    g = -np.copysign(np.maximum(np.abs(main[first]), np.maximum(np.abs(a), np.abs(c))), main[first])
+    share = np.abs(a / main[first]) * np.abs(c / main[last])
+    # 2 * share: the last pivot, 1 +- share / growth times d[n - 1], stays away from 0
+    g = -main[first] * np.where(share < 4, np.maximum(1, 2 * share), np.sqrt(share))
+    largest = np.maximum(np.abs(main[first]), np.maximum(np.abs(a), np.abs(c)))
+    g = np.where(np.isfinite(g) & (g != 0), g, -np.copysign(largest, main[first]))
     g[g == 0] = -1  # any number but 0
     p, q = np.zeros_like(main), a / g
     p[first], p[last] = g, c
