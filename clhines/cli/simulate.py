@@ -89,7 +89,7 @@ def _print_unsupported(arguments: argparse.Namespace) -> int:
     lines = [str(one) for one in rejected]
     if isinstance(arguments.kept, ScriptEnd) and str(arguments.kept):
         lines.append(f"{arguments.kept}: stepped by NEURON")
-    print("\n".join(lines) or "all is simulated")
+    print("\n".join(lines) or "the device can run the whole model")
     return int(bool(lines))
 
 

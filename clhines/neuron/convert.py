@@ -70,8 +70,8 @@ class RejectedError(InputError):
 
     def __init__(self, rejected: Sequence[Rejected]) -> None:
         lines = dict.fromkeys(f"\n  {r}" for r in rejected)  # instances may share a reason
-        things = "1 thing that is" if len(lines) == 1 else f"{len(lines)} things that are"
-        super().__init__(f"the model has {things} not simulated:{''.join(lines)}")
+        count = f"{len(lines)} unsupported construct" + "s" * (len(lines) != 1)
+        super().__init__(f"the model has {count}:{''.join(lines)}")
         self.rejected = list(rejected)
 
 

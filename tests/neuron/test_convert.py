@@ -50,7 +50,7 @@ def compare(refs, before=lambda turn: None, engine="auto"):
 def test_a_reason_that_instances_share_is_said_once():
     shared = [reject("", "neuron.vector-record-t-in-psolve") for _ in range(3)]
     lines = str(RejectedError(shared)).splitlines()
-    assert lines == ["the model has 1 thing that is not simulated:", f"  {shared[0]}"]
+    assert lines == ["the model has 1 unsupported construct:", f"  {shared[0]}"]
 
 
 def test_a_table_as_neuron_has_made_it(cell):

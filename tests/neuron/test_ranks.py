@@ -268,7 +268,7 @@ def test_what_one_rank_refuses_neuron_takes_on_all(of_neuron):
 def test_what_one_rank_refuses_all_raise(of_two):
     """After the error all ranks run again from the start, by each engine."""
     first, second = of_two["setting"]
-    assert first.startswith("RankError: rank 1: the model has 1 thing that is not simulated")
+    assert first.startswith("RankError: rank 1: the model has 1 unsupported construct")
     assert second.startswith("RejectedError: ") and "nrn_netrec_state_adjust" in second
     for line in of_two["changed"]:
         assert line.startswith("InputError: several MPI ranks go on at 5 ms after steps")

@@ -259,9 +259,9 @@ class Ledger:
         waited = self.neuron_steps * self.neuron_step
         is_sooner = gain > 0 and max(gain * rest / max(steps, 1), waited) > begin
         _log.info(
-            "%s takes %d steps: about %.2g s in NEURON, %.2g s on the device, %.2g s to begin",
+            "%s takes %s steps: about %.2g s in NEURON, %.2g s on the device, %.2g s to begin",
             "the device" if is_sooner else "NEURON",
-            steps,
+            f"{steps:,}",
             steps * self.neuron_step,
             self._device_seconds(steps),
             begin,

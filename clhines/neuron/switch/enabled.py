@@ -49,9 +49,9 @@ class SwitchHandle(AbstractContextManager["SwitchHandle"]):
     def __repr__(self) -> str:
         state = self._state
         is_on = state.reasons is self._reasons and state.options is not None
-        text = f"clhines switch, {'on' if is_on else 'off'}: {self.steps} steps run on the device"
+        text = f"clhines switch, {'on' if is_on else 'off'}: {self.steps:,} steps run on the device"
         if sooner := self._counts_since()[1]:
-            text += f", {sooner} by NEURON, sooner there"
+            text += f", {sooner:,} by NEURON (sooner there)"
         return text + (f"; stepped by NEURON: {'; '.join(self.reasons)}" if self.reasons else "")
 
     @property

@@ -1,36 +1,18 @@
 """NetPyNE's LFP and membrane currents, by its own events in NEURON and by the switch.
 
-NetPyNE 1.1 calls `ptr_update_callback` of PtrVector, which NEURON 9 lacks: `Pointers` replaces
-PtrVector.
+NetPyNE 1.1 calls `ptr_update_callback` of PtrVector, which NEURON 9 lacks: the line of
+`docs/howto/switch.md` adds it.
 """
 
 import json
 
 import numpy as np
 from netpyne import sim, specs
-from netpyne.sim import setup
 from neuron import h
 
 import clhines
 
-
-class Pointers:
-    def __init__(self, size):
-        vector = h.PtrVector(size)
-        self.pset, self.gather = vector.pset, vector.gather
-
-    def ptr_update_callback(self, function):
-        pass
-
-
-class Hoc:
-    PtrVector = Pointers
-
-    def __getattr__(self, name):
-        return getattr(h, name)
-
-
-setup.h = Hoc()
+h.PtrVector.ptr_update_callback = lambda self, function: None
 
 
 def potentials(interval, details, electrodes=(0, 40, 90)):

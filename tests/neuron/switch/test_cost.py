@@ -322,7 +322,7 @@ def test_who_takes_a_run(tmp_path):
     *neuron, v, text, said = script(tmp_path, 10, 1e-6)
     assert neuron == [0, 200, False]
     assert said[-1] == "clhines: 200 steps by NEURON (sooner there)"
-    assert text.endswith("0 steps run on the device, 200 by NEURON, sooner there")
+    assert text.endswith("0 steps run on the device, 200 by NEURON (sooner there)")
     for path in tmp_path.glob("times-*.json"):
         path.unlink()
     *device, ours, _, said = script(tmp_path, 1e-6, 10)

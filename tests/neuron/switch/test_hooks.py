@@ -58,11 +58,11 @@ def test_what_is_refused_is_raised_or_run_by_neuron():
     assert "engine" in engine and "nothing" in engine
     for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve", "by_batch_run"):
         message, t, steps, after = result[way]
-        assert message.startswith("RejectedError: the model has 1 thing that is not simulated"), way
+        assert message.startswith("RejectedError: the model has 1 unsupported construct"), way
         assert "extracellular" in message and (t, steps, after) == (0, 0, 0), way
     said, reasons, solved, ran, steps, shown = result["default"]
     assert said.splitlines() == [f"clhines: stepped by NEURON: {reasons[0]}"]  # once
-    assert reasons[0].startswith("the model has 1 thing that is not simulated: extracellular")
+    assert reasons[0].startswith("the model has 1 unsupported construct: extracellular")
     assert len(reasons) == 1 and solved == ran == steps == 0
     on = "clhines switch, on: 0 steps run on the device; stepped by NEURON: "
     assert shown == on + reasons[0]
@@ -174,7 +174,8 @@ def test_what_a_pool_may_drop_is_warned_of(tmp_path):
     (tmp_path / "pool.py").write_text(POOL, "utf-8")
     done = run(tmp_path, "hh", "pool.py")
     assert done.returncode == 0
-    assert done.stderr.count("UserWarning: this model has not been run: the model has 1 thing") == 1
+    warning = "UserWarning: this model has not been run: the model has 1 unsupported construct"
+    assert done.stderr.count(warning) == 1
 
 
 HOC = """
@@ -548,10 +549,10 @@ LOOP = "a loop around fadvance(), in place of h.continuerun(): stepped by NEURON
 @pytest.mark.parametrize(
     ("call", "listed"),
     [
-        ("h.run()", "all is simulated\n"),
-        ("h('run()')", "all is simulated\n"),
-        ("pc.psolve(5)", "all is simulated\n"),
-        ("h.batch_run(5, 1)", "all is simulated\n"),
+        ("h.run()", "the device can run the whole model\n"),
+        ("h('run()')", "the device can run the whole model\n"),
+        ("pc.psolve(5)", "the device can run the whole model\n"),
+        ("h.batch_run(5, 1)", "the device can run the whole model\n"),
         ("h.fadvance()", LOOP),
         ("h.CVode().solve(5)", "CVode.solve(): stepped by NEURON\n"),
     ],
