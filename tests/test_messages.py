@@ -133,7 +133,7 @@ def test_a_file_in_nm_is_told(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clhines.read_swc(tmp_path / "1.swc")
-    with pytest.warns(UserWarning, match=r"1000.swc: the area of the cell is 2.2e\+09 um2, .* nm"):
+    with pytest.warns(UserWarning, match=r"1000.swc: the area of the cell is 2.2e\+09 µm², .* nm"):
         cell = clhines.read_swc(tmp_path / "1000.swc")
     assert "µm²" in repr(clhines.discretise(cell, nseg=1))
 

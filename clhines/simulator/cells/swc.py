@@ -110,7 +110,7 @@ def read_swc(
 
 
 def _warn_of_units(cell: Morphology) -> None:
-    """Warn if a file seems to be in nm: neurons have some 1,000 to 100,000 um2."""
+    """Warn if a file seems to be in nm: neurons have some 1,000 to 100,000 µm²."""
     child = np.flatnonzero(cell.parent >= 0)
     parent = cell.parent[child]
     with np.errstate(all="ignore"):
@@ -118,8 +118,8 @@ def _warn_of_units(cell: Morphology) -> None:
         area = float(np.pi * np.sum(length * np.abs(cell.radius[child] + cell.radius[parent])))
     if area > LARGE and length.max(initial=0.0) < 1e8:  # 10 cm in nm: a longer one is an error
         warn_caller(
-            f"{cell.name}: the area of the cell is {area:.2g} um2, above {LARGE:.0e}; expected "
-            "lengths in um: divide coordinates and radii by 1000 if they are in nm",
+            f"{cell.name}: the area of the cell is {area:.2g} µm², above {LARGE:.0e}; expected "
+            "lengths in µm: divide coordinates and radii by 1000 if they are in nm",
             UserWarning,
         )
 

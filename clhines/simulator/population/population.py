@@ -308,7 +308,7 @@ class Population:
         if values.ndim != 2 or values.shape[1] != len(self.names) or not len(values):
             raise InputError(
                 f"sets has shape {values.shape}; expected (N, {len(self.names)}), a column for "
-                "each of the names"
+                f"each of {', '.join(self.names)}"
             )
         columns = [as_real(n, as_array(n, values[:, k])) for k, n in enumerate(self.names)]
         return np.stack(columns, axis=1)

@@ -45,9 +45,8 @@ class PopulationResult:
     def __repr__(self) -> str:
         names = f"; features {', '.join(self.features)}" if self.features else ""
         shape = self.v.shape[:2]
-        return (
-            f"PopulationResult({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
-        )
+        sizes = f"{shape[0]} sets × {shape[1]} protocols × {len(self.t)} times"
+        return f"PopulationResult({sizes}{names})"
 
     @property
     def num_spikes(self) -> np.ndarray:
