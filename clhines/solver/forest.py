@@ -236,6 +236,11 @@ class Forest:
     """
 
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
+        first = parent[0] if isinstance(parent, (list, tuple)) and len(parent) else None
+        if isinstance(first, (list, tuple)) or getattr(first, "ndim", 0):
+            raise ForestError(
+                "parent holds several arrays; expected one, or Forest.from_parents(parents)"
+            )
         parents = integers(parent, "parent").copy()
         bounds = np.array([0, len(parents)]) if cell_offsets is None else cell_offsets
         self._take_over(parents, integers(bounds, "cell_offsets").astype(np.int64))
@@ -433,7 +438,7 @@ class Forest:
         other = int(arrays.stretch_of(self.cell_offsets, p))
         raise ForestError(
             f"{where} lies in cell {other}; expected -1 or a node of its own cell, "
-            f"{lo} to {lo + size - 1}"
+            f"{lo} to {lo + size - 1} (Forest.from_parents counts from 0 in each cell)"
         )
 
     def _equal_sized(self) -> Iterator[tuple[np.ndarray, int]]:

@@ -318,8 +318,12 @@ def test_unsigned_numbers_do_not_wrap_round():
 
 
 def test_ragged_and_empty_arguments():
-    with pytest.raises(ForestError, match="parent is not an array"):
-        Forest([[0], [1, 2]])
+    for parents in ([[0], [1, 2]], [np.array([-1]), np.array([-1, 0])], ([-1, 0], [-1, 0])):
+        with pytest.raises(ForestError, match=r"several arrays; expected one, or Forest.from_par"):
+            Forest(parents)
+    said = r"lies in cell 0; .* 2 to 3 \(Forest.from_parents counts from 0 in each cell\)"
+    with pytest.raises(ForestError, match=said):
+        Forest([-1, 0, -1, 0], [0, 2, 4])
     with pytest.raises(ForestError, match="expected 1 or more"):
         Forest.repeat([np.array([-1])], 0)
 
