@@ -325,7 +325,7 @@ REFUSALS = {
     "gradient.for-netcons": Refusal("no gradient with {name}: FOR_NETCONS"),
     "gradient.last": Refusal("no gradient with {name}: each instance sets {value}, which all share"),
     "gradient.field-ra": Refusal("Ra: the currents of {name} depend on it, and are fixed numbers here; expected another quantity, or no field"),
-    "gradient.membrane": Refusal("no gradient of a loss of i_membrane", "record v"),
+    "gradient.membrane": Refusal("no gradient of a loss of i_membrane; expected records of v"),
     "gradient.needs": Refusal("no gradient of a network with {what}"),
     "gradient.no-record": Refusal("no gradient without a record; expected record() before"),
     "gradient.no-slope": Refusal("{value} has no derivative: delays, thresholds, times and the step are fixed"),
