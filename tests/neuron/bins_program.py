@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 from support.mod_files import loaded
-from support.neuron_scripts import in_turns, with_values
+from support.neuron_scripts import in_turns, make_section, with_values
 
 SEED, STOP = 3, 24.0
 
@@ -18,16 +18,13 @@ def built(h, rng, artificial):
     """Make cells that excite each other by pulses, with delays between steps; return Vectors."""
     kept, vectors, sources = [], [], []
     for k in range(4):
-        soma = h.Section(name=f"soma{k}")
-        soma.L = soma.diam = 20
-        soma.insert("hh")
+        soma = make_section(f"soma{k}", "hh", L=20, diam=20)
         clamp = with_values(h.IClamp(soma(0.5)), delay=0.3 * k, dur=100, amp=0.22 + 0.05 * (k // 2))
         kept += [soma, clamp]
         sources.append((soma(0.5)._ref_v, soma))
     targets = [h.ext_pulse(soma(0.5)) for soma in kept[::2] for _ in range(2)]
     if artificial:
-        fire, still, noisy = h.IntFire1(), h.NetStim(), h.NetStim()
-        fire.tau, fire.refrac = 8, 1.5
+        fire, still, noisy = with_values(h.IntFire1(), tau=8, refrac=1.5), h.NetStim(), h.NetStim()
         still.interval, still.number, still.start = 1.75, 1e6, 1
         noisy.interval, noisy.number, noisy.start, noisy.noise = 2.3, 1e6, 0.2, 1
         sources += [(fire, None), (still, None), (noisy, None)]

@@ -7,6 +7,7 @@ import json
 import sys
 
 from support import mod_files
+from support.neuron_scripts import make_section
 
 import clhines
 from clhines.neuron import importer, mechanisms
@@ -18,9 +19,7 @@ from clhines.neuron.read.contents import Instances, WatchSlots
 from clhines.simulator.refusals import id_of, sentence_of
 
 h = mod_files.loaded()
-soma, pc = h.Section(name="soma"), h.ParallelContext()
-soma.L = soma.diam = 20
-soma.insert("pas")
+soma, pc = make_section("soma", "pas", L=20, diam=20), h.ParallelContext()
 MODELS, KEPT = {}, []
 
 

@@ -3,6 +3,7 @@
 import mod_files
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 import clhines
 from clhines import Mechanism
@@ -19,11 +20,8 @@ EPS = 400 * 2.2e-16  # 400 steps' relative roundings in voltages without spikes
 @pytest.fixture
 def cell():
     mod_files.loaded()
-    section = h.Section(name="given")
-    section.L = section.diam = 20
-    section.insert("pas")
-    clamp = h.IClamp(section(0.5))
-    clamp.delay, clamp.dur, clamp.amp = 1, 5, 0.05
+    section = make_section("given", "pas", L=20, diam=20)
+    clamp = with_values(h.IClamp(section(0.5)), delay=1, dur=5, amp=0.05)
     yield section, clamp
     h.delete_section(sec=section)
 
@@ -203,8 +201,7 @@ def test_a_row_of_a_table_that_is_rounding_is_neurons(cell):
     section, _ = cell
     section.insert("ext_rounded")
     segment = section(0.5)
-    clamp = h.SEClamp(segment)
-    clamp.dur1, clamp.amp1, clamp.rs = 1e3, -9.9, 1e-4
+    _clamp = with_values(h.SEClamp(segment), dur1=1e3, amp1=-9.9, rs=1e-4)
     refs = segment._ref_v, segment._ref_m_ext_rounded
     truth, _ = in_pieces(h.continuerun, refs)
     ours, _ = in_pieces(clhines.neuron.run, refs)

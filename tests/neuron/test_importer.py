@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 import clhines
 from clhines.core.errors import InputError
@@ -36,8 +37,7 @@ def cells(count, mechanism="nmlast", branched=False):
     for k, section in enumerate(sections):
         section.insert(mechanism)
         setattr(section, OWN[mechanism], -50 - 2 * k if mechanism == "nmlast" else 1 + k / 3)
-    clamp = h.IClamp(sections[0](0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 0.6
+    clamp = with_values(h.IClamp(sections[0](0.5)), delay=0.5, dur=4, amp=0.6)
     return sections, clamp
 
 
@@ -62,11 +62,8 @@ def pieces(run, sections, clamp):
 def clamped(name):
     """A section with a mechanism, and a clamp in it."""
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.L = soma.diam = 20
-    soma.insert(name)
-    clamp = h.IClamp(soma(0.5))
-    clamp.delay, clamp.dur = 0.5, 4
+    soma = make_section("soma", name, L=20, diam=20)
+    clamp = with_values(h.IClamp(soma(0.5)), delay=0.5, dur=4)
     return soma, clamp
 
 
@@ -209,8 +206,7 @@ def test_locals_that_are_not_found_are_refused(monkeypatch, mechanism, name):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_events_set_is_there_in_the_next_initial(engine):
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.insert("pas")
+    soma = make_section("soma", "pas")
     one, wire = h.nmseen(soma(0.5)), None
     wire = h.NetCon(None, one)
     wire.weight[0] = 0.3
@@ -240,8 +236,7 @@ def shifted():
         section.g_ext_shift = 3e-4
         for segment in section:
             h.setpointer(sections[k - 1](0.3)._ref_v, "mu", segment.ext_shift)
-    clamp = h.IClamp(sections[0](0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0.5, 2, 0.5
+    clamp = with_values(h.IClamp(sections[0](0.5)), delay=0.5, dur=2, amp=0.5)
     return sections, clamp
 
 

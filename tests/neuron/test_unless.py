@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 import clhines
 from tests.support import mod_files
@@ -13,10 +14,8 @@ pytestmark = pytest.mark.neuron
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_sources_without_noise(engine):
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.insert("pas")
-    source, synapse = h.nmnoise(), h.ExpSyn(soma(0.5))
-    source.interval = 1.3
+    soma = make_section("soma", "pas")
+    source, synapse = with_values(h.nmnoise(), interval=1.3), h.ExpSyn(soma(0.5))
     wire = h.NetCon(source, synapse)
     wire.delay, wire.weight[0] = 0.9, 0.002
     v = h.Vector().record(soma(0.5)._ref_v)
@@ -40,8 +39,7 @@ def test_sources_without_noise(engine):
 def drawing(seed):
     """A synapse that draws, objects to keep alive, and NEURON's function that sets the seed."""
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.insert("pas")
+    soma = make_section("soma", "pas")
     synapse, source = h.nmdraws(soma(0.5)), h.NetStim()
     synapse.seed, source.interval, source.number, source.start = seed, 1.3, 20, 0.7
     wire = h.NetCon(source, synapse)
@@ -80,8 +78,7 @@ def test_numbers_of_the_one_generator(engine, seed):
 def sources(count):
     """A section, and sources with noise of NEURON's global generator that end at a synapse."""
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.insert("pas")
+    soma = make_section("soma", "pas")
     synapse, made = h.ExpSyn(soma(0.5)), [h.nmnoise() for _ in range(count)]
     netcons = [h.NetCon(source, synapse, 0, 0.3, 0.002) for source in made]
     return soma, made, (synapse, netcons)

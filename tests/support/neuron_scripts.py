@@ -1,9 +1,12 @@
-"""Helpers of programs that run in a process with NEURON; `forked.BEGIN` imports all of them."""
+"""Helpers of programs and tests in a process with NEURON; `forked.BEGIN` imports most of them."""
 
-from neuron import h
+from contextlib import suppress
 
 import clhines
 import clhines.neuron
+
+with suppress(ImportError):  # tests without NEURON skip after their imports
+    from neuron import h
 
 
 def make_section(name, *mechanisms, **geometry):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 import clhines
 from tests.support import mod_files
@@ -14,11 +15,8 @@ pytestmark = pytest.mark.neuron
 def test_what_a_watch_sets_is_sampled_as_by_neuron(engine):
     """Compare samples at intervals; rounding decides whether a sample precedes the event."""
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.insert("pas")
-    soma.L, soma.diam = 30, 20
-    pulse, resets = h.IClamp(soma(0.5)), h.ext_reset(soma(0.5))
-    pulse.dur, pulse.amp = 1e9, 0.6
+    soma = make_section("soma", "pas", L=30, diam=20)
+    _pulse, resets = with_values(h.IClamp(soma(0.5)), dur=1e9, amp=0.6), h.ext_reset(soma(0.5))
     references = [getattr(resets, f"_ref_{name}") for name in ("when", "seen")] + [soma(0.5)._ref_v]
     each = [h.Vector().record(one) for one in references]
     vectors = [h.Vector().record(one, dt) for one in references for dt in (0.025, 0.1)]
@@ -44,8 +42,7 @@ def test_what_events_of_any_time_set_is_not_sampled(what, interval):
     """Sampling a variable that NetCon events set is refused: rounding orders event and sample."""
     mod_files.loaded()
     soma = h.Section(name="soma")
-    synapse, source = getattr(h, what)(soma(0.5)), h.NetStim()
-    source.start, source.number = 1, 3
+    synapse, source = getattr(h, what)(soma(0.5)), with_values(h.NetStim(), start=1, number=3)
     wire = h.NetCon(source, synapse)
     wire.delay, wire.weight[0] = 0.5, 0.01
     kept = [h.Vector().record(synapse._ref_g, interval), h.Vector().record(synapse._ref_i, 0.025)]
@@ -83,11 +80,8 @@ def test_the_time_at_given_times():
 def test_times_that_do_not_ascend_are_due_at_once():
     """NEURON records for a past time as soon as the preceding sample is delivered."""
     h.load_file("stdrun.hoc")
-    soma = h.Section(name="soma")
-    soma.insert("hh")
-    soma.L = soma.diam = 20
-    pulse = h.IClamp(soma(0.5))
-    pulse.dur, pulse.amp = 1e9, 0.3
+    soma = make_section("soma", "hh", L=20, diam=20)
+    _pulse = with_values(h.IClamp(soma(0.5)), dur=1e9, amp=0.3)
     lists = [0, 1, 1, 0.5, 2, 2, 7], [3, 1, 2, 4.5, 4, 5], [-1, 0, 2.01, 1.99, 2.02], [9, 1]
     times = [h.Vector(one) for one in lists]
     vectors = [h.Vector().record(ref, t) for t in times for ref in (soma(0.5)._ref_v, h._ref_t)]
@@ -144,10 +138,8 @@ def test_what_is_played_is_not_sampled(way, continuous):
 def test_a_recorder_made_within_a_run_records_after_frecord_init(arguments, kept):
     """NEURON has it in no list until finitialize(), but an event drives it."""
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.insert("hh")
-    clamp = h.IClamp(soma(0.5))
-    clamp.dur, clamp.amp = 9, 3
+    soma = make_section("soma", "hh")
+    _clamp = with_values(h.IClamp(soma(0.5)), dur=9, amp=3)
 
     def recorded(run):
         h.finitialize(-65)

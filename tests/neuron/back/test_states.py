@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import mod_files
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 import clhines
 from clhines.core.errors import InputError
@@ -20,11 +21,8 @@ def model():
     """Synapses with sources that send before the run begins: early, late, and by a spike."""
     mod_files.loaded()
     rng = np.random.default_rng(11)
-    soma = h.Section(name="soma")
-    soma.L = soma.diam = 20
-    soma.insert("hh")
-    clamp = h.IClamp(soma(0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0, 1, 0.5
+    soma = make_section("soma", "hh", L=20, diam=20)
+    clamp = with_values(h.IClamp(soma(0.5)), delay=0, dur=1, amp=0.5)
     stims = [h.NetStim() for _ in range(2)]
     for k, stim in enumerate(stims):
         stim.start, stim.interval, stim.number = 0.3 * k, 2.5, 4
@@ -95,9 +93,7 @@ def test_events_of_connections_that_are_not_active_any_more_come(model, engine):
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
 def test_events_on_their_way_have_weights_that_for_netcons_alone_sets(engine):
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.L = soma.diam = 20
-    soma.insert("pas")
+    soma = make_section("soma", "pas", L=20, diam=20)
     synapse, stim = h.ext_fades(soma(0.5)), h.NetStim()
     stim.start, stim.interval, stim.number = 0.5, 2.1, 5
     netcons = [h.NetCon(stim, synapse), h.NetCon(None, synapse)]
@@ -126,8 +122,7 @@ def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, t
 
 def test_an_event_that_its_only_source_would_have_to_send_in_time_to_come_is_refused(model):
     """The source's own event would come after the pending one."""
-    stim = h.NetStim()
-    stim.start, stim.number = 1, 1
+    stim = with_values(h.NetStim(), start=1, number=1)
     netcon = h.NetCon(stim, model[0][0])
     netcon.delay, netcon.weight[0] = 0.5, 1e-4
     h.finitialize(-65)
@@ -142,8 +137,7 @@ def test_an_event_that_its_only_source_would_have_to_send_in_time_to_come_is_ref
 def test_an_event_of_a_vecstim_on_its_way_is_told_of_before_a_run(model):
     source, times = h.vec_inside(), h.Vector([0.2, 7])
     source.play(times)
-    netcon = h.NetCon(source, model[0][0])
-    netcon.delay = 5
+    _netcon = with_values(h.NetCon(source, model[0][0]), delay=5)
     h.finitialize(-65)
     assert clhines.neuron.check() == []
     h.continuerun(1)
@@ -179,11 +173,8 @@ def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
 def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine):
     """SaveState restores a time without the queue: compare the NetStim events that are past due."""
     h.load_file("stdrun.hoc")
-    soma = h.Section(name="soma")
-    soma.L = soma.diam = 20
-    soma.insert("hh")
-    stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
-    stim.start, stim.interval, stim.number = 2, 3, 100
+    soma = make_section("soma", "hh", L=20, diam=20)
+    stim, synapse = with_values(h.NetStim(), start=2, interval=3, number=100), h.ExpSyn(soma(0.5))
     wire = h.NetCon(stim, synapse)
     wire.delay, wire.weight[0] = 1, 0.01
     each, kept, results = h.Vector().record(synapse._ref_i), h.SaveState(), []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 import clhines
 from bench import nrn
@@ -36,8 +37,7 @@ def _random(kind, k):
 
 def _model(name, kind):
     """Return objects to keep alive, synapses, and functions that rewind their streams."""
-    soma = h.Section(name="soma")
-    soma.insert("pas")
+    soma = make_section("soma", "pas")
     kept, synapses, randoms = [soma], [], []
     for k in range(3):
         synapse, stim = getattr(h, name)(soma(0.5)), h.NetStim()
@@ -248,12 +248,10 @@ def test_an_instance_without_a_stream_does_what_its_file_says():
 
 def _trains(given):
     """Return objects to keep alive, and cells; some have random streams, the others are regular."""
-    soma = h.Section(name="soma")
-    soma.insert("pas")
+    soma = make_section("soma", "pas")
     synapse, kept, trains = h.ExpSyn(soma(0.5)), [soma], []
     for k, has_stream in enumerate(given):
-        train = h.ExtTrain()
-        train.mean, train.noise = 1.7 + 0.4 * k, 0.6 * has_stream
+        train = with_values(h.ExtTrain(), mean=1.7 + 0.4 * k, noise=0.6 * has_stream)
         if has_stream:
             random = _random("negexp", k)
             train.draw(random)

@@ -22,8 +22,7 @@ def built():
 
 
 def section(mechanism="pas"):
-    made = h.Section()
-    made.L = made.diam = 20
+    made = with_values(h.Section(), L=20, diam=20)
     made.insert(mechanism)
     KEPT.append(made)
     return made(0.5)
@@ -67,8 +66,7 @@ def knots(rng, count, low, high, steps=(0.5, 1, 1.25, 2.5, 0.733)):
 def moves(rng):
     """A self event is moved while others are pending."""
     at = section()
-    cell, target = h.ext_moves(), h.ExpSyn(at)
-    cell.order = rng.integers(3)
+    cell, target = with_values(h.ext_moves(), order=rng.integers(3)), h.ExpSyn(at)
     cell.first, cell.second, cell.by = (round(rng.uniform(2, 6), 1) for _ in range(3))
     connect(stim(1, 1, 1), cell, 1, 0.5)
     connect(stim(2.3, 1, 1), cell, -1, 0.5)

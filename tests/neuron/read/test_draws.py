@@ -10,8 +10,7 @@ loaded()
 """
 MODEL = """
 soma = make_section("soma", "hh", L=20, diam=20)
-clamp, other = h.IClamp(soma(0.5)), h.IClamp(soma(0.5))
-clamp.dur = other.dur = 1e9
+clamp, other = with_values(h.IClamp(soma(0.5)), dur=1e9), with_values(h.IClamp(soma(0.5)), dur=1e9)
 stim, synapse, pulse = h.NetStim(), h.ExpSyn(soma(0.5)), h.ext_pulse(soma(0.5))
 stim.start, stim.number = 0, 1e9
 netcons = [h.NetCon(stim, target, 0, 0.3, 0.003) for target in (synapse, pulse)]
@@ -148,8 +147,7 @@ def single(stop):
     clhines.neuron.run(stop, engine="reference", dtype="float32")
 
 found = {}
-stim, times = h.NetStim(), h.Vector()
-stim.start, stim.number = 0, 1e9
+stim, times = with_values(h.NetStim(), start=0, number=1e9), h.Vector()
 netcon = h.NetCon(stim, None)
 netcon.record(times)
 random.play(stim._ref_interval)
@@ -236,8 +234,7 @@ def test_a_run_that_fails_gives_its_numbers_back():
 
 REFUSED = """
 soma = make_section("soma", "hh", L=20, diam=20)
-clamp, random = h.IClamp(soma(0.5)), h.Random(1)
-clamp.dur = 1e9
+clamp, random = with_values(h.IClamp(soma(0.5)), dur=1e9), h.Random(1)
 random.uniform(0, 0.1)
 v = h.Vector().record(soma(0.5)._ref_v)
 h("mine = 1")

@@ -11,10 +11,8 @@ child.connect(soma(1))
 for section in (soma, child):
     section.L = section.diam = 20
     section.insert("hh")
-clamp, v = h.IClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_v)
-clamp.amp, clamp.dur = 0.1, 1e3
-stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
-stim.start, stim.number = 0.3, 1
+clamp, v = with_values(h.IClamp(soma(0.5)), amp=0.1, dur=1e3), h.Vector().record(soma(0.5)._ref_v)
+stim, synapse = with_values(h.NetStim(), start=0.3, number=1), h.ExpSyn(soma(0.5))
 netcon = h.NetCon(stim, synapse, 0, 0.1, 1e-3)
 cvode = h.CVode()
 plain = None
@@ -301,8 +299,7 @@ for section in others[:-1]:  # the last one is a cell of its own
 for section in sections:
     section.L, section.diam, section.nseg = 50, 5, 3
     section.insert("hh")
-clamp, synapse = h.IClamp(soma(0.5)), h.ExpSyn(others[1](0.9))
-clamp.amp, clamp.dur = 0.3, 3
+clamp, synapse = with_values(h.IClamp(soma(0.5)), amp=0.3, dur=3), h.ExpSyn(others[1](0.9))
 netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
 netcon.weight[0] = 0.01
 v = [h.Vector().record(section(0.9)._ref_v) for section in sections]

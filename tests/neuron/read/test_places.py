@@ -7,9 +7,7 @@ pytestmark = pytest.mark.neuron
 
 
 AT = """
-soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
-soma.insert("hh")
-dendrite.nseg = 3
+soma, dendrite = make_section("soma", "hh"), make_section("dendrite", nseg=3)
 dendrite.connect(soma(0.5))
 synapse, other = h.ExpSyn(dendrite(0.9)), h.ExpSyn(dendrite(0.1))
 netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)

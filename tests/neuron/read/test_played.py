@@ -1,6 +1,7 @@
 """Vector.play into unsupported variables is refused by name."""
 
 import pytest
+from neuron_scripts import make_section
 
 import clhines
 from tests.support import mod_files
@@ -15,8 +16,7 @@ pytestmark = pytest.mark.neuron
 def test_plays_into_variables_of_hoc_are_refused(name, continuous):
     """NEURON steps these models, since any POINTER may read the variable."""
     mod_files.loaded()
-    soma = h.Section(name="soma")
-    soma.insert("hh")
+    _soma = make_section("soma", "hh")
     h("pointed_level = 0")
     values, times, before = h.Vector([20, 31]), h.Vector([0, 2]), h.celsius
     values.play(getattr(h, f"_ref_{name}"), times, continuous)
@@ -33,8 +33,7 @@ def test_plays_into_variables_of_hoc_are_refused(name, continuous):
 
 def clamped(kind):
     """Return a cell with a Vector that plays into a clamp or records at times; and its times."""
-    soma = h.Section(name="soma")
-    soma.insert("hh")
+    soma = make_section("soma", "hh")
     clamp, times, values = h.IClamp(soma(0.5)), h.Vector([0, 1, 2, 3]), h.Vector([0, 0.1, 0.3, 0.2])
     clamp.delay, clamp.dur = 0, 1e9
     if kind == "record":
@@ -82,8 +81,7 @@ def test_values_behind_the_last_one_that_was_played_are_not_played():
 @pytest.mark.parametrize("stops", [[8], [0.31, 4, 8]])
 def test_values_at_intervals_come_when_neurons_added_times_say(stops):
     """Half a step before 0.2 ms, a product comes a step later: 7 * 0.025 > 0.175."""
-    soma = h.Section(name="soma")
-    soma.insert("hh")
+    soma = make_section("soma", "hh")
     clamp, values = h.IClamp(soma(0.5)), h.Vector(range(100))
     clamp.dur, dt = 1e9, h.dt
     values.play(clamp._ref_amp, 0.025)

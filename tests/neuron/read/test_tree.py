@@ -4,6 +4,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 import clhines
 
@@ -79,9 +80,7 @@ def test_resistances_next_to_nothing_round_as_in_neuron():
 
 def test_resistances_that_neuron_rounds_below_0():
     """The last 3-D point has no diameter, so the resistance to the end is about -1e16 MOhm."""
-    rng, cell = np.random.default_rng(0), h.Section(name="tapered")
-    cell.nseg = 3
-    cell.insert("hh")
+    rng, cell = np.random.default_rng(0), make_section("tapered", "hh", nseg=3)
     for _ in range(1000):
         h.pt3dclear(sec=cell)
         for x, d in zip(np.cumsum(rng.uniform(1, 20, 5)), [*rng.uniform(1, 3, 4), 0], strict=True):
@@ -90,12 +89,10 @@ def test_resistances_that_neuron_rounds_below_0():
         if cell(1).ri() < 0:
             break
     assert cell(1).ri() < -1e12
-    beyond = h.Section(name="beyond")
-    beyond.L, beyond.diam = 20, 2
+    beyond = make_section("beyond", L=20, diam=2)
     beyond.connect(cell(1))
     beyond.insert("pas")
-    clamp = h.IClamp(cell(0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0.5, 1, 0.2
+    _clamp = with_values(h.IClamp(cell(0.5)), delay=0.5, dur=1, amp=0.2)
     vectors = [h.Vector().record(s(0.5)._ref_v) for s in (cell, beyond)]
     h.load_file("stdrun.hoc")
     results = []

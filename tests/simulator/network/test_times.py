@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from neuron_scripts import make_section, with_values
 
 from clhines import Network, Simulation
 from clhines.core.arrays import half_steps
@@ -36,9 +37,7 @@ def grid(first, dt):
 
 
 def section():
-    soma = h.Section(name="soma")
-    soma.L = soma.diam = 20.0
-    soma.insert("pas")
+    soma = make_section("soma", "pas", L=20.0, diam=20.0)
     soma(0.5).pas.g, soma(0.5).pas.e = 1e-4, -65.0
     return soma
 
@@ -58,10 +57,8 @@ def steps_of(counts, events):
 def neuron_delays(dt, delays):
     """Return NEURON's step counts from a spike to its events' first effect."""
     soma, silent = section(), section()
-    clamp = h.IClamp(soma(0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0.0, 1e9, PULSE
-    synapse = h.ExpSyn(silent(0.5))
-    synapse.tau, synapse.e = 1e9, 0.0
+    _clamp = with_values(h.IClamp(soma(0.5)), delay=0.0, dur=1e9, amp=PULSE)
+    synapse = with_values(h.ExpSyn(silent(0.5)), tau=1e9, e=0.0)
     cons = [h.NetCon(soma(0.5)._ref_v, synapse, -64.0, d, ONE, sec=soma) for d in delays]
     times = h.Vector()
     cons[0].record(times)
@@ -111,8 +108,7 @@ def test_all_engines_take_them(double_queue, engine):
 def neuron_events(dt, times, stim):
     """Return the steps in which NetCon.event, or a NetStim's events, change a current."""
     silent = section()
-    synapse = h.ExpSyn(silent(0.5))
-    synapse.tau, synapse.e = 1e9, 0.0
+    synapse = with_values(h.ExpSyn(silent(0.5)), tau=1e9, e=0.0)
     kept = h.NetStim() if stim else None
     if stim:
         kept.start, kept.number, kept.noise = 0.0, 1, 0
