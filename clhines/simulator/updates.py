@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from clhines.core.checks import as_array, as_real
 from clhines.core.errors import DeviceMemoryError, InputError, meant, shown
+from clhines.simulator.interrupt import InterruptDelay
 from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.mechanisms.ir.program import HELD_STEPS
 from clhines.simulator.network.changes import (
@@ -244,19 +245,40 @@ class Updates:
             if saved and new_events:
                 sources = inside(self._model.network).added.num_sources
                 saved = with_other_events(saved, self._model.compiled, model, sources)
-        if model.sources is not self._model.compiled.sources or not runner.restart(model):
-            engine_run = runner.make(model)
-            _log.info("the simulation is planned again (%s)", why)
-            runner.replace(engine_run, model)
-        if not keep:
-            return
-        runner.pending.start_values = pending.start_values
+        try:
+            with InterruptDelay(runner.is_first) as interrupt:  # until the run has its state
+                if model.sources is not self._model.compiled.sources or not runner.restart(model):
+                    engine_run = runner.make(model)
+                    _log.info("the simulation is planned again (%s)", why)
+                    runner.replace(engine_run, model)
+                if keep:
+                    runner.pending.start_values = pending.start_values
+                    self._load(saved, unit, pending.initial_states, weight)
+        except KeyboardInterrupt:
+            if keep:
+                self._progress.broken = "new values were interrupted by Ctrl-C"
+            raise
+        if interrupt.pending:
+            raise KeyboardInterrupt
+
+    def _load(
+        self,
+        saved: dict[str, np.ndarray],
+        unit: float,
+        initial_states: Iterable[tuple[int, str]],
+        weight: np.ndarray | None,
+    ) -> None:
+        """Load a state that was saved before new values, with these states at their new starts.
+
+        `unit` is the state's unit of pending events; for `weight` see `_remake`.
+        """
+        runner, model = self._runner, self._model.compiled
         with runner.ranks.agreed():
             if weight is None:
                 saved = in_unit(saved, unit, runner.unit)
             else:
                 saved = self._with_weights(saved, weight)
-            for number, name in pending.initial_states if saved else ():  # on the first rank
+            for number, name in initial_states if saved else ():  # on the first rank
                 k, place = model.instances[number]
                 kind, states = model.kinds[k], model.schema.named(saved, "state", k)
                 states[name][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]

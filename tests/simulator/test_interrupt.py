@@ -139,3 +139,42 @@ def test_every_error_has_the_result_so_far():
 def test_one_process_as_ranks():
     """The same check with two ranks is in `test_ranks`."""
     assert 0 < interrupted(None)["step"] <= 300
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_while_new_values_need_another_run(double_queue, monkeypatch, presses):
+    """The state is kept; after a second Ctrl-C the next run is refused, as without a state."""
+
+    def steps(sim, clamp, middle):
+        sim.run(20 * DT)
+        sim.set(clamp, amp=[0.3, 0.1])  # one number before: the run is made again
+        middle(sim)
+        return sim.run(20 * DT)
+
+    def simulated(middle):
+        net = Network.from_arrays([-1, -1], [0, 1, 2], [500.0] * 2, [0.0] * 2, [5e-3] * 2)
+        net.insert("hh")
+        clamp = net.add("iclamp", at=[0, 1], dur=9.0, amp=0.2)
+        sim = Simulation(net, DT, queue=double_queue, engine="epochs")
+        sim.record("v", "all")
+        return steps(sim, clamp, middle)
+
+    def interrupt(sim):
+        load = type(sim._runner).load
+
+        def interrupted_load(self, saved, unit):
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+            load(self, saved, unit)
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(type(sim._runner), "load", interrupted_load)
+            sim.run(DT)
+        assert sim.step == 20
+
+    expected = simulated(lambda _: None)
+    if presses == 1:
+        check_same(simulated(interrupt).values, expected.values)
+    else:
+        with pytest.raises(InputError, match=r"by Ctrl-C; reset\(\), or restore"):
+            simulated(interrupt)
