@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from clhines.core.arrays import half_steps
+from clhines.core.errors import SimulationError
 from clhines.neuron.frameworks import private
 from clhines.neuron.memory.raw import ref
 
 MOST = 1 << 25  # potentials for all sections and steps, 256 MB; above, PyFibers' own loop runs
+_NAN = "NaN detected in fiber potentials."  # PyFibers' message
 
 
 def run_sim(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -84,9 +86,12 @@ def _advance(stim: Any, fiber: Any, steps: int, options: dict[str, Any]) -> None
         last = min(last, max(1, int(np.searchsorted(clock, exit_t))))
     while step < last:
         step = min(last, max(step + 1, int(np.searchsorted(clock, next_check))))
-        context.psolve(clock[step])
+        try:
+            context.psolve(clock[step])
+        except SimulationError as error:
+            raise RuntimeError(_NAN) from error
         if np.isnan([section.v for section in fiber.sections]).any():
-            raise RuntimeError("NaN detected in fiber potentials.")
+            raise RuntimeError(_NAN)
         if clock[step] < next_check:
             continue
         arguments = fiber, options["ap_detect_location"]

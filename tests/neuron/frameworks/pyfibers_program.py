@@ -51,6 +51,17 @@ def find(_):
     return np.array([amplitude, count, time]), np.array([np.array(one) for one in fiber.vm])
 
 
+def failure():
+    """Return the error of a run in which voltages become NaN."""
+    fiber = build_fiber(FiberModel.SWEENEY, diameter=10.0, n_nodes=7)
+    fiber.potentials = fiber.point_source_potentials(0, 250, fiber.length / 2, 1, 10)
+    try:
+        ScaledStim(lambda t: waves(t)[0], dt=0.005, tstop=1.0).run_sim(-300.0, fiber)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 def first_spike(fiber, location, **_):
     return any(one.n for one in fiber.apc)
 
@@ -77,4 +88,7 @@ for name, case in CASES.items():
         float(np.abs(truth[1] - ours[1]).max()),
         truth[1].shape[1],
     ]  # fmt: skip
-print(json.dumps({"rows": rows, "steps": steps}))
+failures = [failure()]
+with clhines.neuron.enable(when="always"):
+    failures.append(failure())
+print(json.dumps({"rows": rows, "steps": steps, "failures": failures}))

@@ -26,4 +26,5 @@ def test_runs_and_thresholds_of_pyfibers():
     assert steps.pop("late") == 0 == steps.pop("own update")
     assert steps.pop("threshold") > 2000
     assert steps == {name: lengths[name] - 1 for name in steps}
+    assert values["failures"] == ["NaN detected in fiber potentials."] * 2
     assert values["rows"]["above"][1][0] > values["rows"]["below"][1][0] == 0
