@@ -103,8 +103,11 @@ def find_thresholds(
     ------
     InputError
         A cell fires at `low`, or does not fire (see `missing`); or cells interact.
+    SimulationError
+        A voltage is not finite at an amplitude: lower `high`.
     """
     _check_arguments(network, group, name, missing)
+    _check_amplitude(network, group, name)
     nodes = _node_of_each_cell(network, at)
     below, most = _bounds(low, high, network.num_cells, group.mechanism.units.get(name))
     tolerance = _relative(tolerance)
@@ -178,7 +181,10 @@ class _Trial:
         fired = self.fires(below)
         if fired.any():
             k = int(np.argmax(fired))
-            raise InputError(f"cell {k} fires at low, {below[k]:g}; expected a lower one")
+            raise InputError(
+                f"cell {k} fires at low, {below[k]:g}; expected a lower one, "
+                "and no spikes without the stimulus"
+            )
         above, quiet = np.full(len(below), np.nan), below
         late = np.zeros(len(below), bool)
         while True:
@@ -207,6 +213,19 @@ def _check_arguments(network: object, group: object, name: str, missing: str) ->
         raise InputError(f"network and group are {got}; expected a Network and a Group of it")
     check_parameter(group.mechanism.name, name, group.parameters)
     as_choice("missing", missing, ("raise", "nan"))
+
+
+def _check_amplitude(network: Network, group: Group, name: str) -> None:
+    """Raise InputError if the parameter `name` differs within a cell, as a field's ``amp`` does."""
+    values = np.broadcast_to(group.parameters[name], len(group))
+    cell = stretch_of(network.forest.cell_offsets, group.nodes)
+    order = np.lexsort((values, cell))
+    differs = (np.diff(cell[order]) == 0) & (np.diff(values[order]) != 0)
+    if differs.any():
+        k = cell[order][int(np.argmax(differs))]
+        raise InputError(
+            f"{group.mechanism.name}: {name} differs within cell {k}; expected one value per cell"
+        )
 
 
 def _check_apart(model: Model) -> None:

@@ -106,7 +106,7 @@ def test_strength_and_duration(double_queue):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"low": 300.0}, "cell 1 fires at low, 300; expected a lower one"),
+        ({"low": 300.0}, "cell 1 fires at low, 300; expected a lower one, and no spikes without"),
         ({"high": 2.0}, "cell 0 does not fire from low to high, 2; expected a threshold between"),
         ({"low": 0.0}, "low has shape (); expected (3,) numbers above 0"),
         ({"low": [1.0, 2.0]}, "low has shape (2,); expected (3,) numbers above 0"),
@@ -117,6 +117,7 @@ def test_strength_and_duration(double_queue):
         ({"after": 0.033}, "after is 0.033 ms; expected a whole number of steps of 0.02 ms"),
         ({"level": np.inf}, "level is inf; expected a finite number"),
         ({"name": "power"}, "power"),
+        ({"name": "amp"}, "field: amp differs within cell 0; expected one value per cell"),
         ({"missing": "zero"}, "missing='zero'; expected raise, nan"),
     ],
 )
