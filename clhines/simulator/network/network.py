@@ -485,7 +485,7 @@ class Network:
             Ascending.
         y : (m,) float
         continuous : bool
-            Interpolate; else ``y[k]`` holds from ``t[k]`` on.
+            Interpolate, and go on along the last line; else ``y[k]`` holds from ``t[k]`` on.
         """
         self._inside.added.play(group, index, name, t, y, continuous)
 
@@ -523,7 +523,7 @@ class Network:
                 Ascending; two equal times are a jump.
             y : (m,) float, or (k, m) float
                 Read in the middle of each step; ``y[0]`` before the first time, ``y[-1]`` after the
-                last.
+                last. NEURON's Vector.play goes on along the line through the last two values.
         of_cell : (num_cells,) integer, optional
             Which of k waveforms each cell has; with one row of potentials.
         continuous : bool
