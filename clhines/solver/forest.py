@@ -236,8 +236,8 @@ class Forest:
     """
 
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
-        first = parent[0] if isinstance(parent, (list, tuple)) and len(parent) else None
-        if isinstance(first, (list, tuple)) or getattr(first, "ndim", 0):
+        first: object = parent[0] if isinstance(parent, (list, tuple)) and len(parent) else None
+        if isinstance(first, (list, tuple)) or getattr(first, "ndim", 0) > 0:
             raise ForestError(
                 "parent holds several arrays; expected one, or Forest.from_parents(parents)"
             )
