@@ -159,11 +159,11 @@ class Tridiagonal(Holder):
         out : like x, optional
             Written and returned, also before an error; may be `b` itself.
         check : bool or "raise"
-            Wait for the device. Raise `PivotError` for a pivot that is zero, not finite, or
-            negative after rows with a negative `d` were multiplied by -1. Raise `InputError` for a
+            Wait for the device. Rows with a negative `d` are multiplied by -1; then raise
+            `PivotError` for a pivot that is not positive or not finite. Raise `InputError` for a
             value of `b` or `x` that is not finite (NumPy only). Warn if the solution has lost
-            digits; "raise" raises this warning. Without a check a system with a bad pivot, whose
-            row the method `status` returns, has an undefined `x`, often NaN or infinite.
+            digits; "raise" raises this warning. Without a check, a system with a bad pivot has an
+            undefined `x`, often NaN or infinite, and the method `status` returns the pivot's row.
         columns : bool
             The last axis of `b` and `x` counts right-hand sides.
         periodic : bool

@@ -247,9 +247,9 @@ class Ledger:
     def device_is_sooner(self, steps: int) -> bool:
         """Whether the device ends a call of `steps` steps sooner than NEURON.
 
-        If the script's first call has as many steps as in the script's last run, the whole script
-        is expected to have as many as then. If NEURON's steps so far took longer than the device
-        takes to begin, the device need only be faster per call.
+        The script is expected to repeat its last run, with as many steps in all, if its first call
+        has as many steps as the first call had then. If NEURON's steps so far took longer than the
+        device takes to begin, the device need only be faster per call.
         """
         self.first = self.first or steps
         is_again = self.record.first == self.first

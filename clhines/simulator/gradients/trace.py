@@ -66,8 +66,8 @@ class TracedPlays(PlayedValues):
 class TracedGrid(HostGrid):
     """Add up event weights for each target and step, and record deliveries in a trace.
 
-    In each step every target that sums its events has one, with weight 0 if no event is due: it
-    changes nothing, but the loss has a derivative with respect to its weight.
+    In each step every target that sums its events gets an event, with weight 0 if none is due. Such
+    an event changes no state, but the loss has a derivative with respect to its weight.
     """
 
     def __init__(self, model: Model, decisions: Decisions, trace: StepTrace) -> None:

@@ -211,8 +211,8 @@ def exchange_of(guard: ErrorGuard, shares: Sequence[Share], decisions: Decisions
 class PointedVoltages:
     """The voltages that other ranks' pointers read; exchanges send them with the events.
 
-    `nodes` has each rank's node numbers, `pointed` the numbers of the nodes to which each rank's
-    pointers lead on other ranks. `here` are this rank's nodes whose voltages it sends.
+    ``nodes[r]`` is rank r's range of node numbers, ``pointed[r]`` has the numbers of the nodes on
+    other ranks that its pointers read. `here` are this rank's nodes whose voltages it sends.
     """
 
     def __init__(self, rank: int, nodes: Sequence[range], pointed: Sequence[np.ndarray]) -> None:

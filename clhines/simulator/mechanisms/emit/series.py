@@ -19,7 +19,7 @@ def coefficients(real: str) -> dict[str, float]:
     """Return the numbers in ``simulator/common/rates.mako`` by name.
 
     ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x``; the first two
-    are exactly 1 and 1/2. ``bernoulli_K`` is the coefficient of ``x**2(K + 1)`` in ``x / (exp(x) -
+    are exactly 1 and 1/2. ``bernoulli_K`` is the coefficient of ``x**(2*K + 2)`` in ``x / (exp(x) -
     1)``, for ``|x| < NEAR``. ``log_high`` and ``log_low`` add up to log(2), and ``log_inverse`` is
     1 / log(2). ``nearly_zero`` is so small that it changes no rate.
     """

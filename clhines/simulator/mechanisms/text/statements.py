@@ -56,9 +56,9 @@ class Line:
 class TextStatements:
     """A text's statements: definitions of names, rates, and actions at events.
 
-    In expressions names are symbols, so all expressions together are no longer than the text. The
-    text of a subclass begins with one of `kinds` and must not define names in `predefined`; `what`
-    is its name in messages.
+    Expressions refer to definitions by name, and do not contain them, so their total length is at
+    most the text's. The text of a subclass begins with one of `kinds` and must not define names in
+    `predefined`; `what` is its name in messages.
     """
 
     what: ClassVar[str]

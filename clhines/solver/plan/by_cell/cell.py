@@ -30,7 +30,7 @@ MAX_CELL_NODES = STEP.most("parent") + 1
 
 
 def serial_steps(trees: Trees) -> np.ndarray:
-    """Return a word, `STEP`, for each node in ``trees.order``, which elimination goes backwards.
+    """Return a `STEP` word for each node in ``trees.order``; elimination runs from its end.
 
     A node passes its contribution to its parent in registers if the parent is the next step, and
     through memory otherwise. So every sum has a fixed order, without atomics.

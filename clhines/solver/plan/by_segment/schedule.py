@@ -140,7 +140,8 @@ def contract(
 ) -> Contraction:
     """Plan the rounds that eliminate a forest's nodes, except roots (parent -1) and `pinned` nodes.
 
-    Leaves are eliminated before the first round, but those marked in `late`, (n,) bool, in rounds.
+    Leaves are eliminated before the first round. `late`, (n,) bool, marks leaves that are instead
+    eliminated in rounds.
     """
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
