@@ -211,22 +211,6 @@ def test_too_much_memory(monkeypatch):
     assert Forest.repeat([chain(40)], 2000).num_cells == 2000
 
 
-def test_available_memory(tmp_path, monkeypatch):
-    """The minimum of the system's memory and the rest of a control group's limit."""
-    info, limit, use = (tmp_path / name for name in ("meminfo", "max", "current"))
-    monkeypatch.setattr(checks, "_MEMINFO", info)
-    monkeypatch.setattr(checks, "_GROUPS", ((limit, use),))
-    info.write_text("MemTotal: 9 kB\nMemAvailable:       7 kB\n")
-    assert checks.available() == 7 * 1024
-    limit.write_text("5000\n")
-    use.write_text("2000\n")
-    assert checks.available() == 3000
-    limit.write_text("max\n")
-    assert checks.available() == 7 * 1024
-    info.write_text("nothing")
-    assert checks.available() > 2**20
-
-
 @pytest.mark.parametrize("command", ["plan", "solve"])
 def test_a_billion_cells(capsys, command):
     assert main([*command.split(), "--cells", "1000000000"]) == 2

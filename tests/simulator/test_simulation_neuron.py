@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
+from neuron_cells import h, neuron_sections, set_segments
 
 from bench.cells import ring_cell
 from clhines import Network, Simulation
 from clhines.simulator.cells.cable import discretise
 
 pytestmark = pytest.mark.neuron
-
-neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
-h = neuron.h
-h.load_file("stdrun.hoc")  # cvode
 
 DT, V_INIT, G_PAS, E_PAS = 0.025, -65.0, 1e-4, -65.0
 
@@ -23,19 +20,8 @@ def branching_cells(count):
 
 def neuron_cell(cable):
     """Return sections with HH in the soma, passive elsewhere; the soma's segment, all by node."""
-    ours = cable.sections
-    sections = []
-    for s in range(ours.num_sections):
-        section = h.Section(name=f"section{s}")
-        for point in ours.points[ours.offsets[s] : ours.offsets[s + 1]].tolist():
-            section.pt3dadd(*point)
-        section.Ra, section.cm, section.nseg = cable.Ra, cable.cm, int(cable.nseg[s])
-        if s > 0:
-            section.connect(sections[ours.parent[s]](float(ours.parent_x[s])), 0)
-        section.insert("pas")
-        for segment in section:
-            segment.pas.g, segment.pas.e = G_PAS, E_PAS
-        sections.append(section)
+    sections = neuron_sections(cable)
+    set_segments(sections, cable.nseg, g=G_PAS, e=E_PAS)
     segments = {
         int(cable.first_node[s]) + k: segment
         for s, section in enumerate(sections)

@@ -73,6 +73,22 @@ def found_by(program):
     return result_of(f"{program}\nprint(json.dumps(found))")
 
 
+def verdict_of(module, fault):
+    """Return the verdict of a self-test's module after a text has planted a fault."""
+    from clhines.neuron.memory.versions import WORD
+
+    printed = found_by(f"""
+import contextlib, io
+{fault}
+import {module} as selftest
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    selftest.main()
+found = printed.getvalue()
+""")
+    (line,) = [x for x in printed.splitlines() if x.startswith(WORD)]
+    return json.loads(line.removeprefix(WORD))
+
+
 def refusal_of(program):
     """Return the message of RejectedError from `ask`, a function in a text, or an empty text."""
     return found_by(

@@ -1,13 +1,10 @@
 """Cells by NEURON's SWC importer, to compare with `clhines.simulator.cells.cable`."""
 
 import numpy as np
-import pytest
+from neuron_cells import d_lambda_nseg, h
 
 from clhines.simulator.cells.samples import from_soma
 
-neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
-h = neuron.h
-h.load_file("stdrun.hoc")  # lambda_f, cvode
 h.load_file("import3d.hoc")
 
 
@@ -30,11 +27,6 @@ def deleted(cell):
         h.delete_section(sec=section)
 
 
-def d_lambda_nseg(section):
-    """Return the number of segments by the d_lambda rule of NEURON's CellBuilder."""
-    return int((section.L / (0.1 * h.lambda_f(100, sec=section)) + 0.9) / 2) * 2 + 1
-
-
 def passive(cell, ra, cm, g, nseg=d_lambda_nseg):
     for section in cell.all:
         section.Ra, section.cm = ra, cm
@@ -42,15 +34,6 @@ def passive(cell, ra, cm, g, nseg=d_lambda_nseg):
         section.insert("pas")
         for segment in section:
             segment.pas.g = g
-
-
-def input_resistance(at):
-    """Return the resistance for direct current, MΩ."""
-    h.finitialize(-65)
-    impedance = h.Impedance()
-    impedance.loc(at.x, sec=at.sec)
-    impedance.compute(0)
-    return impedance.input(at.x, sec=at.sec)
 
 
 def rewritten(morphology, path):

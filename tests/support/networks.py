@@ -434,6 +434,17 @@ def assert_follows(sim, build, dtype="float64"):
     assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
 
 
+def assert_near(sim, build, secondorder=False):
+    """Run a network for 3 ms; compare voltages, in mV, and conductances with `truth`."""
+    expected, v = truth(build, secondorder, 3.0)
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    assert expected[1].any()
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+    return result, expected
+
+
 def run(net, *records, duration=1.0):
     """Run a network by the reference; a record is a variable, places and further arguments."""
     sim = Simulation(net, engine="reference")

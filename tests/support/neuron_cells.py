@@ -1,7 +1,9 @@
-"""NEURON's sections from ours, to compare with it."""
+"""NEURON's sections from ours, and impedances, to compare with it."""
 
 import numpy as np
 import pytest
+import scipy.sparse
+import scipy.sparse.linalg
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 h = neuron.h
@@ -23,6 +25,37 @@ def neuron_sections(cable):
         section.insert("pas")
         result.append(section)
     return result
+
+
+def set_segments(sections, nseg, **of_pas):
+    """Cut sections, and set variables of `pas`; return all segments."""
+    for section, count in zip(sections, nseg.tolist(), strict=True):
+        section.nseg = count
+        for segment in section:
+            for name, value in of_pas.items():
+                setattr(segment.pas, name, value)
+    return [segment for section in sections for segment in section]
+
+
+def input_impedance(at, frequency=0):
+    """Return NEURON's impedance at a segment, MΩ."""
+    h.finitialize(-65)
+    impedance = h.Impedance()
+    impedance.loc(at.x, sec=at.sec)
+    impedance.compute(frequency)
+    return impedance.input(at.x, sec=at.sec)
+
+
+def our_impedance(cable, g_pas, frequency=0):
+    """Return the impedance at the soma, MΩ, by SciPy's sparse solver of the complex system."""
+    system = cable.system(1e15, g_pas=g_pas)
+    child = np.flatnonzero(cable.parent >= 0)
+    up, u = cable.parent[child], system.u[child]
+    n, every = cable.num_nodes, np.arange(cable.num_nodes)
+    diagonal = system.d + 2j * np.pi * frequency * 1e-3 * cable.capacitance
+    rows, columns = np.concatenate([every, child, up]), np.concatenate([every, up, child])
+    matrix = scipy.sparse.csc_matrix((np.concatenate([diagonal, u, u]), (rows, columns)))
+    return abs(scipy.sparse.linalg.spsolve(matrix, np.eye(1, n, cable.soma)[0])[cable.soma])
 
 
 def d_lambda_nseg(section):

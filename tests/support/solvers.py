@@ -5,7 +5,7 @@ import pyopencl.array as cla
 import pytest
 from systems import forest_for, make_system, updates_for
 
-from clhines import METHODS, Solver
+from clhines import METHODS, AccuracyWarning, Forest, Solver
 from clhines.solver.device.devices import limits
 
 DTYPES = [np.float64, np.float32]
@@ -86,6 +86,21 @@ def assert_solved(config, system, x):
 
 def on_device(queue, system):
     return {k: None if a is None else cla.to_device(queue, a) for k, a in system.arrays.items()}
+
+
+def assert_lost_digits_are_told(queue, rows, *options):
+    """Of two cells the second loses its digits, in `rows`, and in solves by factors."""
+    forest = Forest(np.array([-1, 0, -1, 2]), np.array([0, 2, 4]))
+    d, u, low = (np.float32(a) for a in ([1, 1, 1, 1e-12], [0, 1, 0, 1], [0, 0.5, 0, -1]))
+    b = np.tile(np.float32([1, 2, 1, 2]), (rows, 1)) if rows > 1 else np.float32([1, 2, 1, 2])
+    solver = Solver(forest, dtype=np.float32, queue=queue)
+    with pytest.warns(AccuracyWarning) as caught:
+        solver.solve(d, u, b, l=low)
+    assert caught[0].message.cells == (1,)
+    factors = solver.factor(d, u, l=low)
+    for each in options:
+        with pytest.warns(AccuracyWarning):
+            factors.solve(b, **each)
 
 
 def assert_alike(solvers, bad):

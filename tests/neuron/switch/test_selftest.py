@@ -1,11 +1,7 @@
 """The self-test of the switch's hooks detects planted faults."""
 
-import json
-
 import forked
 import pytest
-
-from clhines.neuron.memory import versions
 
 pytestmark = pytest.mark.neuron
 
@@ -23,14 +19,5 @@ pytestmark = pytest.mark.neuron
     ],
 )
 def test_planted_faults_fail(fault, text):
-    program = f"""
-import contextlib, io
-from clhines.neuron.switch import hooks, selftest
-{fault}
-with contextlib.redirect_stdout(io.StringIO()) as printed:
-    selftest.main()
-found = printed.getvalue()
-"""
-    lines = forked.found_by(program).splitlines()
-    (line,) = [x for x in lines if x.startswith(versions.WORD)]
-    assert json.loads(line[len(versions.WORD) :]) == text
+    planted = f"from clhines.neuron.switch import hooks\n{fault}"
+    assert forked.verdict_of("clhines.neuron.switch.selftest", planted) == text

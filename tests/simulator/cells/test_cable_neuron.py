@@ -7,7 +7,7 @@ relative to the voltage: errors are at most 1e-9 of it, 1e-13 to 1e-11 are usual
 
 import numpy as np
 import pytest
-from neuron_cells import d_lambda_nseg, h, neuron_sections
+from neuron_cells import d_lambda_nseg, h, neuron_sections, set_segments
 from real_cells import FOLDER, names
 
 from clhines import Forest, Solver
@@ -18,14 +18,6 @@ from clhines.simulator.cells.synthetic import sample_cells
 pytestmark = pytest.mark.neuron
 
 DT, V_INIT, G_PAS, E_PAS, RA, CM, STEPS = 0.025, -70.0, 1e-4, -65.0, 120.0, 0.9, 400
-
-
-def set_segments(sections, nseg):
-    for section, count in zip(sections, nseg.tolist(), strict=True):
-        section.nseg = count
-        for segment in section:
-            segment.pas.g, segment.pas.e = G_PAS, E_PAS
-    return [segment for section in sections for segment in section]
 
 
 def our_voltages(cable, amplitude, queue):
@@ -61,7 +53,7 @@ def neuron_voltages(segments, at, amplitude):
 def compare(cable, queue):
     sections = neuron_sections(cable)
     np.testing.assert_array_equal([s.L for s in sections], cable.sections.length)
-    segments = set_segments(sections, cable.nseg)
+    segments = set_segments(sections, cable.nseg, g=G_PAS, e=E_PAS)
     counts = np.cumsum(cable.nseg) - cable.nseg
     first, section = cable.first_node, np.repeat(np.arange(len(cable.nseg)), cable.nseg)
     node = (first - counts)[section] + np.arange(len(section))

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.linalg
-from import3d import deleted, imported, input_resistance, passive, rewritten
+from import3d import deleted, imported, passive, rewritten
+from neuron_cells import input_impedance, our_impedance
 from real_cells import FOLDER, names
 
 from clhines.simulator.cells.cable import discretise
@@ -29,17 +28,6 @@ DIFFERENT = {
     "C210401C.swc": "outline",
     "FlyWire_720575940661139073.swc": "refused",
 }
-
-
-def our_resistance(cable):
-    """Return the input resistance at the soma, MΩ, by SciPy's sparse solver."""
-    system, n = cable.system(1e15, g_pas=G_PAS), cable.num_nodes
-    child = np.flatnonzero(cable.parent >= 0)
-    up, u = cable.parent[child], system.u[child]
-    rows = np.concatenate([np.arange(n), child, up])
-    columns = np.concatenate([np.arange(n), up, child])
-    matrix = scipy.sparse.csc_matrix((np.concatenate([system.d, u, u]), (rows, columns)))
-    return float(scipy.sparse.linalg.spsolve(matrix, np.eye(1, n, cable.soma)[0])[cable.soma])
 
 
 def root_of(cell):
@@ -65,7 +53,7 @@ def compare(morphology, path):
         root = root_of(cell)
         at = root(0.5) if cable.sections.has_soma else root(0.5 / root.nseg)
         area = sum(segment.area() for section in cell.all for segment in section)
-        resistance = our_resistance(cable) / input_resistance(at) - 1
+        resistance = our_impedance(cable, G_PAS) / input_impedance(at) - 1
         return len(ours) - len(theirs), ours == theirs, cable.area.sum() / area - 1, resistance
     finally:
         deleted(cell)

@@ -129,19 +129,21 @@ def test_values_per_section_that_cannot_be():
 
 def compare_with_neuron(morphology):
     """Compare d_lambda segments, resistances, distances, places and impedances at 100 Hz."""
-    from neuron_cells import d_lambda_nseg, h, neuron_sections
+    from neuron_cells import (
+        d_lambda_nseg,
+        h,
+        input_impedance,
+        neuron_sections,
+        our_impedance,
+        set_segments,
+    )
 
     rng = np.random.default_rng(3)
     n = sections_of(morphology).num_sections
     cable = discretise(morphology, Ra=rng.uniform(50, 300, n), cm=rng.uniform(0.5, 2, n))
     sections = neuron_sections(cable)
     assert cable.nseg.tolist() == [d_lambda_nseg(section) for section in sections]
-    for section, count in zip(sections, cable.nseg.tolist(), strict=True):
-        section.nseg = count
-        section.insert("pas")
-        for segment in section:
-            segment.pas.g = 1e-4
-    segments = [segment for section in sections for segment in section]
+    segments = set_segments(sections, cable.nseg, g=1e-4)
     node = np.array([cable.node(s, seg.x) for s in range(n) for seg in sections[s]])
     joined = cable.parent[node] >= 0
     resistance = np.array([s.ri() for s in segments])
@@ -156,28 +158,8 @@ def compare_with_neuron(morphology):
             if cable.area[cable.node(s, x)] == 0:
                 theirs = h.distance(at, sections[s](x))
                 np.testing.assert_allclose(cable.distance[cable.node(s, x)], theirs, rtol=1e-10)
-    h.finitialize(-65)
-    impedance = h.Impedance()
-    impedance.loc(at.x, sec=at.sec)
-    impedance.compute(100)
-    theirs = impedance.input(at.x, sec=at.sec)
-    ours = our_impedance(cable, 100)
+    ours, theirs = our_impedance(cable, 1e-4, 100), input_impedance(at, 100)
     assert abs(ours - theirs) <= 1e-9 * theirs
-
-
-def our_impedance(cable, frequency):
-    """Return impedances [MΩ] by a dense solve (sparse for large cells) of the complex system."""
-    import scipy.sparse
-    import scipy.sparse.linalg
-
-    system = cable.system(1e15, g_pas=1e-4)
-    child = np.flatnonzero(cable.parent >= 0)
-    up, u = cable.parent[child], system.u[child]
-    n, every = cable.num_nodes, np.arange(cable.num_nodes)
-    diagonal = system.d + 2j * np.pi * frequency * 1e-3 * cable.capacitance
-    rows, columns = np.concatenate([every, child, up]), np.concatenate([every, up, child])
-    matrix = scipy.sparse.csc_matrix((np.concatenate([diagonal, u, u]), (rows, columns)))
-    return abs(scipy.sparse.linalg.spsolve(matrix, np.eye(1, n, cable.soma)[0])[cable.soma])
 
 
 @pytest.mark.neuron

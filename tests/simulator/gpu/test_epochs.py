@@ -8,6 +8,7 @@ import pytest
 from networks import (
     DT,
     assert_follows,
+    assert_near,
     block_simulation,
     blocks,
     crowded_network,
@@ -38,15 +39,12 @@ def test_blocks_follow_the_reference(typed_queue, build, dtype):
     assert_follows(sim, build, dtype)
 
 
-@pytest.mark.parametrize("build", [mixed_network, noisy_network])
-def test_second_order_and_states(double_queue, build):
-    expected, v = truth(build, True, 3.0)
-    sim = block_simulation(build, double_queue, secondorder=True)
-    result = sim.run(3.0)
-    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
-    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
-    assert expected[1].any()
-    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+@pytest.mark.parametrize(
+    ("build", "by_node"), [(mixed_network, None), (noisy_network, None), (mixed_network, True)]
+)
+def test_second_order_and_states(double_queue, build, by_node):
+    sim = block_simulation(build, double_queue, secondorder=True, by_node=by_node)
+    assert_near(sim, build, True)
 
 
 def hot_network():
@@ -98,16 +96,6 @@ def test_lists_of_nodes_follow_the_reference(typed_queue, units, dtype):
     np.testing.assert_array_equal(again.voltages(), sim.voltages())
 
 
-def test_lists_of_nodes_second_order_and_states(double_queue):
-    expected, v = truth(mixed_network, True, 3.0)
-    sim = block_simulation(mixed_network, double_queue, secondorder=True, by_node=True)
-    result = sim.run(3.0)
-    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
-    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
-    assert expected[1].any()
-    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
-
-
 def test_cells_beyond_local_memory_take_lists(double_queue):
     """Cells too large for slots use lists, others keep slots, and too little memory is refused."""
     model = compile(crowded_network()[0], DT)
@@ -122,15 +110,12 @@ def test_cells_beyond_local_memory_take_lists(double_queue):
     assert plan.spec.chip.local_bytes <= small.local_bytes
     with pytest.raises(InputError, match="too large to stay in 1000 bytes"):
         plan_epochs(model, "float64", replace(room, local_bytes=1000))
-    expected, v = truth(crowded_network, duration=3.0)
     net, syn = crowded_network()
     sim = Simulation(net, DT, queue=double_queue, engine=blocks(small), seed=7, chunk=150)
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
     assert sim.runner.kernels.launches[0].spec.by_node
-    result = sim.run(3.0)
-    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
-    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+    assert_near(sim, crowded_network)
 
 
 @pytest.mark.optimised
@@ -157,17 +142,13 @@ def test_cells_by_size(double_queue, hh):
         net = ring_network(cables, 16, hh, delay=0.5)
         return net, net.groups[-1]
 
-    expected, v = truth(build, duration=3.0)
-    assert len(expected.spike_cell) >= 1
     sim = block_simulation(build, double_queue, compute_units=1)
     launches = sim.runner.kernels.launches
     assert len(launches) > 1
     assert sorted(np.concatenate([each.plan.cells.numbers for each in launches])) == list(range(16))
     assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
-    result = sim.run(3.0)
-    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
-    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
-    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+    result, expected = assert_near(sim, build)
+    assert len(expected.spike_cell) >= 1
     np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
 
 

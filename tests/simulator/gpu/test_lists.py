@@ -1,7 +1,5 @@
-"""Functions from .mod files with tables in epochs: terms of exponentials, lists of cells."""
+"""Functions from .mod files with tables in epochs, by lists of cells."""
 
-from fractions import Fraction
-from math import factorial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,29 +10,9 @@ from clhines import Mechanism, Network, Simulation
 from clhines.simulator.gpu import epochs, functions
 from clhines.simulator.gpu.lists import _index_type, _mixed_rows, _rows_and_lanes, _weight_of
 from clhines.simulator.gpu.words import WARP
-from clhines.simulator.mechanisms.emit.series import coefficients, terms
 
 MODS = Path(__file__).parents[3] / "bench" / "mods"
-EPS = {"double": 2.0**-52, "float": 2.0**-23}
 ENGINE = "epochs-gpu"
-
-
-@pytest.mark.parametrize("least, has", [(1.0, True), (0.05, False), (-1.0, False)])
-def test_terms_are_those_of_the_least_tau(least, has):
-    assert (terms(0.025, np.array([2.0, least]), "double") > 0) == has
-
-
-@pytest.mark.parametrize("real", EPS)
-def test_terms_are_enough(real):
-    """Compare the first terms of the polynomial with the series in exact numbers."""
-    c = coefficients(real)
-    for most in (0.004, 0.05, 0.2, 0.34):
-        number = terms(most, np.array([1.0, 3.0]), real)
-        for k in range(11):
-            x = -Fraction(most) * k / 10
-            exact = sum(x**n / factorial(n + 1) for n in range(25))
-            result = sum(Fraction(c[f"exp_{n}"]) * x**n for n in range(number))
-            assert abs(result / exact - 1) < EPS[real] / 2
 
 
 def cells(names):
@@ -55,14 +33,21 @@ def cells(names):
     return net, groups
 
 
-def test_channels_with_tables_as_the_reference(double_queue, monkeypatch):
-    results, spikes, specs, with_lists = {}, {}, [], epochs.with_lists
+@pytest.fixture
+def specs(monkeypatch):
+    """Return a list to which each plan adds its spec."""
+    made, with_lists = [], epochs.with_lists
 
     def kept(*arguments):
-        specs.append(with_lists(*arguments)[0])
+        made.append(with_lists(*arguments)[0])
         return with_lists(*arguments)
 
     monkeypatch.setattr(epochs, "with_lists", kept)
+    return made
+
+
+def test_channels_with_tables_as_the_reference(double_queue, monkeypatch, specs):
+    results, spikes = {}, {}
     monkeypatch.setattr(functions, "_FEW_LISTS", 0)
     for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
         net, groups = cells(("nata", "skv", "ih"))
@@ -123,15 +108,9 @@ PROCEDURE rates() { LOCAL qt
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_what_is_the_same_at_all_nodes(typed_queue, monkeypatch, dtype):
+def test_what_is_the_same_at_all_nodes(typed_queue, specs, dtype):
     """Compute such values once a launch, and again after `set` changes their parameters."""
-    results, specs, with_lists = [], [], epochs.with_lists
-
-    def kept(*arguments):
-        specs.append(with_lists(*arguments)[0])
-        return with_lists(*arguments)
-
-    monkeypatch.setattr(epochs, "with_lists", kept)
+    results = []
     for engine in ("reference", ENGINE):
         net, _ = cells(())
         group = net.insert(Mechanism.from_nmodl(WARM))
@@ -180,19 +159,12 @@ def gated_cells(count):
 
 
 @pytest.mark.parametrize("more", [True, False])
-def test_lists_of_several_classes(double_queue, monkeypatch, more):
+def test_lists_of_several_classes(double_queue, specs, more):
     """Compare voltages, gates and unread states, recorded and after a run, with `reference`.
 
     There are so many cells that a work-group has several, on GPUs too.
     """
     count = 2 * double_queue.device.max_compute_units + 1
-    specs, with_lists = [], epochs.with_lists
-
-    def kept(*arguments):
-        specs.append(with_lists(*arguments)[0])
-        return with_lists(*arguments)
-
-    monkeypatch.setattr(epochs, "with_lists", kept)
     results = {}
     for engine in ("reference", ENGINE):
         net, groups = gated_cells(count)

@@ -6,10 +6,11 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from scipy.linalg import solve_banded
+from solvers import assert_lost_digits_are_told
 from systems import System, make_system
 
 from bench.made import chain
-from clhines import AccuracyWarning, Forest, InputError, PivotError, Solver, Tridiagonal
+from clhines import Forest, InputError, PivotError, Solver, Tridiagonal
 from clhines.solver.device import copies
 from clhines.solver.engines import lanes
 from clhines.solver.engines.lanes import LanesEngine
@@ -164,17 +165,7 @@ def test_bad_pivots_and_values_that_are_not_finite(cpu, name):
 
 
 def test_lost_digits_are_reported(cpu):
-    forest = Forest(np.array([-1, 0, -1, 2]), np.array([0, 2, 4]))
-    d, u, low = (np.float32(a) for a in ([1, 1, 1, 1e-12], [0, 1, 0, 1], [0, 0.5, 0, -1]))
-    b = np.float32([1, 2, 1, 2])
-    solver = Solver(forest, dtype=np.float32, queue=cpu)
-    with pytest.warns(AccuracyWarning) as caught:
-        solver.solve(d, u, b, l=low)
-    assert caught[0].message.cells == (1,)
-    factors = solver.factor(d, u, l=low)
-    for _ in range(2):
-        with pytest.warns(AccuracyWarning):
-            factors.solve(b)
+    assert_lost_digits_are_told(cpu, 1, {}, {})
 
 
 def test_outputs_that_do_not_fit_are_refused_by_small_batches_too(cpu):

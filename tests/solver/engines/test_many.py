@@ -6,11 +6,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from solvers import on_device
+from solvers import assert_lost_digits_are_told, on_device
 from systems import System, dissimilar, make_system
 
 from bench.made import chain, random_binary_tree, star
-from clhines import AccuracyWarning, Forest, InputError, PivotError, Solver
+from clhines import Forest, InputError, PivotError, Solver
 from clhines.solver.device import copies
 from clhines.solver.engines import many
 
@@ -120,17 +120,7 @@ def test_a_bad_pivot_is_reported_with_its_cell_and_node(queue, kind):
 
 
 def test_lost_digits_are_reported(queue):
-    forest = Forest(np.array([-1, 0, -1, 2]), np.array([0, 2, 4]))
-    d, u, low = (np.float32(a) for a in ([1, 1, 1, 1e-12], [0, 1, 0, 1], [0, 0.5, 0, -1]))
-    b = np.tile(np.float32([1, 2, 1, 2]), (ROWS, 1))
-    solver = Solver(forest, dtype=np.float32, queue=queue)
-    with pytest.warns(AccuracyWarning) as caught:
-        solver.solve(d, u, b, l=low)
-    assert caught[0].message.cells == (1,)
-    factors = solver.factor(d, u, l=low)
-    for transpose in (False, True):
-        with pytest.warns(AccuracyWarning):
-            factors.solve(b, transpose=transpose)
+    assert_lost_digits_are_told(queue, ROWS, {}, {"transpose": True})
 
 
 def test_values_that_are_not_finite_are_refused(queue):
