@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from clhines.simulator.analysis import FEATURES
+
 START, END, STOP = 100.0, 400.0, 500.0  # ms
 INDICES = {"peak_indices", "min_AHP_indices"}
 
@@ -41,6 +43,17 @@ def made_traces(count, dt, seed=4):
             row[: rng.integers(1, 20)] = 0.0  # begins above
     current = rng.choice([-0.2, 0.0, 0.3], count)
     return t, np.round(v * 1024) / 1024, current
+
+
+def by_efel(efel, t, v, current, dt):
+    """Return eFEL's features of each trace; it interpolates at `dt`, a power of 2: at samples."""
+    efel.reset()
+    efel.set_setting("interp_step", dt)
+    stimulus = {"T": t, "stim_start": [START], "stim_end": [END]}
+    traces = [{**stimulus, "V": row, "stimulus_current": [amp]} for row, amp in zip(v, current)]
+    values = efel.get_feature_values(traces, list(FEATURES), raise_warnings=False)
+    efel.reset()
+    return values
 
 
 def matched(name, mine, theirs):

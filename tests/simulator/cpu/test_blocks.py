@@ -14,17 +14,9 @@ from clhines.simulator.cpu import blocks
 from clhines.simulator.cpu.blocks import CellBlocks
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.simulator.engines import steps
-from clhines.solver.device import devices
 
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
-
-
-@pytest.fixture
-def cpu(double_queue):
-    if not devices.is_cpu(double_queue.device):
-        pytest.skip("blocks are for CPUs")
-    return double_queue
 
 
 @pytest.fixture

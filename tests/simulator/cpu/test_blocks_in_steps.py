@@ -12,16 +12,9 @@ from clhines import Drawn, Network, Pairs, Simulation
 from clhines.simulator.cpu import blocks, groups
 from clhines.simulator.cpu.plan import blocks_of, work_of
 from clhines.solver.device import devices, program
-from clhines.solver.device.devices import is_cpu, limits
+from clhines.solver.device.devices import limits
 
 pytestmark = pytest.mark.optimised
-
-
-@pytest.fixture
-def cpu(fast_queue):
-    if not is_cpu(fast_queue.device):
-        pytest.skip("blocks are for CPUs")
-    return fast_queue
 
 
 @pytest.fixture
@@ -39,8 +32,7 @@ def in_blocks(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_cells_of_three_shapes(cpu, needs, in_blocks, count, dtype):
-    needs(cpu, dtype)
+def test_cells_of_three_shapes(cpu, in_blocks, count, dtype):
     in_blocks(count)
     expected, v = truth(mixed_network)
     sim = Simulation(mixed_network()[0], DT, dtype, queue=cpu, engine="epochs-cpu", seed=7)
@@ -51,8 +43,7 @@ def test_cells_of_three_shapes(cpu, needs, in_blocks, count, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_groups_of_instances_that_lie_anywhere(cpu, needs, dtype):
-    needs(cpu, dtype)
+def test_groups_of_instances_that_lie_anywhere(cpu, dtype):
     net = crowded_lanes()
     reference = Simulation(net, DT, engine="reference")
     expected = reference.run(4.0)
@@ -69,9 +60,8 @@ def test_groups_of_instances_that_lie_anywhere(cpu, needs, dtype):
     np.testing.assert_allclose(results[0], reference.voltages(), rtol=0, atol=bound)
 
 
-def test_groups_of_two_registers_change_no_bit(cpu, needs, monkeypatch):
+def test_groups_of_two_registers_change_no_bit(cpu, monkeypatch):
     """Groups that fill two vector registers use two, with the bits of one."""
-    needs(cpu, "float64")
     most = limits(cpu.device).vector_bytes // 8
     if 2 * most * 8 > limits(cpu.device).trusted_bytes:
         pytest.skip("the compiler is not trusted with vectors of two registers")
@@ -88,11 +78,8 @@ def test_groups_of_two_registers_change_no_bit(cpu, needs, monkeypatch):
 
 @pytest.mark.parametrize("secondorder", [0, 2])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_cells_of_several_shapes_in_one_block_change_no_bit(
-    cpu, needs, in_blocks, dtype, secondorder
-):
+def test_cells_of_several_shapes_in_one_block_change_no_bit(cpu, in_blocks, dtype, secondorder):
     """Interleave the nodes of a block's cells; each cell's own nodes keep their order."""
-    needs(cpu, dtype)
     results = []
     for count in (5, 1):
         in_blocks(count, alone=False)
@@ -131,9 +118,8 @@ def irregular_points():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("alone", [False, True])
-def test_points_with_kinds_on_some(cpu, needs, in_blocks, alone, dtype):
+def test_points_with_kinds_on_some(cpu, in_blocks, alone, dtype):
     """Spikes equal the reference's, by one core that delivers events and by two blocks."""
-    needs(cpu, dtype)
     (net, synapses), v_init = irregular_points(), np.random.default_rng(0).uniform(-60, -50, 70)
     options = {"v_init": v_init, "seed": 7, "chunk": 37}
     slow = Simulation(net, 0.1, engine="reference", **options)
@@ -174,9 +160,8 @@ def test_weights_of_zero_may_be_set_later(double_queue, engine):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("make", [point_network, full_rows, partial(full_rows, 13), crowded_lanes])
-def test_one_core_alone_changes_no_bit(cpu, needs, in_blocks, make, dtype):
+def test_one_core_alone_changes_no_bit(cpu, in_blocks, make, dtype):
     """One core delivers spikes in launches of many steps, with the bits of launches per epoch."""
-    needs(cpu, dtype)
     runs, dt = [], DT if make is crowded_lanes else 0.1
     for count, alone in ((1, False), (1, True), (3, False)):
         in_blocks(count, alone)
@@ -224,8 +209,7 @@ def test_a_device_without_float64(cpu, monkeypatch):
     assert not [source for source in sources if re.search(r"double", source)]
 
 
-def test_large_networks_take_all_cores(cpu, needs):
-    needs(cpu, "float64")
+def test_large_networks_take_all_cores(cpu):
     if limits(cpu.device).compute_units == 1:
         pytest.skip("not a CPU of several cores")
     for count, alone in ((70, True), (100_000, False)):

@@ -2,22 +2,13 @@
 
 import mod_files
 import numpy as np
-import pytest
 from exact_cells import CELLS, NODES, network, with_fire
 
 from clhines.simulator.cpu.plan import blocks_of, plan_blocks, work_of
 from clhines.simulator.model import compile
 from clhines.simulator.state.sources import wires_of
-from clhines.solver.device import devices
 
 DT, STOP = 0.05, 20.0  # ms
-
-
-@pytest.fixture
-def cpu(double_queue):
-    if not devices.is_cpu(double_queue.device):
-        pytest.skip("blocks are for CPUs")
-    return double_queue
 
 
 def test_which_networks(cpu):

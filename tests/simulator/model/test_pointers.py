@@ -157,6 +157,13 @@ def advanced(net, groups, pieces, copies=1, **options):
     return sim, rows, (np.concatenate(cell), np.concatenate(time))
 
 
+def assert_near(result, expected, eps=EPS):
+    """Compare records by name, relative to the largest value of each."""
+    for name, values in expected.items():
+        bound = eps * np.abs(values).max()
+        np.testing.assert_allclose(result[name], values, 0, bound, err_msg=name)
+
+
 CASES = {  # network, options; whether one work-group holds all cells and then takes several steps
     "one work-group": (lambda: random_network(0, 4), {}, True),
     "launches of a step": (lambda: random_network(1, 7), {}, False),
@@ -177,9 +184,7 @@ def test_random_networks(fast_queue, needs, case):
         for pieces in ([1], [0.1, 0.0025, 0.8975]):
             settings = made(engine, fast_queue, needs) | options
             sim, result, own = advanced(net, groups, pieces, **settings)
-            for name, values in expected.items():
-                eps = EPS * np.abs(values).max()
-                np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
+            assert_near(result, expected)
             assert np.array_equal(own[0], spikes[0])
             np.testing.assert_allclose(own[1], spikes[1], 0, 1e-12 * STOP)
         if engine == "epochs-gpu":
@@ -198,43 +203,6 @@ def test_copies_see_their_own_cells(fast_queue, needs):
     v = np.tile(expected["v"], 3)
     np.testing.assert_allclose(result["v"], v, 0, EPS * np.abs(v).max())
     assert len(own[0]) == 3 * len(spikes[0]) > 0
-
-
-def test_written_variables(fast_queue, needs, tmp_path):
-    net, groups = written_network(4, 5)
-    _, expected, _ = advanced(net, groups, [1], engine="reference")
-    assert all(np.ptp(values, axis=0).min() > 0 for values in expected.values())
-    net.save(tmp_path / "net.npz")
-    again = Network.load(tmp_path / "net.npz")
-    for engine in ENGINES[1:]:
-        if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-            continue
-        options = made(engine, fast_queue, needs)
-        for pieces in ([1], [0.1, 0.0025, 0.8975]):
-            sim, result, _ = advanced(net, groups, pieces, **options)
-            for name, values in expected.items():
-                eps = EPS * np.abs(values).max()
-                np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
-        sim = Simulation(again, DT, **options)
-        sim.run(5.0)
-        sim.save(tmp_path / "state.npz")
-        sim.run(2.0)
-        sim.restore(tmp_path / "state.npz")
-        total = sim.record("total", again.groups[groups["total"].number])
-        rest = sim.run(STOP - 5.0)[total]
-        values = expected["total"][-len(rest) :]
-        np.testing.assert_allclose(rest, values, 0, EPS * np.abs(values).max())
-
-
-def test_written_variables_of_copies(fast_queue, needs):
-    net, groups = written_network(5, 2)
-    _, expected, _ = advanced(net, groups, [1], engine="reference")
-    for engine in ("steps", "epochs-cpu", "epochs-gpu"):
-        if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-            continue
-        _, result, _ = advanced(net, groups, [1], 3, **made(engine, fast_queue, needs))
-        v = np.tile(expected["v"], 3)
-        np.testing.assert_allclose(result["v"], v, 0, EPS * np.abs(v).max())
 
 
 def test_what_may_be_written():
@@ -287,14 +255,17 @@ def test_gates_of_other_mechanisms(fast_queue, needs, elsewhere, dtype):
         options = made(engine, fast_queue, needs) | {"dtype": dtype}
         for pieces in ([1], [0.1, 0.0025, 0.8975]):
             _, result, _ = advanced(net, groups, pieces, **options)
-            for name, values in expected.items():
-                eps = EPS * np.abs(values).max() * (1 if dtype == "float64" else 2**29)
-                np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
+            assert_near(result, expected, EPS * (1 if dtype == "float64" else 2**29))
 
 
+BUILDS = {"written": lambda: written_network(4, 5), "read": reading_network}
+
+
+@pytest.mark.parametrize("what", BUILDS)
 @pytest.mark.parametrize("engine", ENGINES[1:])
-def test_variables_that_are_read(fast_queue, needs, tmp_path, engine):
-    net, groups = reading_network()
+def test_variables_that_are_written_or_read(fast_queue, needs, tmp_path, engine, what):
+    """In pieces, from a file, in copies, and from states of the reference and of the engine."""
+    net, groups = BUILDS[what]()
     _, expected, _ = advanced(net, groups, [1], engine="reference")
     options = made(engine, fast_queue, needs)
     assert all(np.ptp(values, axis=0).min() > 0 for values in expected.values())
@@ -302,21 +273,21 @@ def test_variables_that_are_read(fast_queue, needs, tmp_path, engine):
     stored = Network.load(tmp_path / "net.npz")
     again = {name: stored.groups[group.number] for name, group in groups.items()}
     for one, of, pieces in ((net, groups, [0.1, 0.0025, 0.8975]), (stored, again, [1])):
-        _, result, _ = advanced(one, of, pieces, **options)
-        for name, values in expected.items():
-            eps = EPS * np.abs(values).max()
-            np.testing.assert_allclose(result[name], values, 0, eps, err_msg=name)
+        assert_near(advanced(one, of, pieces, **options)[1], expected)
     _, result, _ = advanced(net, groups, [1], 3, **options)
-    v = np.tile(expected["v"], 3)
-    np.testing.assert_allclose(result["v"], v, 0, EPS * np.abs(v).max())
-    sim = Simulation(net, DT, engine="reference")
-    sim.run(5.0)
-    sim.save(tmp_path / "state.npz")
-    sim = Simulation(net, DT, **options)
-    sim.restore(tmp_path / "state.npz")
-    record = sim.record("x", groups["x"])
-    rest, values = sim.run(STOP - 5.0)[record], expected["x"]
-    np.testing.assert_allclose(rest, values[-len(rest) :], 0, EPS * np.abs(values).max())
+    assert_near(result, {"v": np.tile(expected["v"], 3)})
+    for how in ({"engine": "reference"}, options):
+        sim = Simulation(stored, DT, **how)
+        sim.run(5.0)
+        sim.save(tmp_path / "state.npz")
+        sim = Simulation(net, DT, **options)
+        sim.restore(tmp_path / "state.npz")
+        records = {name: sim.record(name, group) for name, group in groups.items()}
+        result = sim.run(STOP - 5.0)
+        for name, record in records.items():
+            rest, values = result[record], expected[name]
+            bound = EPS * np.abs(values).max()
+            np.testing.assert_allclose(rest, values[-len(rest) :], 0, bound, err_msg=name)
 
 
 def test_what_may_be_read():

@@ -4,7 +4,7 @@ import networks
 import numpy as np
 import pyopencl.array as cla
 import pytest
-from traces import END, START, made_traces, matched
+from traces import END, START, by_efel, made_traces, matched
 
 from clhines import Network, Simulation, discretise, sample_cells
 from clhines.core.errors import InputError
@@ -61,16 +61,9 @@ def test_they_are_efels(double_queue):
     dt = 0.0625
     t, v, given = traces_and_stimuli(60, dt)
     result = taken(Features(FEATURES, **given), t, v, [0, 1000, len(t)], (double_queue, np.float64))
-    efel.reset()
-    efel.set_setting("interp_step", dt)
-    traces = [
-        {"T": t, "V": row, "stim_start": [START], "stim_end": [END], "stimulus_current": [amp]}
-        for row, amp in zip(v, given["stimulus_current"], strict=True)
-    ]
-    for k, theirs in enumerate(efel.get_feature_values(traces, list(FEATURES))):
+    for k, theirs in enumerate(by_efel(efel, t, v, given["stimulus_current"], dt)):
         for name in FEATURES:
             matched(name, result[name][k], theirs[name])
-    efel.reset()
 
 
 @pytest.fixture(scope="module")

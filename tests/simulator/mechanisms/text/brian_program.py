@@ -237,6 +237,13 @@ def in_steps(spikes):
     return [steps[order].tolist(), np.array(spikes.i)[order].tolist()]
 
 
+def in_order(result):
+    """Return steps and cells of a result's spikes in the same order; Brian has a step's begin."""
+    steps = np.rint(result.spike_time / DT).astype(int) - 1
+    order = np.lexsort((result.spike_cell, steps))
+    return [steps[order].tolist(), result.spike_cell[order].tolist()]
+
+
 if __name__ == "__main__":
     import brian2
 

@@ -74,10 +74,8 @@ def test_spikes_of_brian(fast_queue, needs, engine, name):
     net, v_init = network(name)
     sim = started(net, engine, fast_queue, needs, brian.DT, v_init=v_init)
     result = sim.run(brian.STEPS * brian.DT)
-    step = np.rint(result.spike_time / brian.DT).astype(int) - 1  # Brian has the step's begin
-    order = np.lexsort((result.spike_cell, step))
     assert len(data[name][0]) > 40
-    np.testing.assert_array_equal([step[order], result.spike_cell[order]], data[name])
+    np.testing.assert_array_equal(brian.in_order(result), data[name])
 
 
 def test_the_example_for_users_of_brian(double_queue, monkeypatch):
@@ -91,11 +89,9 @@ def test_the_example_for_users_of_brian(double_queue, monkeypatch):
     monkeypatch.setattr(clhines, "Simulation", partial(Simulation, queue=double_queue))
     names = {}
     exec(block, names)
-    result = names["result"]
-    step = np.rint(result.spike_time / brian.DT).astype(int) - 1
-    order = np.lexsort((result.spike_cell, step))
-    assert len(step) == 1153 and "All 1,153 spikes" in page
-    np.testing.assert_array_equal([step[order], result.spike_cell[order]], data["page"])
+    spikes = brian.in_order(names["result"])
+    assert len(spikes[0]) == 1153 and "All 1,153 spikes" in page
+    np.testing.assert_array_equal(spikes, data["page"])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
