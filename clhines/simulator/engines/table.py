@@ -102,7 +102,7 @@ ENGINES = (
         "",
         "a few kernels per step, cells of any size, any method of the solver",
         "choose:make_steps",
-        "nothing diffuses (LONGITUDINAL_DIFFUSION)",
+        "no LONGITUDINAL_DIFFUSION",
     ),
     Engine(
         "reference",

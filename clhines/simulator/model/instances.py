@@ -166,7 +166,7 @@ def check_fields(model: Model) -> None:
         if others and (fields or (model.layers is not None and name == "half_gap")):
             raise InputError(
                 f"{name}, whose current depends on the voltage of another node, in "
-                f"{'a field' if fields else 'a network with nodes around others'}; expected others"
+                f"{'a field' if fields else 'a network with extracellular layers'}; expected others"
             )
 
 

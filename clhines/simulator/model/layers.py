@@ -153,7 +153,7 @@ def layers_of(structure: Structure, second_order: bool) -> Layers | None:
     if around is None:
         return None
     if second_order:
-        raise InputError("secondorder, in a network with nodes around others; expected 0")
+        raise InputError("secondorder, in a network with extracellular layers; expected 0")
     node, g = around.rows, structure.whole("g_axial")
     cell = stretch_of(forest.cell_offsets, node[0])
     of_cells = offsets(np.bincount(cell, minlength=forest.num_cells))

@@ -53,7 +53,7 @@ NEEDS = {  # need: its name in messages
     "ranks": "several ranks",
     "ranked_pointers": "pointers to voltages of other ranks",
     "diffusion": "LONGITUDINAL_DIFFUSION",
-    "layers": "nodes around others (extracellular with layers of its own)",
+    "layers": "extracellular layers",
     "solver": "methods of the solver",
 }
 GRID = frozenset(

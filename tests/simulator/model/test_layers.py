@@ -375,7 +375,7 @@ def test_what_is_at_nodes_around_others_is_checked(add, said):
 
 
 def test_the_second_order_is_refused():
-    with pytest.raises(InputError, match="secondorder, in a network with nodes around others"):
+    with pytest.raises(InputError, match="secondorder, in a network with extracellular layers"):
         Simulation(Network.from_arrays(**arrays()), DT, secondorder=True)
 
 

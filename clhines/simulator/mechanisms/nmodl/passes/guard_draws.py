@@ -18,8 +18,8 @@ def guard_draws(blocks: FileBlocks) -> FileBlocks:
     """Add blocks that compute at run time whether to refuse a mechanism, and their messages.
 
     A file may use constructs that are not supported in an IF, if the IF's condition is false in
-    every run. Refused if the condition holds for all parameters, or if no part of it depends only
-    on parameters and on variables that only INITIAL sets.
+    every run. The file is refused if the condition holds for all parameters, or if no part of it
+    depends only on parameters and on variables that only INITIAL sets.
     """
     initial = {*blocks.parameters, *_settled_by_initial(blocks, raw=True)}
     later = {*blocks.parameters, *_settled_by_initial(blocks, raw=False)}
