@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from clhines.core.arrays import stretch_of
 from clhines.core.checks import as_choice, as_indices, as_number, as_real
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, SimulationError
 from clhines.core.summary import counted
 from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.model.model import Model
@@ -102,9 +102,8 @@ def find_thresholds(
     Raises
     ------
     InputError
-        A cell fires at `low`, or does not fire (see `missing`); or cells interact.
-    SimulationError
-        A voltage is not finite at an amplitude: lower `high`.
+        A cell fires at `low`, or does not fire (see `missing`); its voltage is not finite at an
+        amplitude; or cells interact.
     """
     _check_arguments(network, group, name, missing)
     _check_amplitude(network, group, name)
@@ -158,13 +157,20 @@ class _Trial:
         simulation, network = self._simulation, self._simulation.network
         simulation.set(self._group, **{self._name: network.per_cell(amplitude)})
         simulation.reset()
-        if self._after:
-            simulation.run(self._after)
         left, dt = self._duration - self._after, self._dt
         if enough < left - dt:
             left, self._shortened = dt * np.ceil(enough / dt), True
         self.runs += 1
-        rises = simulation.run(left)[self._rises]
+        try:
+            if self._after:
+                simulation.run(self._after)
+            rises = simulation.run(left)[self._rises]
+        except SimulationError as error:
+            k = error.cell
+            raise InputError(
+                f"cell {k}: its voltage is not finite at {self._name} = {amplitude[k]:g}; "
+                "expected a lower high, or a shorter dt"
+            ) from error
         first = rises[0] if len(rises) else np.full(network.num_cells, np.nan)
         self._slowest = np.fmax(self._slowest, first - self._after)
         return ~np.isnan(first)

@@ -119,6 +119,10 @@ def test_strength_and_duration(double_queue):
         ({"name": "power"}, "power"),
         ({"name": "amp"}, "field: amp differs within cell 0; expected one value per cell"),
         ({"missing": "zero"}, "missing='zero'; expected raise, nan"),
+        (
+            {"low": 1e300, "high": 1e300},
+            "cell 0: its voltage is not finite at scale = 1e+300; expected a lower high, or a",
+        ),
     ],
 )
 def test_refusals(given, said):
