@@ -239,6 +239,7 @@ REFUSALS = {
     "neuron.pointer-written-to-several": Refusal("POINTER {pointer}, which is written, points to variables of several names"),
     "neuron.potential-depends-on": Refusal("{what} {one}", "expected parameters and t"),
     "neuron.potential-depends-on-i-membrane": Refusal("POINTER {sets} to e_extracellular is set to a value that depends on i_membrane"),
+    "neuron.potential-not-finite": Refusal("{potential} in section {section} that is not finite", "set finite numbers"),
     "neuron.potential-not-set-before-step": Refusal("POINTER {sets} to e_extracellular, which no BEFORE BREAKPOINT sets"),
     "neuron.potential-of-channel": Refusal("{which} of a mechanism with currents, states or blocks that run during a step"),
     "neuron.potential-of-several-instances": Refusal("POINTER {sets} of several instances points to one e_extracellular"),

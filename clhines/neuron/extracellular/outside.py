@@ -99,9 +99,10 @@ class Outside:
 
     def __init__(self, tree: Tree, contents: Contents, played: Sequence[Player]) -> None:
         self._tree, self.instances = tree, contents.outside
-        every = (player.variable for player in played)
-        owned = [v for v in every if v.owner == OUTSIDE and v.name == POTENTIAL]
-        self.played = {v.number for v in owned}
+        potential = (OUTSIDE, POTENTIAL)
+        own = [p for p in played if (p.variable.owner, p.variable.name) == potential]
+        self.played = {player.variable.number for player in own}
+        self._not_finite = [p.variable.number for p in own if not np.isfinite(p.y).all()]
         self.acts = bool(self.played) or self._differs()  # a potential is or may become non-zero
         self.pointing = dict[str, OutsidePointers]()  # by mechanism
         self.drivers = dict[str, Driver]()
@@ -184,6 +185,9 @@ class Outside:
         if (self.acts or layers is not None) and order:
             which = f"{POTENTIAL} other than 0" if layers is None else f"{OUTSIDE} with {_LAYERS}"
             rejected.append(reject(OUTSIDE, "neuron.outside-secondorder", what=which, order=order))
+        for k in [*np.flatnonzero(~np.isfinite(self.potentials())), *self._not_finite][:1]:
+            words = {"potential": POTENTIAL, "section": instances.things[k].sec}
+            rejected.append(reject(OUTSIDE, "neuron.potential-not-finite", **words))
         for name in sorted(mechanisms.keys() & self.drivers.keys()):
             rejected += self.drivers[name].refused(name, mechanisms[name])
         for name in sorted(mechanisms.keys() & self.pointing.keys()):

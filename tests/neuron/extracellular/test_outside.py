@@ -123,6 +123,12 @@ seen.record(a(0.5)._ref_vext[0])
 values.play(a(0.9)._ref_e_extracellular, times, 1)
 look("record of a potential")
 seen.record(a(0.5)._ref_v)
+values.x[1] = np.inf
+look("play of infinity")
+values.x[1] = 2
+a(0.2).e_extracellular = np.nan
+look("not finite")
+a(0.2).e_extracellular = 3
 drawn = h.Random()
 drawn.play(a(0.9)._ref_e_extracellular)
 look("twice")
@@ -164,6 +170,8 @@ def test_what_is_rejected_names_the_section_and_the_variable():
         "branches": "rallbranch",
         "record": "Vector.record of sav_g",
         "record of a potential": "Vector.record of vext",
+        "play of infinity": "e_extracellular in section a that is not finite",
+        "not finite": "e_extracellular in section a that is not finite; set finite numbers",
         "twice": "into which a Vector is played, too",
         "play": "Vector.play into xg",
         "netcon": "NetCon of extracellular.e_extracellular",
