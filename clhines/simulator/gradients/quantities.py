@@ -12,7 +12,12 @@ from clhines.core.checks import as_real, shown
 from clhines.core.errors import InputError, meant
 from clhines.simulator.cells.cable import Cable
 from clhines.simulator.gradients.adjoint import Adjoint, by_constant, selected
-from clhines.simulator.gradients.refused import check_parameter, check_weights, is_of_start
+from clhines.simulator.gradients.refused import (
+    check_event_times,
+    check_parameter,
+    check_weights,
+    is_of_start,
+)
 from clhines.simulator.model.instances import factor_of
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group, inside, is_field
@@ -79,6 +84,8 @@ class Quantities:
             raise InputError(refusal("gradient.no-slope", value=name))
         if name in group.mechanism.settable:
             check_parameter(group.mechanism, name)
+        else:
+            check_event_times(group.mechanism, {name: name})
 
     def _axial_resistivity(self) -> np.ndarray:
         cables: Sequence[Cable] = inside(self.network).structure.cables

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from clhines.core.errors import InputError
 from clhines.simulator.gradients.adjoint import back_function
 from clhines.simulator.mechanisms.ir.compiled import Body
 from clhines.simulator.mechanisms.ir.expressions import ExpressionError, Node, postorder
+from clhines.simulator.mechanisms.ir.passes.pull_back import pull_back
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.needs import phrases
@@ -24,10 +25,16 @@ def check_model(model: Model, surrogate: float | None) -> None:
         raise InputError(refusal("gradient.needs", what=phrases(words)))
     if surrogate is not None and model.exact:
         raise InputError(refusal("gradient.surrogate-exact"))
+    for (k, name), to in {**model.read, **model.written}.items():
+        if (k, name) in model.written or name in model.kinds[k].mechanism.program.assigned:
+            check_event_times(model.kinds[to.kind].mechanism, {to.state: to.state})
     for kind in model.kinds:
         mechanism, program = kind.mechanism, kind.mechanism.program
         if program.net is not None and program.net.for_netcons:
             raise InputError(refusal("gradient.for-netcons", name=mechanism.name))
+        ions = (name for ion in program.ions for name in (*ion.reads, *ion.writes))
+        pointers = {symbol: name for name, symbol in mechanism.compiled.pointers.items()}
+        check_event_times(mechanism, pointers | {name: name for name in ("v", *ions)})
         if program.begun:
             raise InputError(refusal("gradient.last", name=mechanism.name, value=program.begun[0]))
         for block in (b for b in program.blocks if not b.startswith(_NO_VALUES)):
@@ -52,6 +59,7 @@ def check_records(records: Sequence[Record]) -> None:
 def check_parameter(mechanism: Mechanism, name: str) -> None:
     """Raise InputError if a settable value has no derivative, or acts through conditions only."""
     said = {"name": mechanism.name, "value": name}
+    check_event_times(mechanism, {name: name})
     role = "parameter" if name in mechanism.parameters else "state"
     is_used, has_slope = False, False
     for block, body in mechanism.compiled.bodies.items():
@@ -63,8 +71,6 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
             raise InputError(refusal("gradient.watch", **said))
         if _is_drawn(body, name):
             raise InputError(refusal("gradient.drawn", **said))
-        if _sets_event_time(body, name):
-            raise InputError(refusal("gradient.event-time", **said))
         is_used = True
         back = back_function(mechanism, block)
         has_slope |= back is not None and any((a.role, a.name) == (role, name) for a in back[0].by)
@@ -75,10 +81,55 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
 def check_weights(model: Model) -> None:
     """Raise InputError if a mechanism sends events at times that depend on a weight."""
     for mechanism in (kind.mechanism for kind in model.kinds):
-        net, bodies = mechanism.program.net, mechanism.compiled.bodies
-        for name in net.weights if net is not None and "receive" in bodies else ():
-            if _sets_event_time(bodies["receive"], f"_{name}__weight"):
-                raise InputError(refusal("gradient.event-time", name=mechanism.name, value=name))
+        net = mechanism.program.net
+        check_event_times(mechanism, {f"_{w}__weight": w for w in (net.weights if net else ())})
+
+
+def check_event_times(mechanism: Mechanism, names: Mapping[str, str]) -> None:
+    """Raise InputError if the times at which a mechanism sends events depend on a symbol.
+
+    `names` has the symbols, each with its name in the message.
+    """
+    for symbol in sorted(_of_event_times(mechanism) & names.keys()):
+        said = {"name": mechanism.name, "value": names[symbol]}
+        raise InputError(refusal("gradient.event-time", **said))
+
+
+def _of_event_times(mechanism: Mechanism) -> set[str]:
+    """Return the symbols by which the times or flags of a mechanism's events have a derivative.
+
+    They include symbols by which a state or weight with such a derivative has one.
+    """
+
+    def make() -> set[str]:
+        bodies = {b: body for b, body in mechanism.compiled.bodies.items()
+                  if b in mechanism.program.blocks and not b.startswith(_NO_VALUES)}  # fmt: skip
+        results = [(body, *one) for body in bodies.values() for one in body.results]
+        values = [(f"_{name}__weight", body, node)
+                  for body, role, name, node in results if role == "weight"]  # fmt: skip
+        values += [(n, body, e) for body in bodies.values() for n, e in body.writes.items()]
+        by = {symbol for body, role, _, node in results if role == "send"
+              for symbol in _symbols_by(body, node)}  # fmt: skip
+        reached = set[str]()
+        while by - reached:
+            new, reached = by - reached, by | reached
+            by = {symbol for name, body, node in values if name in new
+                  for symbol in _symbols_by(body, node)}  # fmt: skip
+        return reached
+
+    times: set[str] = mechanism.compiled.once(("event times",), make)
+    return times
+
+
+def _symbols_by(body: Body, node: Node) -> set[str]:
+    """Return the symbols by which an expression in a body has a derivative, or an unknown one."""
+    free = Body(writes={"": node}, loops=body.loops).free([""])
+    if not body.needed_loops([node]):
+        try:
+            return {*pull_back([(node, node.graph.one)], free)}
+        except ExpressionError:  # no derivative of a function is known, or of a random draw
+            pass
+    return free
 
 
 def is_of_start(mechanism: Mechanism, name: str) -> bool:
@@ -89,15 +140,6 @@ def is_of_start(mechanism: Mechanism, name: str) -> bool:
               if b in mechanism.program.blocks]  # fmt: skip
     backs = [back_function(mechanism, block) for block in blocks]
     return any((a.role, a.name) == ("parameter", name) for b in backs if b for a in b[0].by)
-
-
-def _sets_event_time(body: Body, name: str) -> bool:
-    """Whether the time or the flag of an event that a block sends has a derivative by a symbol."""
-    sent = (node for role, _, node in body.results if role == "send")
-    try:
-        return any(node.graph.slope(node, name) is not node.graph.zero for node in sent)
-    except ExpressionError:  # no derivative of a function is known, or of a random draw
-        return True
 
 
 def _is_drawn(body: Body, name: str) -> bool:

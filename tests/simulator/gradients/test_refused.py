@@ -89,6 +89,31 @@ def test_weights_and_states_in_events(sends):
     sim.gradient(0.05, zero, [(group, "p"), *["weight"] * ("q" in send)])
 
 
+TIMED = """NEURON { POINT_PROCESS timed NONSPECIFIC_CURRENT i RANGE p, g }
+PARAMETER { p = 0.1 g = 0.01 }
+ASSIGNED { v (mV) i (nA) x since y }
+INITIAL { x = %s since = 0 y = 0 net_send(0.1, 1) }
+BREAKPOINT { i = g*y*v }
+NET_RECEIVE(w) {
+    IF (flag == 0) { x = x + w }
+    ELSE { y = y*exp(since - t) + 1 since = t net_send(%s, 1) }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "time", "one"), [("p", "x", "p"), ("1", "x", "weight"), ("1", "x*(v + 90)", "g")]
+)
+def test_times_of_events_by_states(start, time, one):
+    """A parameter, a weight or the voltage sets a state, and the state an event's time."""
+    net, group = added(TIMED % (start, time))
+    net.connect([0], group, [0], 1.0, 1.0)
+    of = one if one == "weight" else (group, one)
+    assert refused(recorded(net), [of]) == "gradient.event-time"
+    if one != "g":
+        recorded(net).gradient(0.05, zero, ["cm", (group, "g")])
+
+
 def test_a_parameter_that_seeds_random_numbers():
     text = HEAD % "RANDOM r" + BODY % (
         "INITIAL { random_setseq(r, p) x = random_normal(r) }\nBREAKPOINT { i = x*q*p }"
