@@ -52,18 +52,13 @@ def test_every_template_is_rendered(every):
             assert len(values) == 2 * len({value for _, value in values}) > 2, template
 
 
-def test_assembly_stands_only_where_its_switch_is_on(every):
+def test_assembly_and_builtin_functions_stand_only_where_the_compiler_takes_them(every):
     for name, device, spec in every:
-        on = getattr(spec, "ptx", False)
-        assert on <= device.endswith("PTX"), name
-        assert bool(ASSEMBLY.search(render(spec))) == on, f"{name}: {spec}"
-
-
-def test_builtin_functions_stand_only_where_the_compiler_takes_them(every):
-    for name, device, spec in every:
-        on = getattr(spec, "prefetch", "") == "builtin"
-        assert on <= device.endswith("Clang"), name
-        assert (CLANG in render(spec)) == on, f"{name}: {spec}"
+        text, ptx = render(spec), getattr(spec, "ptx", False)
+        builtin = getattr(spec, "prefetch", "") == "builtin"
+        assert ptx <= device.endswith("PTX") and builtin <= device.endswith("Clang"), name
+        assert bool(ASSEMBLY.search(text)) == ptx, f"{name}: {spec}"
+        assert (CLANG in text) == builtin, f"{name}: {spec}"
     assert any(getattr(s, "prefetch", "") == "builtin" for _, _, s in every)
 
 

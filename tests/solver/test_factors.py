@@ -8,7 +8,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from solvers import DTYPES, SHORT, make_solver, on_device
-from systems import System, dissimilar, families, make_system
+from systems import System, dissimilar, families, forest_for, make_system
 from tolerances import assert_close
 
 from bench.made import caterpillar, chain, random_binary_tree, star
@@ -48,20 +48,11 @@ def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetr
         assert (factors.status() == -1).all()
 
 
-def solver_of_row(queue, method):
-    """Return a solver for trees of many shapes, or for chains if the method needs chains."""
-    cells = [*dissimilar(7), star(40), caterpillar(30), chain(1)]
-    try:
-        return Solver(Forest.from_parents(cells), method, queue=queue)
-    except InputError as error:
-        assert "chain" in str(error)
-        return Solver(Forest.from_parents([chain(n) for n in (1, 2, 33, 64)]), method, queue=queue)
-
-
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_row_solves_and_factors(double_queue, method, symmetric):
-    solver = solver_of_row(double_queue, method)
+    forest = forest_for(method, [*dissimilar(7), star(40), caterpillar(30), chain(1)])
+    solver = Solver(forest, method, queue=double_queue)
     system = make_system(solver.forest, symmetric=symmetric, rows=5)
     plain = solver.solve(**system.arrays)
     system.assert_solved(plain)

@@ -6,6 +6,7 @@ from solvers import make_solver
 from systems import small_system
 from tolerances import assert_close
 
+import clhines
 from clhines import InputError
 
 jax = pytest.importorskip("jax")
@@ -37,8 +38,6 @@ def dense_solve(system, given):
 
 
 def test_values_and_gradients_are_those_of_a_dense_solve(case):
-    import clhines
-
     system, given, solver = case
 
     def loss(given, solve):
@@ -61,8 +60,6 @@ def test_values_and_gradients_are_those_of_a_dense_solve(case):
 def test_check_grads_to_the_second_order(case):
     from jax.test_util import check_grads
 
-    import clhines
-
     _, given, solver = case
 
     def solve(given):
@@ -73,8 +70,6 @@ def test_check_grads_to_the_second_order(case):
 
 def test_vmap_and_scan(case):
     """A time loop of ten steps under `jit`, and many right-hand sides under `vmap`."""
-    import clhines
-
     system, operands, solver = case
     rows = jnp.stack([operands["b"], 2 * operands["b"], -operands["b"]])
     x = jax.vmap(lambda b: clhines.jax.solve(solver, **{**operands, "b": b}))(rows)
@@ -97,8 +92,6 @@ def test_vmap_and_scan(case):
 
 
 def test_what_cannot_be_done_is_refused(case):
-    import clhines
-
     _, arrays, solver = case
     with pytest.raises(InputError, match="u has dtype float32; expected float64; set jax_enable"):
         clhines.jax.solve(solver, **{**arrays, "u": arrays["u"].astype(np.float32)})

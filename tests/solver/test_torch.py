@@ -6,6 +6,7 @@ from solvers import make_solver
 from systems import small_system
 from tolerances import assert_close
 
+import clhines
 from clhines import InputError, PivotError
 from clhines.solver import reference
 
@@ -41,8 +42,6 @@ def dense_solve(system, given):
 
 @pytest.mark.parametrize("factored", [False, True])
 def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
-    import clhines
-
     system, solver = case
     ours, theirs = tensors(system), tensors(system)
     if factored:
@@ -60,8 +59,6 @@ def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
 
 
 def test_gradcheck(case):
-    import clhines
-
     system, solver = case
     arrays = tensors(system)
     names = [name for name, t in arrays.items() if t is not None]
@@ -80,8 +77,6 @@ def test_gradcheck(case):
 
 
 def test_transposed_solution(case):
-    import clhines
-
     system, solver = case
     arrays = tensors(system)
     factors = clhines.torch.factor(solver, arrays["d"], arrays["u"], l=arrays["l"])
@@ -92,8 +87,6 @@ def test_transposed_solution(case):
 
 
 def test_what_cannot_be_done_is_refused(case):
-    import clhines
-
     system, solver = case
     arrays = tensors(system)
     with pytest.raises(InputError, match=r"u has dtype torch.float32; expected torch.float64"):

@@ -7,14 +7,24 @@ import pytest
 from bench.measures import calls
 
 
-def test_calls_are_timed_beside_their_aims(measured_on, monkeypatch, tmp_path):
-    """Trees and chains; SciPy's solvers on chains only."""
-    pytest.importorskip("scipy")
+@pytest.fixture
+def measured(measured_on, monkeypatch, tmp_path):
+    """Return a function that measures for some numbers of cells; it returns the file's path."""
     monkeypatch.setattr(calls, "SECONDS", 0.0)
     monkeypatch.setattr(calls, "LEAST", 2)
-    arguments = "--cells 1 6 --nodes 40 --branches 4 --dtype float32 --out"
-    calls.main([*arguments.split(), str(tmp_path)])
-    (path,) = tmp_path.glob("calls-*.json")
+
+    def run(*cells):
+        arguments = "--nodes 40 --branches 4 --dtype float32 --out"
+        calls.main(["--cells", *cells, *arguments.split(), str(tmp_path)])
+        return next(tmp_path.glob("calls-*.json"))
+
+    return run
+
+
+def test_calls_are_timed_beside_their_aims(measured):
+    """Trees and chains; SciPy's solvers on chains only."""
+    pytest.importorskip("scipy")
+    path = measured("1", "6")
     rows = json.loads(path.read_text("utf-8"))["rows"]
     assert [(r["kind"], r["cells"]) for r in rows] == [
         (kind, cells) for kind in ("trees", "chains") for cells in (1, 6)
@@ -30,14 +40,9 @@ def test_calls_are_timed_beside_their_aims(measured_on, monkeypatch, tmp_path):
     assert max(map(len, path.with_suffix(".txt").read_text("utf-8").splitlines())) <= 100
 
 
-def test_values_go_over_the_bus_of_a_device_of_its_own(measured_on, monkeypatch, tmp_path):
+def test_values_go_over_the_bus_of_a_device_of_its_own(measured, monkeypatch):
     """The aim then includes the bytes of each call, and a latency."""
-    monkeypatch.setattr(calls, "SECONDS", 0.0)
-    monkeypatch.setattr(calls, "LEAST", 2)
     monkeypatch.setattr(calls.copies, "shares_memory", lambda _: False)
-    arguments = "--cells 6 --nodes 40 --branches 4 --dtype float32 --out"
-    calls.main([*arguments.split(), str(tmp_path)])
-    (path,) = tmp_path.glob("calls-*.json")
-    for row in json.loads(path.read_text("utf-8"))["rows"]:
+    for row in json.loads(measured("6").read_text("utf-8"))["rows"]:
         seconds, aim = row["seconds"], row["aim_seconds"]["solve"]
         assert aim == pytest.approx(1.5 * (seconds["wait"] + seconds["bus solve"]) + 20e-6)

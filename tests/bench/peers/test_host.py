@@ -10,22 +10,19 @@ from bench.measures import peers
 from bench.peers import host
 
 
-def test_no_compiler(monkeypatch):
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setenv("PATH", "")
-    host.library.cache_clear()
-    with pytest.raises(MissingError, match="no C compiler: set CC"):
-        list(host.c_serial(small_case([cells_shapes.chain(9)], 3)))
-
-
-def test_a_compiler_that_fails(monkeypatch, tmp_path):
+def test_no_compiler_and_one_that_fails(monkeypatch, tmp_path):
     script = tmp_path / "badcc"
     script.write_text("#!/bin/sh\necho 'x.c:1: error: no OpenMP here' >&2\nexit 1\n")
     script.chmod(0o755)
-    monkeypatch.setenv("CC", str(script))
-    host.library.cache_clear()
-    with pytest.raises(MissingError, match="badcc: x.c:1: error: no OpenMP here"):
-        list(host.c_serial(small_case([cells_shapes.chain(9)], 3)))
+    monkeypatch.delenv("CC", raising=False)
+    for name, value, said in (
+        ("PATH", "", "no C compiler: set CC"),
+        ("CC", str(script), "badcc: x.c:1: error: no OpenMP here"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(MissingError, match=said):
+            patch.setenv(name, value)
+            host.library.cache_clear()
+            list(host.c_serial(small_case([cells_shapes.chain(9)], 3)))
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -34,9 +34,16 @@ def fake_event(start, end):
     return SimpleNamespace(profile=SimpleNamespace(start=start, end=end))
 
 
-def test_median_of_wall_time_on_a_cpu(monkeypatch):
-    log, clock = [], [0.0]
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock, in seconds, that a test sets."""
+    now = [0.0]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    return now
+
+
+def test_median_of_wall_time_on_a_cpu(clock):
+    log = []
 
     def launch(k):
         log.append(k)
@@ -50,10 +57,7 @@ def test_median_of_wall_time_on_a_cpu(monkeypatch):
         assert log[place - 1] == "finish" == log[place + 1]
 
 
-def test_a_queue_without_timestamps_is_timed_by_the_wall(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-
+def test_a_queue_without_timestamps_is_timed_by_the_wall(clock):
     def launch(k):
         clock[0] += SECONDS[k]
         return object()  # has no `profile`
@@ -90,19 +94,13 @@ def test_median_of_event_times_on_a_gpu(several):
     assert runs == list(range(7))
 
 
-def test_an_even_number_of_runs_takes_the_mean_of_the_middle_two():
-    durations = [4, 2, 16, 8]
+def test_a_mean_of_the_middle_two_of_an_even_number_and_eleven_runs_by_default():
+    durations, runs, queue = [4, 2, 16, 8], [], fake_queue(cl.device_type.GPU)
     seconds = timing.median_seconds(
-        fake_queue(cl.device_type.GPU), lambda k: fake_event(0, durations[k] * 10**9), 4, warmup=0
+        queue, lambda k: fake_event(0, durations[k] * 10**9), 4, warmup=0
     )
     assert seconds == pytest.approx(6.0, rel=1e-12)
-
-
-def test_defaults_run_eleven_times():
-    runs = []
-    timing.median_seconds(
-        fake_queue(cl.device_type.GPU), lambda k: runs.append(k) or fake_event(0, 1)
-    )
+    timing.median_seconds(queue, lambda k: runs.append(k) or fake_event(0, 1))
     assert runs == list(range(11))
 
 

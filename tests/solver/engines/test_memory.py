@@ -61,17 +61,17 @@ def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, meter
 
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
-@pytest.mark.parametrize(("rows", "symmetric"), [(4, False)])
-def test_a_whole_batch_stays_within_what_was_said(fast_queue, meter, method, rows, symmetric):
+def test_a_whole_batch_stays_within_what_was_said(fast_queue, meter, method):
     forest = Forest.repeat([random_binary_tree(512, 50, 1)], 200)
     solver = Solver(forest, method, queue=fast_queue)
     said = solver.memory
-    x = solver.solve(**make_system(forest, symmetric=symmetric, rows=rows).arrays)
+    x = solver.solve(**make_system(forest, symmetric=False, rows=4).arrays)
     assert 0 < meter["peak"] <= said.device
     assert np.isfinite(x).all()
 
 
-def takes_nothing_of_the_host(monkeypatch):
+@pytest.fixture
+def own_memory(monkeypatch):
     """Let a CPU copy values to separate buffers, as a GPU does."""
     monkeypatch.setattr(copies, "lends", lambda *_: False)
     monkeypatch.setattr(copies, "shares_memory", lambda _: False)
@@ -79,9 +79,8 @@ def takes_nothing_of_the_host(monkeypatch):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (3, False)])
-def test_what_is_listed_is_what_is_taken(fast_queue, monkeypatch, meter, method, rows, symmetric):
+def test_what_is_listed_is_what_is_taken(fast_queue, own_memory, meter, method, rows, symmetric):
     """Compare the predicted bytes with the sum over all arrays, by every method."""
-    takes_nothing_of_the_host(monkeypatch)
     cell = chain(70) if METHODS[method].chains_only else random_binary_tree(64, 9, 1)
     forest = Forest.repeat([cell], 20)
     before = meter["now"]
@@ -98,8 +97,7 @@ def test_what_is_listed_is_what_is_taken(fast_queue, monkeypatch, meter, method,
 
 @pytest.mark.parametrize("method", ["flat", "levels", "contraction"])
 @pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (3, False)])
-def test_factors_take_what_is_listed(fast_queue, monkeypatch, meter, method, rows, symmetric):
-    takes_nothing_of_the_host(monkeypatch)
+def test_factors_take_what_is_listed(fast_queue, own_memory, meter, method, rows, symmetric):
     forest = Forest.repeat([random_binary_tree(64, 9, 1)], 20)
     before = meter["now"]
     solver = Solver(forest, method, queue=fast_queue)
