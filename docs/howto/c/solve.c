@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     char *l = buffer("l") < num_buffers ? buffers[buffer("l")].values : NULL;
     double *diagonal = calloc(nodes, 8), *left = calloc(nodes, 8), *x = calloc(nodes, 8), worst = 0;
     for (size_t i = 0; i < nodes; ++i) {
-        diagonal[i] += 3 + i % 5;
+        diagonal[i] += 3 + (double)(i % 5);
         if (parent[i] >= 0) diagonal[parent[i]] += 1;
     }
     for (size_t i = 0; i < values; ++i) {
