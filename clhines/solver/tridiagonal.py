@@ -29,7 +29,7 @@ from clhines.core.errors import InputError
 from clhines.solver.arguments import Arguments
 from clhines.solver.chains.device import DeviceChains
 from clhines.solver.chains.periodic import Corners, cut_corners
-from clhines.solver.chains.shapes import MIXED, Chains, Matrix, Shape, sizes_of
+from clhines.solver.chains.shapes import MIXED, Chains, Matrix, Shape, refuse_buffer, sizes_of
 from clhines.solver.device import devices
 from clhines.solver.device.arrays import Array, Given, check_out, unmark
 from clhines.solver.device.guard import ClosedProxy, Holder, check_process
@@ -251,6 +251,7 @@ class Tridiagonal(Holder):
 
     def device_array(self, name: str, a: Given) -> cla.Array:
         """Return a pyopencl array that the solver can use; refuse other arrays."""
+        refuse_buffer(name, a)
         if not isinstance(a, cla.Array):
             raise InputError(MIXED)
         return self._arguments.of_device(name, a, False)
@@ -549,6 +550,7 @@ def solve_tridiagonal(
 
 
 def _real_array(name: str, a: object) -> np.ndarray:
+    refuse_buffer(name, a)
     if isinstance(a, cla.Array):
         raise InputError(f"{name} is a pyopencl array; expected NumPy (Tridiagonal takes both)")
     rows = a if isinstance(a, (list, tuple)) else ()

@@ -338,6 +338,8 @@ def test_what_a_kept_solver_refuses(queue):
         ((ones, ones, ones, gpu), {}, "mix NumPy, or numbers, and pyopencl arrays"),
         ((gpu, gpu, ones, gpu), {}, "mix NumPy, or numbers, and pyopencl arrays"),
         ((gpu, wide, gpu, gpu), {}, "d has dtype int32; expected float32"),
+        ((gpu, gpu, gpu, gpu.data), {}, r"b is a pyopencl buffer; expected an array, such as"),
+        ((ones, ones, gpu.data, ones), {}, r"du is a pyopencl buffer; expected an array, such"),
         (
             (ones, ones, ones, ones),
             {"columns": True},
@@ -352,6 +354,10 @@ def test_what_a_kept_solver_refuses(queue):
         with pytest.raises(InputError, match=words) as caught:
             many.solve(*arguments, **more)
         assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="d is a pyopencl buffer; expected an array"):
+        solve_tridiagonal(ones, gpu.data, ones, ones, queue=queue)
+    with pytest.raises(InputError, match=r"dl has shape \(5,\); expected \(3,\) or \(4,\)"):
+        solve_tridiagonal(np.ones(5), ones[0], ones[0], ones[0], queue=queue)
     read_only = np.zeros((3, 4), np.float32)
     read_only.flags.writeable = False
     with pytest.raises(InputError, match="out is read-only"):

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.arrays import inverse, offsets
@@ -28,6 +29,14 @@ class Matrix(NamedTuple):
     d: Array
     u: Array
     sign: Array | None
+
+
+def refuse_buffer(name: str, a: object) -> None:
+    if isinstance(a, cl.Buffer):  # its shape is not known
+        raise InputError(
+            f"{name} is a pyopencl buffer; expected an array, such as pyopencl.array.Array(queue, "
+            f"shape, dtype, data={name})"
+        )
 
 
 def sizes_of(sizes: object) -> np.ndarray:
@@ -94,7 +103,7 @@ class Chains:
             return True
         if shape and shape not in self._shapes(False):
             shapes = [self._shapes(True)[0], self._shapes(False)[0]]
-            if self.grid is not None:
+            if self.grid is not None and self.m > 1:
                 shapes = [self._shapes(True)[1], self.grid]
             expected = f"{shapes[0]} or {shapes[1]}" if name != "d" else f"{shapes[1]}"
             raise InputError(f"{name} has shape {shape}; expected {expected}")
@@ -133,6 +142,7 @@ class Chains:
     # -- on the host ---------------------------------------------------------------------------
 
     def values(self, name: str, a: object) -> np.ndarray:
+        refuse_buffer(name, a)
         if isinstance(a, cla.Array):
             raise InputError(MIXED)
         return in_precision(name, real_numbers(name, a), self.dtype)
