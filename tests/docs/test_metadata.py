@@ -78,6 +78,14 @@ def test_every_package_and_its_data_are_listed(setup):
     assert listed == packages | {"clhines.kernels"}
 
 
+def test_programs_in_c_are_installed_beside_their_page(setup):
+    """Otherwise the page only names them."""
+    lines = setup["options.data_files"]["share/doc/clhines/howto/c"].split()
+    installed = {path.name for pattern in lines for path in ROOT.glob(pattern)}
+    page = (ROOT / "docs/howto/export.md").read_text("utf-8")
+    assert installed == {*re.findall(r"c/(\w+\.(?:cpp|c|h))\b", page)} != set()
+
+
 def copy_project(folder, *more):
     """Copy files and folders that a build needs, and some more; return the folder."""
     folder.mkdir(exist_ok=True)
