@@ -178,7 +178,8 @@ class Solver(Holder):
         InputError
             As `Plan.export`.
         """
-        plan, queue = self.engine.device_order().plan, cl.CommandQueue(cl.Context([self.device]))
+        context = cl.Context([self.device])  # Intel's runtime forgets one that only a queue holds
+        plan, queue = self.engine.device_order().plan, cl.CommandQueue(context)
         # PoCL compiles at the first launch; without clhines it may do so for another processor. For
         # large grids it compiles a kernel that it then also launches for small ones, but only in
         # this process. So kernels have a program of their own, and small grids come first.
@@ -186,7 +187,7 @@ class Solver(Holder):
         sizes = {groups > _SMALL_GRID for part in plan.parts for _, groups in part.launches}
         marker = f"\ntypedef int exported_{'_'.join(map(str, sorted(sizes)))};\n"
         for part in plan.parts:
-            program.build(queue.context, part.solve_spec(symmetric, 1), more=marker)
+            program.build(context, part.solve_spec(symmetric, 1), more=marker)
         ones = cla.to_device(queue, np.ones(plan.packed_size, self.dtype))
         resident = Resident(plan, queue, self.dtype)
         steps = resident.steps([ones] * (3 if symmetric else 4), cla.empty_like(ones))
@@ -194,7 +195,7 @@ class Solver(Holder):
         queue.finish()
 
         def binary(spec: TemplateSpec) -> bytes:
-            built = program.build(queue.context, spec)
+            built = program.build(context, spec)
             return bytes(built.get_info(cl.program_info.BINARIES)[0])
 
         write_plan(plan, folder, symmetric, (self.device.name, self.device.driver_version), binary)

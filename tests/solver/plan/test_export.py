@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from processes import output_of
 
 import clhines
 from clhines import Forest, InputError, Solver, make_plan
-from clhines.solver.device import devices, pocl
+from clhines.solver.device import devices, pocl, program
 from clhines.solver.plan.export import METHODS
 
 SOURCES = Path(__file__).resolve().parents[3] / "docs/howto/c"
@@ -203,6 +204,26 @@ def test_compiled_kernels_serve_small_batches_after_large_ones(tmp_path):
         binary = (folder / "kernel0.bin").read_bytes()
         variants.append(set(re.findall(rb"/solve/([0-9]+-[0-9]+-[0-9]+[a-z0-9-]*)/", binary)))
     assert variants[0] and variants[0] == variants[1]
+
+
+def test_the_context_is_held_while_kernels_are_compiled(tmp_path, monkeypatch):
+    """Intel's runtime frees a context to which only a queue refers."""
+    held, build = [], program.build
+
+    class Watched(cl.Context):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            held.append(weakref.ref(self))
+
+    def built(*arguments, **options):
+        assert held[-1]() is not None
+        return build(*arguments, **options)
+
+    solver = Solver(batch(), "flat")
+    monkeypatch.setattr(cl, "Context", Watched)
+    monkeypatch.setattr(program, "build", built)
+    solver.export(tmp_path)
+    assert len(held) == 1 and tmp_path.joinpath("kernel0.bin").exists()
 
 
 @pytest.mark.core
