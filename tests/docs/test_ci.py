@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import runtimes
 
 ROOT = Path(__file__).parents[2]
 RUN, CACHE = ROOT / ".ci" / "run", ROOT / ".ci" / "cache"
@@ -82,3 +83,10 @@ def test_slow_tests_are_left_out_unless_asked_for():
     assert "-m 'not slow'" in (ROOT / "pyproject.toml").read_text("utf-8")
     done = subprocess.run([RUN, "--fast"], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2 and done.stderr == "usage: .ci/run [--slow]; got: --fast\n"
+
+
+def test_tests_of_runtimes_exist():
+    for name in runtimes.SELECTION:
+        file, _, test = name.partition("::")
+        if ROOT.joinpath(*file.split("/")[:2]).is_dir():  # a part of the package may be absent
+            assert f"def {test}(" in ROOT.joinpath(file).read_text("utf-8"), name

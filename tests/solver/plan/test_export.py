@@ -17,7 +17,8 @@ from processes import output_of
 
 import clhines
 from clhines import Forest, InputError, Solver, make_plan
-from clhines.solver.device import devices, pocl, program
+from clhines.solver.device import devices, pocl
+from clhines.solver.device import program as device_program
 from clhines.solver.plan.export import METHODS
 
 SOURCES = Path(__file__).resolve().parents[3] / "docs/howto/c"
@@ -208,7 +209,7 @@ def test_compiled_kernels_serve_small_batches_after_large_ones(tmp_path):
 
 def test_the_context_is_held_while_kernels_are_compiled(tmp_path, monkeypatch):
     """Intel's runtime frees a context to which only a queue refers."""
-    held, build = [], program.build
+    held, build = [], device_program.build
 
     class Watched(cl.Context):
         def __init__(self, *arguments):
@@ -221,7 +222,7 @@ def test_the_context_is_held_while_kernels_are_compiled(tmp_path, monkeypatch):
 
     solver = Solver(batch(), "flat")
     monkeypatch.setattr(cl, "Context", Watched)
-    monkeypatch.setattr(program, "build", built)
+    monkeypatch.setattr(device_program, "build", built)
     solver.export(tmp_path)
     assert len(held) == 1 and tmp_path.joinpath("kernel0.bin").exists()
 
