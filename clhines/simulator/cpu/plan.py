@@ -67,7 +67,7 @@ def plan_blocks(
     of a network, and all spikes are exchanged.
     """
     work = work_of(model)
-    size = _size_of(model)
+    size = 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
     least, best = STEPS * work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
     lanes = choose_lanes(model.forest, LANES, units)
@@ -88,10 +88,7 @@ def plan_blocks(
 
 
 def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
-    """Return cell orders to compare: one-shape cells side by side, then the model's own order.
-
-    With each order comes the relative time of a step.
-    """
+    """Return cell orders to compare, each with a step's relative time: by shape, then unchanged."""
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
     if np.array_equal(by_shape, cells):
@@ -101,10 +98,6 @@ def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
 
 def _slower(size: float) -> float:
     return FAR if size > NEAR else 1.0
-
-
-def _size_of(model: Model) -> float:
-    return 8.0 * NUMBERS * (model.forest.num_nodes + sum(kind.count for kind in model.kinds))
 
 
 def work_of(model: Model) -> np.ndarray:
@@ -201,10 +194,7 @@ def _owners(model: Model, wires: Wires) -> np.ndarray:
 
 
 def _senders(model: Model, wires: Wires, owners: np.ndarray) -> np.ndarray:
-    """Return each event source's cell, (s,) int64; -1: a spike train.
-
-    `owners` has each event target's cell; cells have the same numbers here.
-    """
+    """Return each event source's cell, numbered as in `owners`, (s,) int64; -1: a spike train."""
     senders = np.full(model.sources.count, -1)
     detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)
     senders[model.sources.detector_source] = detected

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
@@ -288,10 +289,8 @@ class Ending:
         """
         self._by_host = at_once and (self._shares or rows <= _FEW_STEPS)
         if self._timed:
-            self.mark = time.perf_counter if self._by_host else self._marker
-
-    def _marker(self) -> Mark:
-        return cl.enqueue_marker(self._queue)
+            marker = partial(cl.enqueue_marker, self._queue)
+            self.mark = time.perf_counter if self._by_host else marker
 
     def seconds(self, marks: Sequence[Mark], arrays: Sequence[cla.Array]) -> list[float]:
         """Wait; return the times at `marks`, s. Then `reads` has the small ones of `arrays`."""

@@ -263,7 +263,8 @@ def compile_events(
     """Return the events from trains and from outside; for `on_grid` see `number_connections`."""
     empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float, int))
     outside = [(*columns, np.full(len(columns[0]), -1)) for columns in wiring.outside]
-    columns = joined_columns([*outside, *_of_trains(wiring, added)], empty)
+    parts = empty, *outside, *_of_trains(wiring, added)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     soon = columns[2] < LAST_STEP * dt
     group, index, time, weight, number = (a[soon] for a in columns)
     step = event_steps(time, dt)
@@ -285,12 +286,6 @@ def _of_trains(wiring: Wiring, added: Additions) -> Iterator[tuple[np.ndarray, .
             repeated = (np.full(len(times), column[k]) for column in columns)
             of_group, instance, weight, number = repeated
             yield of_group, instance, times, weight, number
-
-
-def joined_columns(
-    parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]
-) -> list[np.ndarray]:
-    return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
 
 
 def targets_of(

@@ -324,7 +324,9 @@ def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
 def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
     n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
-    i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
+    count = 1 if alike else len(group)
+    values = {k: np.broadcast_to(np.float64(v), count) for k, v in group.parameters.items()}
+    i, g = group.mechanism.current(np.zeros(count), 0.0, values, {})  # at 0 mV
     factor = factor_of(group.mechanism, area[nodes])
     if len(nodes) and ascending(nodes):  # no node twice
         d[nodes] += factor * g
@@ -334,20 +336,10 @@ def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: n
     b -= np.bincount(nodes, factor * i, n)
 
 
-def at_0_mv(
-    mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
-    return mechanism.current(np.zeros(count), 0.0, values, {})
-
-
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
-    """Merge a parameter's values in several groups to one number if all are equal.
-
-    Otherwise, or with `each`, return a value for each instance, in the new `order`.
-    """
+    """Merge a parameter's values: one number if all are equal and not `each`, else in `order`."""
     values = [g.parameters[name] for g in groups]
     if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
         return values[0]

@@ -139,7 +139,9 @@ class RecordedRows:
 
     def _is_whole(self, locations: Locations) -> bool:
         sampled = sum(len(at) for source, at in locations if source == "v")
-        return 0 < self._whole_length <= 2 * sampled and self._only_membranes
+        sources = [r for r in self.reducers.each if r.sources[0].kind == VOLTAGE]
+        only_membranes = all(r.membrane is not None for r in sources)
+        return 0 < self._whole_length <= 2 * sampled and only_membranes
 
     @property
     def _records(self) -> list[Record]:
@@ -159,11 +161,6 @@ class RecordedRows:
             return 1
         whole = 0 < self._whole_length <= 2 * sum(r.num_different for r in records)
         return gcd(*(r.every for r in records)) if whole else 1
-
-    @property
-    def _only_membranes(self) -> bool:
-        each = self.reducers.each
-        return all(r.membrane is not None for r in each if r.sources[0].kind == VOLTAGE)
 
     def now(
         self, samples: Sequence[np.ndarray], step: int, locations: Locations

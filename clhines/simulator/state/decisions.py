@@ -39,6 +39,7 @@ class Decisions:
         With `split`, ranks have parts of the network. With `overlap`, they exchange spikes during
         the next epoch.
         """
+        constants = network.of_nodes
         return cls(
             network=network,
             split=split,
@@ -47,7 +48,7 @@ class Decisions:
             slots=ring_slots(network),
             scale=incoming_scale(network),
             constant_factors=network.constant_factors,
-            inflow=has_inflow(network),
+            inflow=bool(network.stored) or any(map(constants.any, ("constant_b", "constant_g"))),
         )
 
 
@@ -55,11 +56,6 @@ def epoch_steps(model: Model, overlap: bool = False) -> int:
     """Return the steps in an epoch: the smallest delay, or half of it with `overlap`."""
     least = model.connections.min_delay
     return min((least + 1) // 2 if overlap else least, MAX_EPOCH)
-
-
-def has_inflow(model: Model) -> bool:
-    of_nodes = model.of_nodes
-    return bool(model.stored) or of_nodes.any("constant_b") or of_nodes.any("constant_g")
 
 
 def ring_slots(model: Model) -> int:
