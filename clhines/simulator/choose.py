@@ -94,10 +94,7 @@ def engines_for(needs: frozenset[str], name: str, device: str) -> list[Engine]:
 
 
 def _why_no_engine(engines: Sequence[Engine], needs: frozenset[str], name: str, device: str) -> str:
-    """Return the message that no engine supports all `needs`.
-
-    It names needs that `engines` do not support, and engines that support all needs.
-    """
+    """Return the message that `engines` lack some `needs`; it names engines that support all."""
     others = [repr(e.name) for e in ENGINES if e.supports(needs) and e.runs_on(device)]
     expected = listed(others or ["a network without"])
     lacking = min((needs & e.lacks for e in engines), key=len) if needs <= ALL else needs - ALL
@@ -144,10 +141,7 @@ def make_run(ranks: Ranks, model: Model, request: Request, overlap: bool) -> Eng
 
 
 def _of_all(ranks: Ranks, job: Job, run: Run, engine: str) -> tuple[PartRun, str]:
-    """Return this rank's run and its engine's name, after a comparison with all ranks.
-
-    If a cell on any rank is too large for epochs, all ranks use engine ``steps``.
-    """
+    """Return this rank's run and its engine's name: all ranks use ``steps`` if one must."""
     by_steps = ranks.gather_numbers([engine == "steps"])[:, 0]
     with ranks.agreed():
         if by_steps.any() and engine.startswith(FAMILY):

@@ -195,10 +195,7 @@ class Result:
         return lines, label, [self._short(k) for k in others]
 
     def _drawn(self) -> list[int]:
-        """Return the record numbers that `plot` draws: all voltages.
-
-        Without voltages: all records with the unit of the first one.
-        """
+        """Return the records that `plot` draws: all voltages, else all in the first one's unit."""
         rows = [k for k, t in enumerate(self.times) if len(t)]
         first = next((k for k in rows if self.variables[k] == "v"), rows[0] if rows else None)
         if first is None:

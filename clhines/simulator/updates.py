@@ -326,10 +326,7 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
 
 
 def _group_here(network: Network, group: object) -> Group:
-    """Return the group in `network` that stands for a user's group.
-
-    The user's group belongs to `network`, or to one from which it was branched.
-    """
+    """Return the group in `network` that stands for a group of it or of the network it is from."""
     if not isinstance(group, Group):
         raise InputError(
             f"group is {type(group).__name__}; expected a Group, from insert() or add()"

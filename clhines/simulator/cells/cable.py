@@ -117,10 +117,7 @@ def areas_and_resistances(
 
 
 def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where segments have their centres, and where two segments meet, in all sections.
-
-    Each such point has a section, (m,) int64, and an arc length, (m,) float64, µm.
-    """
+    """Return the section and arc length, µm, of segments' centres and of points where two meet."""
     counts = 2 * nseg - 1
     section = np.repeat(np.arange(sections.num_sections), counts)
     k = 1 + np.arange(len(section)) - starts(counts)[section]

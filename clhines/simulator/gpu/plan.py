@@ -349,10 +349,7 @@ class EpochPlan:
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Return the elimination round count, and how many nodes of a tree remain at most.
-
-        The kernel solves for the remaining nodes by their inverse matrix.
-        """
+        """Return the elimination rounds, and how many nodes of a tree the inverse matrix solves."""
         lanes = self.table.lanes
         if self._decisions.split:  # this rank may have only some trees that are planned alike
             trees = _one_of_each(self._decisions.network.forest, self._like).trees
@@ -472,10 +469,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether cells are too large for kernels that advance instance by instance, and need lists.
-
-    `like` numbers these cells in the whole network; a segment has at most `most` nodes.
-    """
+    """Whether cells are too large for kernels that advance instance by instance, and need lists."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)

@@ -93,10 +93,7 @@ def _states_at(
 
 
 def _add_sums(model: Model, layout: Layout, mem: Arena, ints: Arena) -> None:
-    """Add tables of the states that pointers write: each state's index and its terms' indices.
-
-    Terms are the values that several instances add to one state by POINTERs.
-    """
+    """Add tables of states to which POINTERs add terms: the indices of the states and the terms."""
     sums, adds, puts = sums_of(model)
 
     def places(role: str, number: np.ndarray, instance: np.ndarray) -> np.ndarray:

@@ -372,10 +372,7 @@ class Mechanism:
         params: Values | None,
         states: Values | None,
     ) -> dict[str, np.ndarray]:
-        """Return states and concentrations after a block; for the arguments see `_called`.
-
-        All have one shape, broadcast with the voltage or the weight.
-        """
+        """Return states and concentrations after a block, broadcast to one shape; see `_called`."""
         results = self._called(block, block_values, params, states)
         after = {name: x for (role, name), x in results.items() if role in ("state", "ion")}
         old = states or {}

@@ -232,10 +232,7 @@ def _event(block: str) -> str:
 
 
 def _steps_read_pointers(model: Model, k: int) -> bool:
-    """Return whether mechanism k reads other nodes' voltages by pointers, except in three blocks.
-
-    These are INITIAL, BEFORE BREAKPOINT and the current.
-    """
+    """Whether k reads other nodes' voltages, except in INITIAL, BEFORE BREAKPOINT and current."""
     allowed = ("initial", "current", "before_breakpoint")
     blocks = model.kinds[k].mechanism.program.blocks.items()
     return any(

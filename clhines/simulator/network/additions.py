@@ -283,10 +283,7 @@ def as_gap_junctions(
 
 
 def _for_each(name: str, what: str, values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return one value for each of the instances `places`; a single value is for all of them.
-
-    InputError if the value count differs; the message has `name` and `what`.
-    """
+    """Return one value per instance in `places`; InputError with `name` and `what` otherwise."""
     values = values if len(values) != 1 else np.repeat(values, len(places))
     if len(values) != len(places):
         raise InputError(f"{name} has {len(values)} {what} for {len(places)} instances")

@@ -67,10 +67,7 @@ def _settings_by_group(
 
 
 def _pieces(group: Group, settings: list[_Setting]) -> Iterator[tuple[np.ndarray, list[_Setting]]]:
-    """Yield the parts of a group in which the same parameters set all instances.
-
-    With each part's instances come the settings of these parameters.
-    """
+    """Yield a group's parts, each set by the same parameters: instances, and their settings."""
     if not settings:
         yield np.arange(len(group)), []
         return

@@ -335,10 +335,7 @@ class Population:
         _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _most(self, options: Mapping[str, Any]) -> int:
-        """Estimate how many parameter sets fit at once into memory: the device's, or the host's.
-
-        `options` are those of the device's simulations.
-        """
+        """Estimate how many parameter sets fit into memory; `options` are those of simulations."""
         compiled, stops = self._recipe.compiled, self._recipe.stops
         cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * sum(
             k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)

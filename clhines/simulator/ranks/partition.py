@@ -352,10 +352,7 @@ class Share:
 
     @cached_property
     def _entries(self) -> dict[str, RankEntries]:
-        """Where the rank's part of an array is in the whole array, by the array's axis `Field.per`.
-
-        Along other axes each rank has the whole array.
-        """
+        """Where the rank's part of an array is along its axis `Field.per`; other axes are whole."""
         return {
             "node": slice(self.low, self.high),
             "cell": self.cells,

@@ -103,10 +103,7 @@ def _settings(model: Model) -> str:
 
 
 def _difference(saved_settings: str, model: Model) -> str:
-    """Say for an error how a saved state differs from a model: in settings or in the network.
-
-    `saved_settings` is "" for files from earlier versions.
-    """
+    """Say how a saved state differs from a model; `saved_settings` is "" in earlier versions."""
     settings = _settings(model)
     if not saved_settings:
         return "of another network or another dt"

@@ -448,10 +448,7 @@ class _StatementWriter:
             self.phases |= dict.fromkeys(loop.ends, self.last)
 
     def _print(self, loop: Loop, still: str) -> None:
-        """Print a loop, then the statements of the phase after it.
-
-        `still` is the name of the variable that is true while the loop goes on.
-        """
+        """Print a loop, which goes on while the variable `still` is true, then the next phase."""
         begin = [self._show(e) for e in loop.starts]
         if self.p.python:
             self._python_loop(loop, begin)

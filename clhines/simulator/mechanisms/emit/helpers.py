@@ -38,10 +38,7 @@ def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
 
 @lru_cache(maxsize=16)
 def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
-    """Return Taylor coefficients of ``(exp(z) - 1) / z``, the constant first.
-
-    The series ends at terms below the rounding error of `real`, for z up to `most`.
-    """
+    """Return Taylor coefficients of ``(exp(z) - 1) / z``, exact in `real` for z up to `most`."""
     eps = _eps(real)
     result = [Fraction(1)]
     while result[-1] * most ** (len(result) - 1) > eps / 16:

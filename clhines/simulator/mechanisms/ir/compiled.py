@@ -274,10 +274,7 @@ def _streams(body: Body, free: set[str], random: Sequence[str]) -> list[Argument
 
 
 def _kept(kept: Set[str], free: set[str], states: Sequence[str]) -> list[Argument]:
-    """Return arguments for states that a block reads or sets, then for outputs that it sets.
-
-    The block sets the variables in `kept`, and reads the symbols in `free`.
-    """
+    """Return arguments for states that a block reads or sets (`kept`), then for outputs it sets."""
     arguments = []
     for key in states:
         if key in kept:

@@ -219,10 +219,7 @@ class _Work:
         return self._outward([run.read(name) for name in self.currents])
 
     def _outward(self, values: Sequence[Node]) -> Node:
-        """Add up a file's currents as one outward current.
-
-        NEURON counts all currents as inward in a file with ELECTRODE_CURRENT.
-        """
+        """Add up currents as outward; NEURON takes all as inward with ELECTRODE_CURRENT."""
         return self.graph.add(-x if self.file.electrode else x for x in values)
 
     def _slope(self, current: Node) -> Node:

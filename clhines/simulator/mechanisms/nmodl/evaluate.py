@@ -252,10 +252,7 @@ def _pointing(run: Evaluation, arguments: Sequence[Expression], line: int) -> No
 
 
 def _discontinuity(run: Evaluation, arguments: Sequence[Expression], line: int) -> Node:
-    """Evaluate state_discontinuity(state, value): set the state; the call's value is 0.
-
-    In BREAKPOINT's second execution (`jumps` is None) NEURON ignores the call.
-    """
+    """Set the state; NEURON ignores this in BREAKPOINT's second execution (`jumps` is None)."""
     target = arguments[0]
     index = run.index(target[2])
     value = run.expression(arguments[1])

@@ -36,10 +36,7 @@ def check_exact(eq: Equations, line: Line) -> None:
 
 
 def _matrix(eq: Equations) -> Entries:
-    """Return the rows of M by name, for v and for states with a rate.
-
-    The equations are ``dy/dt = M*y`` for y = (v, states, 1).
-    """
+    """Return the rows of M in ``dy/dt = M*y`` by name, where y = (v, states, 1)."""
     graph, scope, names = eq.graph, Scope(eq), ["v", *eq.states]
     parameters = {q.name for q in eq.parameters}
 

@@ -90,10 +90,7 @@ class TextStatements:
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 
     def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
-        """Read each statement by the function of the first pattern that matches it.
-
-        `statements` has pairs (pattern, function). Refuse a statement without a match.
-        """
+        """Read each statement by the function of the first matching (pattern, function)."""
         for line in _lines(self.text):
             if not self.kind:
                 self._header(line)

@@ -34,10 +34,7 @@ Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], boo
 
 
 class _Reactions:
-    """The linear equations for an implicit step of a KINETIC block; the states are `rows`.
-
-    `matrix` has each state's row, `right` each row's right side.
-    """
+    """A KINETIC block's linear equations for an implicit step; the states are `rows`."""
 
     def __init__(self, run: Execution, block: Block, rows: Sequence[str]) -> None:
         self.run, self.graph, self.rows = run, run.graph, rows
@@ -230,10 +227,7 @@ def _elements(run: Execution, e: Expression, line: int) -> list[str]:
 
 
 def _conserved(run: Execution, block: Block) -> list[str]:
-    """Return the states whose equations CONSERVE statements replace.
-
-    Each statement replaces one equation; the last statement's state is first.
-    """
+    """Return the states whose equations CONSERVE statements replace, the last statement's first."""
     replaced: list[str] = []
     for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []

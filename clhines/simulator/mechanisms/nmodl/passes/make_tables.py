@@ -17,10 +17,7 @@ def make_tables(blocks: FileBlocks) -> FileBlocks:
 
 
 def _filled(blocks: FileBlocks, name: str, use: TableUse) -> Table:
-    """Describe the table `name`, whose rows a block computes from parameters.
-
-    Raise Refused if the block reads other variables.
-    """
+    """Describe the table `name` of a block; refused if it reads more than parameters."""
     free = blocks.bodies[f"table_{name}"].free(()) | blocks.bodies[f"grid_{name}"].free(())
     wrong = sorted(free - set(blocks.parameters) - {"_x", "dt"})
     wrong = [key for key in wrong if not key.endswith("__table")]
