@@ -80,7 +80,7 @@ class Quantities:
         if name not in names:
             expected = f"expected one of {', '.join(names)}{meant(str(name), names)}"
             raise InputError(f"{group.mechanism.name} has no {shown(name)}; {expected}")
-        if name in program.fixed:
+        if name in program.fixed or (name == "celsius" and name in program.built_in):
             raise InputError(refusal("gradient.no-slope", value=name))
         if name in group.mechanism.settable:
             check_parameter(group.mechanism, name)

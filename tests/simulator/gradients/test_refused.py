@@ -51,6 +51,15 @@ def test_a_parameter_may_have_the_name_of_what_is_fixed(name):
     assert sim.gradient(1.0, lambda v: (0.0, np.ones_like(v)), [(group, name)])[group, name] != 0
 
 
+def test_celsius_of_a_file_belongs_to_the_network():
+    """Reversal potentials and other mechanisms depend on it, too."""
+    net, group = added(
+        "NEURON { POINT_PROCESS warm NONSPECIFIC_CURRENT i }\nPARAMETER { celsius }\n"
+        "ASSIGNED { v i }\nBREAKPOINT { i = 1e-5*celsius*v }\n"
+    )
+    assert refused(recorded(net), [(group, "celsius")]) == "gradient.no-slope"
+
+
 HEAD = "NEURON { POINT_PROCESS noslope NONSPECIFIC_CURRENT i RANGE p, q, x %s }\n"
 BODY = "PARAMETER { p = 1 q = 1 }\nASSIGNED { v (mV) i (nA) x }\n%s\n"
 EVENTS = {
