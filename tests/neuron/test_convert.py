@@ -3,7 +3,7 @@
 import mod_files
 import numpy as np
 import pytest
-from neuron_scripts import make_section, with_values
+from neuron_scripts import by_both, make_section, with_values
 
 import clhines
 from clhines import Mechanism
@@ -95,11 +95,8 @@ def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
         h.celsius = (5, 35)[turn]
 
     compare(refs, before)
-    results, h.celsius = [], 20
-    for run in (h.continuerun, clhines.neuron.run):  # calls pace, which fills the present table
-        h.finitialize(-65)
-        run(1)
-        results.append([segment.ext_unseen.speed for segment in section])
+    h.celsius = 20  # a run calls pace, which fills the present table
+    results = by_both(lambda: [segment.ext_unseen.speed for segment in section], 1)
     assert np.allclose(*results, rtol=EPS, atol=0)
     section(0.9).ext_unseen.least = 0.3
     [said] = map(str, clhines.neuron.check())

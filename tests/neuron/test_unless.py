@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from neuron_scripts import make_section, with_values
+from neuron_scripts import by_both, make_section, with_values
 
 import clhines
 from tests.support import mod_files
@@ -146,11 +146,8 @@ def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
 
 def test_several_of_which_none_draws_run():
     soma, made, kept = sources(2)
-    v, results = h.Vector().record(soma(0.5)._ref_v), []
-    for run in (h.continuerun, clhines.neuron.run):
-        h.finitialize(-65)
-        run(5)
-        results.append(np.array(v))
+    v = h.Vector().record(soma(0.5)._ref_v)
+    results = by_both(lambda: np.array(v), 5)
     assert kept and made and np.ptp(results[0]) > 1
     # both sides do the same operations in another order, 1e-16 each at 65 mV, over 200 steps
     assert np.abs(results[1] - results[0]).max() < 1e-9

@@ -89,10 +89,15 @@ def test_ctrl_c_from_outside(double_queue):
     sim.run(DT)
 
 
-def test_a_second_ctrl_c_acts_at_once():
+def compartment():
+    """Return a simulation of a node, in chunks of one step."""
     net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
     net.insert("pas")
-    sim = Simulation(net, DT, engine="reference", chunk=1)
+    return Simulation(net, DT, engine="reference", chunk=1)
+
+
+def test_a_second_ctrl_c_acts_at_once():
+    sim = compartment()
     sim.record("v", [0])
     interrupt_in_chunk(sim, 3, times=2)
     with pytest.raises(RunInterrupt, match="^a run ended within a chunk, by KeyboardInt.*$") as end:
@@ -106,9 +111,7 @@ def test_a_second_ctrl_c_acts_at_once():
 
 @pytest.mark.core
 def test_features_of_a_part_of_a_run_are_of_none():
-    net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
-    net.insert("pas")
-    sim = Simulation(net, DT, engine="reference", chunk=1)
+    sim = compartment()
     sim.record("v", [0], reduce=Features(["voltage_base"], stim_start=0.5, stim_end=20.0))
     most = sim.record("v", [0], reduce="max")
     mean, rows = sim.record("v", [0], reduce="mean"), sim.record("v", [0])
@@ -122,9 +125,7 @@ def test_features_of_a_part_of_a_run_are_of_none():
 
 
 def test_every_error_has_the_result_so_far():
-    net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
-    net.insert("pas")
-    sim = Simulation(net, DT, engine="reference", chunk=1)
+    sim = compartment()
     sim.record("v", [0])
 
     def fail():

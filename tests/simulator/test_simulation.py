@@ -1,8 +1,10 @@
 """Networks in time, on every device: against `reference` and closed forms; refusals."""
 
+import networks
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from foreign_kernels import refuse_foreign_kernels
 from networks import (
     CABLES,
     DT,
@@ -429,3 +431,15 @@ def test_late_spikes_have_the_times_of_neurons_clock(engine, double_queue):
     times = sim.run(3.0).spike_time
     assert len(times) == 1 and times[0] in begins_of(np.arange(step + 1, step + 121), dt)
     assert abs(times[0] - dt * round(times[0] / dt)) > 1e-3
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs"])
+def test_simulations_need_no_kernels_of_pyopencl(double_queue, monkeypatch, engine):
+    refuse_foreign_kernels(monkeypatch)
+    net, _ = networks.mixed_network()
+    sim = Simulation(net, 0.025, queue=double_queue, engine=engine)
+    sim.record("v", net.soma, reduce="max")
+    sim.record("v", net.soma, reduce="crossings", threshold=0.0)
+    sim.run(2.0)
+    sim.reset()
+    sim.run(1.0)

@@ -39,6 +39,17 @@ def in_turns(parts, engine):
         go_on(until, engine if ours else None)
 
 
+def by_both(read, *stops, engine="auto"):
+    """Run from -65 mV to some times by NEURON, and by this package; return what `read` gives."""
+    results = []
+    for engine_of_run in (None, engine):
+        h.finitialize(-65)
+        for until in stops:
+            go_on(until, engine_of_run)
+        results.append(read())
+    return results
+
+
 def listed():
     """Return what `check` lists, as texts."""
     return [str(rejected) for rejected in clhines.neuron.check()]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from neuron_scripts import make_section, with_values
+from neuron_scripts import by_both, make_section, with_values
 
 import clhines
 from tests.support import mod_files
@@ -20,14 +20,8 @@ def test_what_a_watch_sets_is_sampled_as_by_neuron(engine):
     references = [getattr(resets, f"_ref_{name}") for name in ("when", "seen")] + [soma(0.5)._ref_v]
     each = [h.Vector().record(one) for one in references]
     vectors = [h.Vector().record(one, dt) for one in references for dt in (0.025, 0.1)]
-    results = []
-    for run in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine=engine)):
-        h.finitialize(-65)
-        run(10)
-        run(30)
-        results.append([np.array(v) for v in vectors])
-        steps = np.array(each[0])
-    neuron, ours = results
+    neuron, ours = by_both(lambda: [np.array(v) for v in vectors], 10, 30, engine=engine)
+    steps = np.array(each[0])
     jumps = np.flatnonzero(np.diff(steps))  # a sample may be one step before a record of each
     early = neuron[0][: len(steps)] != steps[: len(neuron[0])]
     assert len(jumps) > 20 and 0 < early.sum() <= len(jumps)
@@ -51,11 +45,7 @@ def test_what_events_of_any_time_set_is_not_sampled(what, interval):
         clhines.neuron.run(1)
     kept[0].play_remove()
     each = h.Vector().record(synapse._ref_g)
-    results = []
-    for run in (h.continuerun, clhines.neuron.run):
-        h.finitialize(-65)
-        run(5)
-        results.append([np.array(one) for one in (kept[1], each)])
+    results = by_both(lambda: [np.array(one) for one in (kept[1], each)], 5)
     assert np.ptp(results[0][1]) > 0.005
     for neuron, ours in zip(*results, strict=True):
         assert np.abs(neuron - ours).max() < 1e-9
@@ -67,12 +57,7 @@ def test_the_time_at_given_times():
     soma = h.Section(name="soma")
     times = h.Vector([0.5, 0.51, 3.3333, 7, 9.99, 20])
     records = [h.Vector().record(one, times) for one in (h._ref_t, soma(0.5)._ref_v)]
-    results = []
-    for run in (h.continuerun, clhines.neuron.run):
-        h.finitialize(-65)
-        run(5)
-        run(12)
-        results.append([np.array(one) for one in records])
+    results = by_both(lambda: [np.array(one) for one in records], 5, 12)
     assert len(results[0][0]) == 5
     assert all(map(np.array_equal, *results))
 
@@ -85,12 +70,7 @@ def test_times_that_do_not_ascend_are_due_at_once():
     lists = [0, 1, 1, 0.5, 2, 2, 7], [3, 1, 2, 4.5, 4, 5], [-1, 0, 2.01, 1.99, 2.02], [9, 1]
     times = [h.Vector(one) for one in lists]
     vectors = [h.Vector().record(ref, t) for t in times for ref in (soma(0.5)._ref_v, h._ref_t)]
-    results = []
-    for run in (h.continuerun, clhines.neuron.run):
-        h.finitialize(-65)
-        for until in (1.2, 4.6, 6):
-            run(until)
-        results.append([np.array(v) for v in vectors])
+    results = by_both(lambda: [np.array(v) for v in vectors], 1.2, 4.6, 6)
     assert [len(v) for v in results[0][::2]] == [6, 6, 5, 0]
     for truth, ours in zip(*results, strict=True):
         # both sides do the same in another order, 1e-16 each at 65 mV, over 240 steps
@@ -124,11 +104,7 @@ def test_what_is_played_is_not_sampled(way, continuous):
     with pytest.raises(clhines.InputError, match=said):
         clhines.neuron.run(4)
     sampled.play_remove()
-    results = []
-    for run in (h.continuerun, clhines.neuron.run):
-        h.finitialize(-65)
-        run(4)
-        results.append(np.array(each))
+    results = by_both(lambda: np.array(each), 4)
     # a line between two values below 0.3, which is rounded once or twice in another order
     assert played and np.abs(np.subtract(*results)).max() < 1e-15 and np.ptp(results[0]) > 0.29
 

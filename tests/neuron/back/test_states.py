@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import mod_files
 import numpy as np
 import pytest
-from neuron_scripts import make_section, with_values
+from neuron_scripts import by_both, make_section, with_values
 
 import clhines
 from clhines.core.errors import InputError
@@ -155,14 +155,12 @@ def test_watch_conditions_that_come_true_at_once_are_neurons(engine, parts):
         one.tick = 0.31 + 0.11 * k
     names = ("r", "band", "came", "seen")
     vectors = [h.Vector().record(getattr(one, "_ref_" + n)) for one in bands for n in names]
-    left = []
-    for run in (h.continuerun, lambda until: clhines.neuron.run(until, engine=engine)):
-        h.finitialize(-65)
-        for until in parts:
-            run(until)
+
+    def left():
         values = [getattr(one, n) for one in bands for n in names]
-        left.append((np.array([*map(np.array, vectors)]), values))
-    (expected, last), (got, got_last) = left
+        return np.array([*map(np.array, vectors)]), values
+
+    (expected, last), (got, got_last) = by_both(left, *parts, engine=engine)
     assert len({*expected[1]}) == 3 and np.ptp(expected[2::4], axis=1).min() > 1
     # NEURON sums dt to step times; the other values result from the same few operations
     assert np.abs(got - expected).max() < 1e-9 * np.abs(expected).max()

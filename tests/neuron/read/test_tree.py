@@ -4,7 +4,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from neuron_scripts import make_section, with_values
+from neuron_scripts import by_both, make_section, with_values
 
 import clhines
 
@@ -95,11 +95,7 @@ def test_resistances_that_neuron_rounds_below_0():
     _clamp = with_values(h.IClamp(cell(0.5)), delay=0.5, dur=1, amp=0.2)
     vectors = [h.Vector().record(s(0.5)._ref_v) for s in (cell, beyond)]
     h.load_file("stdrun.hoc")
-    results = []
-    for run in (h.continuerun, clhines.neuron.run):
-        h.finitialize(-65)
-        run(3)
-        results.append(np.array(vectors))
+    results = by_both(lambda: np.array(vectors), 3)
     assert np.ptp(results[0][0]) > 20
     # eps of 65 mV in each of 120 steps, amplified by the upstroke by about e^5
     assert np.abs(results[0] - results[1]).max() < 120 * 65 * 2.2e-16 * 148

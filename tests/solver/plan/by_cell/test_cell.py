@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from plans import CPU, GPU, equal_cells
+from systems import families
 
 from bench.made import chain, random_binary_tree
 from clhines import Forest, InputError, make_plan
-from clhines.solver.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS
+from clhines.solver.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS, serial_steps
 from clhines.solver.plan.plan import Limits
 
 pytestmark = pytest.mark.core
@@ -98,3 +99,26 @@ def test_what_all_cells_share_is_in_the_kernel():
             assert (part.spec.rows, part.spec.chains, part.spec.ahead) == (0, False, ahead)
     idle = make_plan(Forest.from_parents([chain(7)] * 65), "block_interleaved", limits=GPU).parts[0]
     assert (idle.spec.rows, idle.spec.chains) == (0, True)
+
+
+@pytest.mark.parametrize("name", families())
+def test_serial_steps_hand_every_sum_to_the_parent_once(name):
+    """Run the codes with one number per node: each node must collect its whole subtree."""
+    trees = Forest.from_parents(families()[name]).trees
+    codes = serial_steps(trees)
+    for s in range(trees.num_trees):
+        start, stop = trees.offsets[s : s + 2]
+        code = codes[start:stop].tolist()
+        memory, carried, subtree = {}, 0, {}
+        for i in range(len(code) - 1, -1, -1):
+            parent, waiting, first = code[i] >> 2, bool(code[i] & 2), bool(code[i] & 1)
+            assert waiting == (i in memory)
+            subtree[i] = 1 + carried + memory.pop(i, 0)
+            carried = subtree[i] if parent == i - 1 else 0
+            if parent != i - 1:
+                assert first == (parent not in memory)
+                memory[parent] = memory.get(parent, 0) + subtree[i]
+            above = trees.parent[trees.order[start + i]]
+            assert parent == (-1 if above < 0 else trees.rank[above] - start)
+        assert not memory
+        assert subtree[0] == stop - start
