@@ -92,6 +92,18 @@ def _overflowing(roots: Sequence[Node], growing: Container[str]) -> set[Node]:
     return huge
 
 
+def _draws(node: Node) -> bool:
+    """Whether a node draws random numbers, and only conditions decide which ones."""
+    return node.op.startswith("random_") and all(map(_is_chosen, node.args[2:]))
+
+
+def _is_chosen(node: Node) -> bool:
+    """Whether an expression is a number, or conditions select one of several numbers."""
+    branches = node.args[1:] if node.op == "where" else node.args
+    passes = node.op in ("where", "local", "add", "mul")
+    return node.is_number or (passes and all(map(_is_chosen, branches)))
+
+
 def _shares(
     node: Node, guard: Guard, weight: Node, huge: Container[Node]
 ) -> Iterable[tuple[Node, Guard, Node]]:
@@ -127,6 +139,6 @@ def _shares(
     elif op == "where":
         for a, holds in zip(args[1:], (True, False), strict=True):
             yield a, (*guard, (args[0], holds)), weight
-    elif op not in CONDITIONS and op not in STEPS:
+    elif op not in CONDITIONS and op not in STEPS and not _draws(node):
         value = weight * graph.outer(node)
         yield args[0], guard, share(value, op in GROWING and node in huge)
