@@ -230,6 +230,11 @@ class Additions:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
         if fixed := group.mechanism.program.fixed.get(name):
             raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
+        if group.mechanism.constant:  # no instance keeps its values: models sum them by node
+            raise InputError(
+                f"{group.mechanism.name}: play() does not support a text whose current is linear "
+                "in v with constants; expected a .mod file, or Simulation.set() between runs"
+            )
         arguments = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
         times, values = (as_real(k, as_array(k, a, unit=unit)) for k, a, unit in arguments)
         if not times.size:

@@ -287,6 +287,10 @@ def test_kernels_on_every_device(truth, every_queue, needs):
         (lambda n, g: clhines.Mechanism.from_nmodl(None), "text_or_path is None; expected a"),
         (lambda n, g: n.add_detector(12), "no node 12"),
         (lambda n, g: n.play(g["ext_clamp"], 0, "amp", [1, 0], [0, 0]), "goes back in time"),
+        (
+            lambda n, g: n.play(n.insert("pas", [0]), 0, "g", [0.0], [1e-3]),
+            "pas: play.. does not support a text whose current is linear in v",
+        ),
         (lambda n, g: n.add_artificial("hh"), "use insert"),
     ],
 )
