@@ -318,8 +318,8 @@ def spikes_case(*arguments):
 
 def deliver_spikes(queue, algorithm, rule, delay):
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
-    more = {"work_group": 8, "largest": rule and rule.max_weight(connections)}
-    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, **more)
+    scale = connections.scale(largest=rule.max_weight(connections)) if rule else None
+    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, work_group=8, scale=scale)
     change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if rule else delivery
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
     incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))

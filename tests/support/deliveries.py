@@ -22,7 +22,7 @@ class PlasticDevice:
             slots,
             1000,
             algorithm,
-            largest=rule.max_weight(connections, plastic),
+            scale=connections.scale(largest=rule.max_weight(connections, plastic)),
             **given,
         )
         self.plasticity = Plasticity(self.delivery, rule, dt, cell_of_target, plastic)

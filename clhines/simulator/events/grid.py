@@ -122,8 +122,8 @@ class Delivery:
     - `slots`: length of the sums' ring buffer, more than the largest delay in steps
     - `algorithm`: one of `ALGORITHMS`, or ``auto``: ``vpo``, or ``pull`` on devices without 64-bit
       atomics
-    - `external`, `largest`: arguments of `GridConnections.scale`; `scale` replaces its result
-    - `incoming_scale`: a power of two, by which a sum is multiplied to get a weight
+    - `incoming_scale`: a power of two, by which a sum is multiplied to get a weight: `scale`, or
+      the one of `GridConnections.scale`
     """
 
     def __init__(
@@ -135,8 +135,6 @@ class Delivery:
         capacity: int,
         algorithm: str = "auto",
         *,
-        external: float | np.ndarray = 0.0,
-        largest: np.ndarray | None = None,
         work_group: int | None = None,
         scale: float | None = None,
     ) -> None:
@@ -147,7 +145,7 @@ class Delivery:
             )
         self.queue, self.connections = queue, connections
         self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
-        self.incoming_scale = scale or connections.scale(external, largest)
+        self.incoming_scale = scale or connections.scale()
         weight = self.quantise(connections.weight)
         self.tables = Tables(queue, connections, num_targets, weight)
         self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))

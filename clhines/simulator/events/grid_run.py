@@ -16,7 +16,7 @@ from clhines.simulator.events.plasticity import Plasticity
 from clhines.simulator.events.spike_list import Received, SpikeList, Spikes
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.times import MAX_SLOTS
-from clhines.simulator.state.decisions import Decisions, external_sums
+from clhines.simulator.state.decisions import Decisions
 from clhines.solver.device import devices, program
 from clhines.solver.plan.kernel_spec import TemplateSpec
 
@@ -115,8 +115,7 @@ class Grid:
         self.plasticity: Plasticity | None = None
         self.weight = model.connections.weight
         self._received = Received(queue, spikes) if decisions.split else None
-        largest = model.connections.largest
-        if not largest.any() and not inside:  # kernels that deliver always need the tables
+        if not (inside or model.connections.largest.any()):  # kernels that deliver need the tables
             return
         self.delivers = not inside
         connections, received = model.connections, self._received
@@ -126,8 +125,6 @@ class Grid:
             model.num_targets,
             self.slots,
             self.spikes.capacity if received is None else received.capacity,
-            external=external_sums(model),
-            largest=largest,
             scale=self.scale,
         )
         if connections.rule is not None:

@@ -151,7 +151,7 @@ class Plasticity:
         if delivery.incoming_scale < connections.scale(largest=rule.max_weight(connections, mask)):
             raise InputError(
                 "the sums could overflow once weights have grown; make the Delivery with "
-                "largest=rule.max_weight(connections, plastic)"
+                "scale=connections.scale(largest=rule.max_weight(connections, plastic))"
             )
         self.delivery, self.rule, self.connections = delivery, rule, connections
         weight = connections.weight[connections.order]

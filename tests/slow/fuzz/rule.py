@@ -162,7 +162,8 @@ def _found(rule, trains, rewards, device):
 def _on_device(rule, given, model, trains, rewards):
     import pyopencl.array as cla
 
-    delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", largest=given.largest)
+    scale = given.scale(largest=given.largest)
+    delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", scale=scale)
     ran = Plasticity(delivery, rule, DT, np.array([1]))
     step, cell = (np.append(a, np.zeros(2 * STEPS - len(a), int)) for a in np.nonzero(trains))
     lists = [cla.to_device(_QUEUE, a.astype(np.int32)) for a in (cell, step)]
