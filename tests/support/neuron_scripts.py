@@ -3,10 +3,11 @@
 from contextlib import suppress
 
 import clhines
-import clhines.neuron
 
-with suppress(ImportError):  # tests without NEURON skip after their imports
+with suppress(ImportError):  # tests skip without NEURON, and some run without `clhines.neuron`
     from neuron import h
+
+    import clhines.neuron
 
 
 def make_section(name, *mechanisms, **geometry):
