@@ -261,5 +261,5 @@ def test_currents_that_need_the_potential_outside_are_refused(what):
     net.field(np.arange(12.0), ([0.0], [1.0]))
     with pytest.raises(InputError, match=r"(clamp|half_gap), .* in a field; expected others$"):
         with_current(net, what)
-    with pytest.raises(InputError, match="is an electrode that depends|in a network with nodes"):
+    with pytest.raises(InputError, match="is an electrode that depends|network with extracellular"):
         with_current(layered_network()[0], what)
