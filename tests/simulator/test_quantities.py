@@ -26,6 +26,7 @@ from clhines import (
     solve_tridiagonal,
 )
 from clhines.core.quantities import as_numbers
+from clhines.fields import Medium
 from clhines.simulator.analysis import Features, extract
 from clhines.simulator.mechanisms import mechanism
 from clhines.simulator.model import compile
@@ -270,6 +271,8 @@ CONVERTED = {
     ),
     "field.waveform": (lambda x: in_field(waveform=(x, [0.0, 1.0])), [0.0, 2.0], "ms"),
     "lfp.electrodes": (lambda x: network().lfp(x), [[900.0, 0.0, 0.0]], "um"),
+    "Medium.sigma": (lambda x: Medium(x).sigma, [0.1, 0.2, 0.3], "S/m"),
+    "Medium.above": (lambda x: Medium(0.3, 0.0, x).image, 0.2, "S/m"),
     "geometry.shift": (lambda x: network().geometry(x).begin, [1.0, 0.0, 2.0], "um"),
     "play.y": (lambda x: played(y=x), [0.0, 0.2], "nA"),
     "compile.dt": (lambda x: compile(network(), dt=x).capacitance_over_dt, 0.05, "ms"),
@@ -374,6 +377,7 @@ REJECTED = {
 OTHER = {
     **{"um2": "cm**2", "uS": "nS", "nF": "pF", "mV": "V", "degC": "kelvin", "S/cm2": "mS/cm**2"},
     **{"nA": "pA", "ms": "us", "mM": "uM", "um": "mm", "ohm cm": "ohm*m", "uF/cm2": "nF/cm**2"},
+    "S/m": "mS/cm",
 }
 
 

@@ -45,13 +45,14 @@ class Medium:
     above: float = 0.0
 
     def __post_init__(self) -> None:
-        sigma = np.atleast_1d(as_real("sigma", self.sigma))
+        sigma = np.atleast_1d(as_real("sigma", self.sigma, "S/m"))
         if sigma.shape not in ((1,), (3,)) or (sigma <= 0).any():
             raise InputError(f"sigma is {self.sigma}; expected a number above 0 S/m, or 3 of them")
         object.__setattr__(self, "sigma", np.broadcast_to(sigma, 3))
-        above = as_number("above", self.above)
+        above = as_number("above", self.above, "S/m")
         if above < 0 or (above and (sigma != sigma[0]).any()):
             raise InputError(f"above is {above:g} S/m; expected 0, or more with one sigma")
+        object.__setattr__(self, "above", above)
         if self.surface is not None:
             object.__setattr__(self, "surface", as_number("surface", self.surface, "um"))
 
