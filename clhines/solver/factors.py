@@ -252,11 +252,10 @@ class Factors:
 
         The copies are needed because a solve may overwrite b.
         """
-        if self.doubtful:
-            return {**self.doubtful, **on_host(self.queue, {"b": rows})}
-        if self._engine.may_lose and isinstance(rows, np.ndarray):
-            return {**self.eliminated.matrix_on_host(), "b": rows.copy()}
-        return {}
+        if not self.doubtful and not self._engine.may_lose:
+            return {}
+        matrix = self.doubtful or self.eliminated.matrix_on_host()
+        return {**matrix, **on_host(self.queue, {"b": rows})}
 
     def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool | str = True) -> Gradients:
         """Return the gradients of a loss with respect to d, u, l and b, by one transposed solve.

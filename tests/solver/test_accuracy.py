@@ -166,6 +166,20 @@ def test_factors_warn_in_each_solve(queue, config):
         assert len(caught) == 1
 
 
+@pytest.mark.parametrize("method", ["cr", "pcr", "cr_pcr"])
+def test_cyclic_reduction_warns_wherever_its_arrays_lie(double_queue, method):
+    rng, m, n = np.random.default_rng(64), 2000, 30
+    dl, du = rng.uniform(-1, 1, (2, m, n)) * 10 ** rng.uniform(-6, 6, (2, m, n))
+    given = dl, 1.0001 * (np.abs(dl) + np.abs(du)), du, rng.uniform(-1, 1, (m, n))
+    device = [cla.to_device(double_queue, a) for a in given]
+    systems = Tridiagonal([n] * m, method, queue=double_queue)
+    for a in given, device:
+        with pytest.raises(AccuracyWarning, match="componentwise backward error of '.*cr"):
+            systems.solve(*a, check="raise")
+        with pytest.raises(AccuracyWarning, match="componentwise backward error of '.*cr"):
+            systems.factor(*a[:3]).solve(a[3], check="raise")
+
+
 def test_what_check_may_be(queue):
     solver = Solver(Forest(np.array([-1, 0])), dtype=np.float32, queue=queue)
     ones = np.ones(2, np.float32)
