@@ -53,7 +53,7 @@ class Adjoint:
     The run's trace is followed backwards in time. The derivatives are with respect to the values at
     the time that has been reached. `surrogate` is the width of a spike's sigmoid, mV. `matrix` has
     the derivatives with respect to the model's arrays, (n,). At the end, `start` has the
-    derivatives with respect to the state after INITIAL.
+    derivatives with respect to the states after INITIAL.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Adjoint:
         self.event_weight = np.zeros(len(self.model.events.step))
         self.played = {p: np.zeros(len(p.y)) for p in self.model.played}
         self.matrix: dict[str, np.ndarray] = _zeros(n)
-        self.start: dict[str, Any] = {}
+        self.start = self.states
         self._by_node = _zeros(n)  # by sums of conductances (g) and currents (i)
         self._slot = 0
 
@@ -84,7 +84,7 @@ class Adjoint:
                 getattr(self, name)(*values)
 
     def keep_start(self) -> None:
-        self.start = {"v": self.v.copy(), "states": deepcopy(self.states)}
+        self.start = deepcopy(self.states)
 
     def finish(self) -> None:
         """Take derivatives back through the run's start, which sets weights and capacitances."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from math import ceil, isqrt
 from typing import Any, TypeAlias
@@ -74,16 +74,6 @@ _CHANGES = {  # kernel arguments that differ between launches
     "take_tangents": _TURN,
     "to_natural": ("packed", "natural", "entries"),
 }
-
-
-class Made(dict[int, Any]):
-    """Values by number; a function makes each when it is first needed."""
-
-    def __init__(self, make: Callable[[int], Any]) -> None:
-        self._make = make
-
-    def __missing__(self, number: int) -> Any:
-        return self.setdefault(number, self._make(number))
 
 
 class DeviceSteps:
@@ -257,8 +247,8 @@ class DeviceSteps:
             "num_copies": num(self.layout.count),
             **{name: self.to_device(values, num) for name, values in tables.items()},
             **{name: self.to_device(values) for name, values in reals.items()},
-            "system_b": self.systems(0)[0],
-            "solution": self.systems(0)[0],
+            "system_b": self.systems(0)(0),
+            "solution": self.systems(0)(0),
             "dt": self.dtype.type(model.dt),
             "solved_dt": self.dtype.type(model.solved_dt),
             "slot": np.int64(self.slot),
@@ -278,10 +268,11 @@ class DeviceSteps:
                 found[name] = self.to_device(values, dtype or values.dtype) if is_array else values
         return found
 
-    def systems(self, value: float, count: int = 1) -> Made:
-        """Return `count` arrays full of `value` for the solver, also for lanes that repeat a copy.
+    def systems(self, value: float, count: int = 1) -> Callable[[int], cla.Array]:
+        """Return a function of a number: one of `count` arrays full of `value` for the solver.
 
-        An array takes the host as long as a launch, so each is made while the device is busy.
+        They have entries for lanes that repeat a copy, too. An array takes the host as long as a
+        launch, so each is made when it is first needed, while the device is busy.
         """
         size, align = self.size * self.dtype.itemsize, self.queue.device.mem_base_addr_align // 8
         each = -(-size // align) * align
@@ -293,7 +284,7 @@ class DeviceSteps:
             part = whole.get_sub_region(k * each, size)
             return cla.Array(self.queue, shape, self.dtype, data=part)
 
-        return Made(make)
+        return cache(make)
 
     def to_device(self, values: np.ndarray, dtype: Any = None) -> cla.Array:
         return to_device(self.queue, values, dtype or self.dtype)
@@ -426,7 +417,7 @@ class DeviceGradient:
         self._size = steps.slot * steps.layout.width
         self._store = steps.room(slots * self._size, self)
         d, x = self._systems = steps.systems(1, slots), steps.systems(0, slots)
-        self._solves = Made(lambda k: steps.prepared(d[k], x[k]))
+        self._solves = cache(lambda k: steps.prepared(d(k), x(k)))
 
     def slots(self) -> int:
         """Return how many states the store has; with those that begin a stretch they fit."""
@@ -459,7 +450,7 @@ class DeviceGradient:
         )
 
     def _bind(self, name: str, **arrays: cla.Array) -> None:
-        d, x = (arrays[0] for arrays in self._systems)
+        d, x = (array(0) for array in self._systems)
         usual = {"store": self._store, "rows": self._rows, "system_d": d, "changes": x}
         self._steps.bind(name, {**usual, **arrays})
 
@@ -494,12 +485,12 @@ class DeviceGradient:
             # a stretch's begin has its events, and the run's end gets none
             delivers = DELIVERS * (step < of.steps and (step > begin or not begin))
             turn = turn_of(step - begin, end - begin, more | delivers)
-            d, changes = self._systems[0][now], self._systems[1][before]
+            d, changes = self._systems[0](now), self._systems[1](before)
             of.launch("take_step", of.queue, step, turn, before, now, d, changes)
             if begin < step <= kept_from and step % self._stretch == 0:
                 self._kept.append(self._slot(now).copy(of.queue))
             if step < end:
-                self._solves[now]()
+                self._solves(now)()
             yield
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
@@ -515,14 +506,14 @@ class DeviceGradient:
             found["by_outside"] = of.to_device(np.zeros(of.connections.outside.size))
             slots = of.model.connections.max_delay + 1 if spec.surrogate else 0
             found["by_sum"] = of.to_device(np.zeros(slots * int(of.connections.first[-1])))
-        right = of.systems(0)[0]
+        right = of.systems(0)(0)
         solver, solution = of.beside if len(self._bounds) > 2 else of.solver, of.arrays["solution"]
         by_stretch = solver is not of.solver
         size = max(1, by_rows.size)
         rows = cla.Array(of.queue, size, of.dtype) if by_stretch else of.to_device(by_rows)
         self._bind("take_back", **{**found, "rows": rows, "system_b": right})
         d = self._systems[0]
-        self._solves_back = Made(lambda k: of.prepared(d[k], solution, right, solver))
+        self._solves_back = cache(lambda k: of.prepared(d(k), solution, right, solver))
         at_once = _AT_ONCE if by_stretch else self._stretch + 1
         last = len(self._bounds) - 2
         if self._number != last:  # after another `backward`
@@ -555,10 +546,10 @@ class DeviceGradient:
         count = end - begin
         for k in (k for k in states if k <= count):
             now, before = self._place(number, k), self._place(number, max(k - 1, 0))
-            changes = self._systems[1][self._place(number, max(0, min(k, count - 1)))]
+            changes = self._systems[1](self._place(number, max(0, min(k, count - 1))))
             of.launch("take_back", queue, begin + k, turn_of(k, count), now, before, changes)
             if k:
-                self._solves_back[before]()
+                self._solves_back(before)()
 
     def _adjoint(self, found: Mapping[str, cla.Array], by_first_row: np.ndarray) -> Adjoint:
         """Read the derivatives by the state at t = 0, and go back over INITIAL.

@@ -12,7 +12,7 @@ from clhines.simulator.engines.reference import wanted_outputs
 from clhines.simulator.gradients.adjoint import Adjoint
 from clhines.simulator.gradients.trace import TracedRun
 from clhines.simulator.model.model import Model
-from clhines.simulator.records.records import ION, VOLTAGE, Record, is_current
+from clhines.simulator.records.records import ION, VOLTAGE, Record
 from clhines.simulator.refusals import refusal
 
 
@@ -85,8 +85,6 @@ class ReferenceGradient:
         if record.kind == ION:
             return adjoint.ions[record.name]
         k, name, variables = record.kind, record.name, self._run.variables
-        if is_current(record, self.model):
-            return adjoint.outputs[k][name]
         if name in variables.states[k]:
             return adjoint.states[k][name]
         owner = adjoint.outputs if name in variables.outputs[k] else adjoint.parameters

@@ -28,7 +28,7 @@ class TangentGradient:
         start, rows, store = run.started(), run.new_rows(), run.zeros(2 * run.plan.entries)
         cl.enqueue_copy(run.queue, store.base_data, start.base_data, byte_count=start.nbytes)
         self._by_numbers = run.new_rows(count)
-        d, x = run.systems(1)[0], run.systems(0)[0]
+        d, x = run.systems(1)(0), run.systems(0)(0)
         shape = (count, len(run.solver.plan.gather))
         by_x, right = (cla.zeros(run.queue, shape, run.dtype) for _ in range(2))
         masks = [self._mask(k, instances) for k, _, instances in run.directions]

@@ -174,26 +174,19 @@ class CopyColumns:
     def __init__(self, layout: CopyLayout) -> None:
         self._layout = layout
         self.numbers, self.values = list[np.ndarray](), list[np.ndarray]()
-        self._lengths = [0, 0]
 
     def add(self, values: np.ndarray, single: bool = False) -> CopyColumn:
         """Add constants, (count,) in natural order. If `single`, all of them are equal."""
-        if single and not len(values):
-            values = np.zeros(1)
-        by_copy = values.reshape(self._layout.count, -1) if not single else values[None]
         if single:
-            return self._put(0, by_copy[0, :1], CopyColumn(self._lengths[0], single=True))
+            return self._put(self.numbers, np.resize(values, 1), single=True)
+        by_copy = values.reshape(self._layout.count, -1)
         if (by_copy == by_copy[0]).all():
-            return self._put(0, by_copy[0], CopyColumn(self._lengths[0]))
-        column = CopyColumn(self._lengths[1], each=True)
-        self.values.append(self._layout.packed(values))
-        self._lengths[1] += by_copy.shape[1]
-        return column
+            return self._put(self.numbers, by_copy[0])
+        return self._put(self.values, self._layout.packed(values), each=True)
 
-    def _put(self, which: int, values: np.ndarray, column: CopyColumn) -> CopyColumn:
-        self.numbers.append(values)
-        self._lengths[which] += len(values)
-        return column
+    def _put(self, to: list[np.ndarray], values: np.ndarray, **how: bool) -> CopyColumn:
+        to.append(values)
+        return CopyColumn(sum(map(len, to[:-1])), **how)
 
 
 class GradientPlan:

@@ -193,8 +193,7 @@ class Quantities:
         if name in mechanism.parameters:
             return selected(adjoint.parameters[k][name], instances)
         begins = name in mechanism.begins  # its value before INITIAL
-        states = adjoint.states if begins else adjoint.start["states"]
-        return selected(states[k][name], instances)
+        return selected((adjoint.states if begins else adjoint.start)[k][name], instances)
 
     def _by_axial_resistivity(self, matrix: dict[str, np.ndarray]) -> np.ndarray:
         """Return the derivatives with respect to each cell's Ra, (num_cells,).

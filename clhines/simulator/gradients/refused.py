@@ -143,7 +143,7 @@ def is_of_start(mechanism: Mechanism, name: str) -> bool:
 
 
 def _is_drawn(body: Body, name: str) -> bool:
-    def draws(node: Node) -> bool:
-        return node.op.startswith(("random_", "scop_")) and node.uses(name)
-
-    return any(draws(node) for node in postorder(body.every()))
+    return any(
+        node.op.startswith(("random_", "scop_")) and node.uses(name)
+        for node in postorder(body.every())
+    )
