@@ -38,6 +38,7 @@ from clhines.neuron.read.catalogue import OUTSIDE
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.places import Variable
 from clhines.neuron.read.played import EVERY, Player
+from clhines.simulator.importing import INITIAL_CONCENTRATION
 from clhines.simulator.mechanisms import GIVEN_CURRENT, Mechanism, Quantity
 from clhines.simulator.mechanisms.nmodl import GIVEN, PICKED
 from clhines.simulator.network import (
@@ -250,6 +251,9 @@ def _add_ions(model: NeuronModel, network: Network) -> None:
     for ion in model.contents.ions.values():
         names = {"e": f"e{ion.name}", "ci": f"{ion.name}i", "co": f"{ion.name}o"}
         values = {key: ion.instances.values(name) for key, name in names.items()}
+        for key in ("ci", "co"):  # h.finitialize() sets them by style
+            at_start = getattr(model.h, f"{names[key]}0_{ion.name}_ion")
+            values[key] = np.where(ion.style & INITIAL_CONCENTRATION, at_start, values[key])
         network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
 
 

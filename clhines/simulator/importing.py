@@ -5,6 +5,7 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 
 - `state_follows`: make or reset a simulation whose first state will be loaded at once.
 - `Model`: the arrays of a network, for annotations.
+- `INITIAL_CONCENTRATION`: the bit of an ion's style by which NEURON sets its concentrations.
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
 - `begins_of`: times at which steps begin.
 - `refusal_flags`, `check_unless`: conditions under which a mechanism is not supported.
@@ -27,7 +28,7 @@ from clhines.simulator.engines.arena_run import state_follows
 from clhines.simulator.engines.reference import check_unless, refusal_flags
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
-from clhines.simulator.model.model import Model
+from clhines.simulator.model.model import INITIAL_CONCENTRATION, Model
 from clhines.simulator.network.times import SPIKE_LATE, begins_of
 from clhines.simulator.ranks.joints import Joints
 from clhines.simulator.ranks.mpi import devices_to_share, own_queue
@@ -35,6 +36,7 @@ from clhines.simulator.state.sources import ring_sizes
 
 __all__ = [
     "CHOICES",
+    "INITIAL_CONCENTRATION",
     "SPIKE_LATE",
     "Model",
     "begins_of",

@@ -166,6 +166,40 @@ def test_what_initial_sets_is_the_last_ones(engine, branched):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_reset_gives_ions_the_concentrations_that_finitialize_gives(engine):
+    """By ``ion_style``, these are the ion's defaults, or the present ones."""
+    soma, clamp = clamped("hh")
+    dend = h.Section(name="dend")
+    dend.connect(soma(1))
+    dend.insert("hh")
+    clamp.amp = 0.1
+    for ion in ("na_ion", "k_ion"):
+        h.ion_style(ion, 1, 2, 1, 0, 1, sec=soma)
+        h.ion_style(ion, 1, 2, 1, 0, 0, sec=dend)
+    v = [h.Vector().record(section(0.5)._ref_v) for section in (soma, dend)]
+    h.finitialize(h.v_init)
+    h.nai0_na_ion = 20
+    for section in (soma, dend):
+        section.nai, section.ko, section.ena = 15, 4, 45
+    try:
+        model = clhines.from_neuron(engine=engine)
+        sim = model.simulation
+        record = sim.record("v", [model[section(0.5)] for section in (soma, dend)])
+        voltages = [sim.run(5)[record]]
+        sim.reset()
+        voltages.append(sim.run(5)[record])
+        expected = []
+        h.continuerun(5)
+        for _ in voltages:
+            expected.append(np.array(v).T)
+            h.finitialize(h.v_init)
+            h.continuerun(5)
+        _compare(expected, voltages)
+    finally:
+        h.nai0_na_ion = 10
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_locals_of_a_thread_safe_file_stay_when_parameters_change(engine):
     """INITIAL sets `kept` and `hidden`, which NEURON keeps in a thread, as qt of NetPyNE's M1."""
     soma, clamp = clamped("nmexpr")

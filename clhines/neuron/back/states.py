@@ -271,23 +271,15 @@ def _take_self_events(compiled: Model, imported: NeuronNetwork, arrays: Arrays) 
             connection = none
         k, place = compiled.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
-        _queue_event(queues[k], name, at, (event.time, event.flag), connection)
-        slot = queues[k]["size"][at] - 1
-        queues[k]["sent"][slot, at] = model.h.t
+        queue = queues[k]
+        slot, room = queue["size"][at].astype(np.int64), len(queue["time"])
+        if (slot >= room).any():
+            raise InputError(refusal("neuron.too-many-self-events", name=name, room=room))
+        queue["time"][slot, at], queue["flag"][slot, at] = event.time, event.flag
+        queue["connection"][slot, at], queue["sent"][slot, at] = connection, model.h.t
+        queue["size"][at] = slot + 1
         if event.flag == 1 and event.item in moved[name]:
-            queues[k]["last"][at] = slot
-
-
-def _queue_event(
-    queue: Arrays, name: str, at: np.ndarray, event: tuple[float, float], connection: np.ndarray
-) -> None:
-    size, room = queue["size"], len(queue["time"])
-    slot = size[at].astype(np.int64)
-    if (slot >= room).any():
-        raise InputError(refusal("neuron.too-many-self-events", name=name, room=room))
-    queue["time"][slot, at], queue["flag"][slot, at] = event
-    queue["connection"][slot, at] = connection
-    size[at] = slot + 1
+            queue["last"][at] = slot
 
 
 def _take_watches(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
