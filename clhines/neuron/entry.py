@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.core.checks import as_switch, as_whole_number
-from clhines.core.errors import InputError, RankError, tell_once
+from clhines.core.errors import InputError, RankError, say_to_caller, tell_once
 from clhines.core.progress import showing
 from clhines.neuron.back.imported import ImportedModel
-from clhines.neuron.back.states import step_of, take_values
+from clhines.neuron.back.states import changed_since_start, step_of, take_values, voltages
 from clhines.neuron.calls import RunOptions, as_step, check_end, clock, fix_steps, steps_until
 from clhines.neuron.convert import Rejected, RejectedError, reject, rejection
 from clhines.neuron.importer import NeuronNetwork, copied, network_of
@@ -121,7 +122,12 @@ def from_neuron(
         model.rejected += _of_run_alone(model)
         imported = network_of(model)
         arguments = {"device": device, "engine": engine, **options}
-        return ImportedModel(*_simulation(imported, dtype, arguments, copies))
+        sim, imported = _simulation(imported, dtype, arguments, copies)
+        if model.h.t == 0 and (changed := changed_since_start(sim, imported)):
+            start = "reset() starts from v_init and INITIAL, the simulation from present values"
+            say_to_caller(f"{changed} will differ after reset(): {start}")
+        take_values(sim, imported)
+        return ImportedModel(sim, imported)
 
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
@@ -145,18 +151,19 @@ def _simulation(
     once: NeuronNetwork, dtype: DTypeLike, options: dict[str, object], copies: int = 1
 ) -> tuple[Simulation, NeuronNetwork]:
     settings = _settings_of(once.model.h)
+    present = np.unique(voltages(once))
+    if len(present) == 1 and once.model.h.t == 0:  # the argument of h.finitialize()
+        settings["v_init"] = float(present[0])
     once.network.settings.update(settings)
     imported = once if copies == 1 else copied(once, copies)
     arguments = {name: settings[name] for name in ("v_init", "secondorder")} | options
     with state_follows():
         sim = Simulation(imported.network, settings["dt"], dtype, **arguments)  # type: ignore[arg-type]
-    take_values(sim, imported)
     return sim, imported
 
 
 def _settings_of(h: Hoc) -> dict[str, float]:
-    v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
-    secondorder = int(h.secondorder)
+    v_init, secondorder = float(getattr(h, "v_init", -65.0)), int(h.secondorder)
     return {"dt": float(h.dt), "v_init": v_init, "secondorder": secondorder, "t": float(h.t)}
 
 
@@ -334,6 +341,7 @@ def begin(kept: KeptModel, joints: Joints) -> Simulation:
     once = network_of(kept.model)
     arguments = joined(joints, once, kept.request)
     sim, imported = _simulation(once, kept.request.dtype, arguments)
+    take_values(sim, imported)
     kept.start(sim, imported, joints)
     return sim
 

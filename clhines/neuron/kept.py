@@ -146,7 +146,8 @@ class ModelRun:
     def _write(self, result: Result, first: int, begin: float, last: float, arrays: Arrays) -> None:
         self._counters.fill(result, first)  # before the final values are in NEURON's memory
         self._records.fill(result, begin, first)
-        self._records.fill_spikes(result, begin, self.delivered, last)
+        for vector, _, values in self._records.spikes(result, begin, self.delivered, last):
+            self._model.plays.vectors[vector].append(self._model.h.Vector(values))
         put_values(self.sim.model, self._imported, arrays)
         put_events(self.sim, self._imported, arrays, last)
         self._runaways.tell(result, first, arrays["v"])

@@ -1,5 +1,7 @@
 """GLOBALs that each instance sets in turn, so that all see the last value, compared with NEURON."""
 
+import warnings
+
 import numpy as np
 import pytest
 from neuron_scripts import make_section, with_values
@@ -306,3 +308,26 @@ def test_a_loop_sends_events(engine):
     expected = bursts(h.continuerun)
     assert [len(x) for x in expected[1:4]] == [2, 8, 14]
     _compare(expected, bursts(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
+def test_values_that_reset_does_not_restore_are_named():
+    soma, _clamp = clamped("hh")
+
+    def told():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            v_init = clhines.from_neuron(engine="reference").simulation.network.settings["v_init"]
+        return v_init, [str(w.message).partition(" will differ after reset()")[0] for w in caught]
+
+    h.finitialize(-70)
+    assert told() == (-70, [])
+    soma.ena = 40
+    h.finitialize(-70)
+    assert told() == (-70, [])
+    soma(0.5).hh.n = 0.5
+    assert told() == (-70, ["n of hh"])
+    other = h.Section(name="other")
+    handler = h.FInitializeHandler(0, lambda: setattr(other, "v", -50))
+    h.finitialize(-65)
+    assert told() == (h.v_init, ["v"])
+    del handler

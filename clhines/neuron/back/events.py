@@ -123,7 +123,7 @@ def _put_netcons(
         model.queue.send(address, np.maximum(time, t))
         return
     key = np.where(np.isin(source, sim.model.sources.detector_source), sent, sent + SPIKE_LATE)
-    model.bins.begin_at(last)
+    model.bins.begin.value = last
     order = np.lexsort((event, sim.model.connection_ranks[connection], key))
     model.bins.put(address[order], time[order])
 

@@ -271,12 +271,6 @@ class Records:
             queue.move(events[0].item, after)
         return due
 
-    def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append event times, and source numbers, to NEURON's Vectors, as `spikes` returns them."""
-        h, vectors = self._imported.model.h, self._imported.model.plays.vectors
-        for vector, _, values in self.spikes(result, begin, after, last):
-            vectors[vector].append(h.Vector(values))
-
     def spikes(
         self, result: Result, begin: float, after: float, last: float
     ) -> list[tuple[int, np.ndarray, np.ndarray]]:

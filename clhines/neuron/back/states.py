@@ -12,7 +12,7 @@ import numpy as np
 from clhines.core.arrays import shifted
 from clhines.core.errors import InputError
 from clhines.neuron.connections import rejected_on_way
-from clhines.neuron.convert import rejection, split_name
+from clhines.neuron.convert import file_of, rejection, split_name
 from clhines.neuron.importer import NeuronNetwork, is_local, local_of, waiting
 from clhines.neuron.memory.raw import Place, numbers_at, put_numbers
 from clhines.neuron.memory.session import Hoc
@@ -101,7 +101,12 @@ def take_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays | None 
         arrays = sim.runner.save()
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
-        _take_locals(compiled, imported, arrays, name)
+        for values, quantity, place in _states(compiled, group, arrays):
+            if is_local(model, name, quantity):
+                if not len(at := local_of(model, name, quantity)):
+                    base = split_name(quantity)[0]
+                    raise rejection(name, "neuron.local-unreadable", base=base)
+                values[place] = numbers_at(at)
         for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
             now = owner.values(base, element)
             values[place] = np.tile(now, len(place) // len(now))
@@ -135,6 +140,25 @@ def take_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays | None 
     take_state(sim, step, arrays, 1.0)
 
 
+def changed_since_start(sim: Simulation, imported: NeuronNetwork) -> str:
+    """Return a state or concentration in NEURON that differs from a simulation's start, or ""."""
+    start = sim.runner.save()
+    pairs = {"v": (start["v"], voltages(imported))}
+    for name in imported.groups:
+        entry = imported.model.every[name].entry
+        variables = {} if entry.channel else file_of(entry.text, entry.file).variables
+        for values, base, element, place, owner in _variables(sim.model, imported, start, name):
+            if entry.channel or variables[base].sort == "state":
+                pairs[f"{base} of {name}"] = values[place], owner.values(base, element)
+    for values, variable, ion in _ions(sim.model, imported, start):
+        if variable[0] != "i":  # a current
+            pairs[variable] = values[ion.nodes], ion.values(variable)
+    for name, (first, now) in pairs.items():
+        if not np.allclose(first[: len(now)], now, rtol=1e-5, equal_nan=True):
+            return name
+    return ""
+
+
 def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
     """Raise an InputError if a group's present values lead to unsupported statements."""
     k, place = compiled.instances[group.number]
@@ -155,15 +179,6 @@ def _take_played(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name:
         base, element = split_name(quantity)
         if quantity.name in played and base in instances.entry.ranges:
             played[quantity.name][place] = np.tile(instances.values(base, element), imported.copies)
-
-
-def _take_locals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    for values, quantity, place in _states(compiled, imported.groups[name], arrays):
-        if is_local(imported.model, name, quantity):
-            at = local_of(imported.model, name, quantity)
-            if not len(at):
-                raise rejection(name, "neuron.local-unreadable", base=split_name(quantity)[0])
-            values[place] = numbers_at(at)
 
 
 def _take_sent(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None:
@@ -315,8 +330,11 @@ def put_values(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None
     for name in imported.groups:
         for values, base, element, place, owner in _variables(compiled, imported, arrays, name):
             owner.put(base, values[place].astype(np.float64), element)
-        _put_locals(compiled, imported, arrays, name)
         k, place = compiled.instances[imported.groups[name].number]
+        last = compiled.kinds[k].last
+        for local, quantity, _ in _states(compiled, imported.groups[name], arrays):
+            value = local[[-1 if last is None else last]].astype(np.float64)
+            put_numbers(to := local_of(model, name, quantity), value[: len(to)])
         for variable, drawn in compiled.schema.named(arrays, "drawn", k).items():
             model.streams(name, variable).put(drawn[place])
     for values, place, address in _elements(compiled, imported, arrays):
@@ -327,13 +345,6 @@ def put_values(compiled: Model, imported: NeuronNetwork, arrays: Arrays) -> None
     if model.memory.transfers:  # NEURON does so when its step ends
         model.memory.transfer()
     _put_weights(compiled, imported, arrays["weight"])
-
-
-def _put_locals(compiled: Model, imported: NeuronNetwork, arrays: Arrays, name: str) -> None:
-    last = compiled.kinds[compiled.instances[imported.groups[name].number][0]].last
-    for values, quantity, _ in _states(compiled, imported.groups[name], arrays):
-        value = values[[-1 if last is None else last]].astype(np.float64)
-        put_numbers(at := local_of(imported.model, name, quantity), value[: len(at)])
 
 
 def _put_weights(compiled: Model, imported: NeuronNetwork, weight: np.ndarray) -> None:

@@ -45,7 +45,7 @@ class Catalogue:
     def __init__(self, h: Hoc) -> None:
         self._h, self._entries = h, dict[str, CatalogueEntry]()
         self._numbers: dict[str, tuple[int, int]] = {}
-        self._of_number: dict[int, str] = {}
+        self.of_number: dict[int, str] = {}  # density mechanisms and ions
         self._types = [h.MechanismType(0), h.MechanismType(1)]
         self._built = channels_of(h)
         name = _text(h)
@@ -55,7 +55,7 @@ class Catalogue:
                 types.selected(name)
                 self._numbers[name[0]] = (points, k)
                 if not points:
-                    self._of_number[int(types.internal_type())] = name[0]
+                    self.of_number[int(types.internal_type())] = name[0]
 
     def points(self) -> list[str]:
         """Return the names of all point processes and artificial cells."""
@@ -85,10 +85,6 @@ class Catalogue:
         channel = read_channel(self._h, memory, entry.name)
         ranges = dict.fromkeys(channel.variables, 1) or entry.ranges
         return replace(entry, text=channel.text, channel=channel, ranges=ranges)
-
-    def of_number(self, number: int) -> CatalogueEntry:
-        """Return the entry of the density mechanism or ion with this NEURON number."""
-        return self[self._of_number[number]]
 
     def __getitem__(self, name: str) -> CatalogueEntry:
         if name not in self._entries:

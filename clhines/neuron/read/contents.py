@@ -127,7 +127,7 @@ def read_contents(
     contents = Contents({}, {}, {}, {}, [])
     tree, data = read
     for number in data.types():
-        entry = catalogue.with_channel(catalogue.of_number(number), memory)
+        entry = catalogue.with_channel(catalogue[catalogue.of_number[number]], memory)
         _add_membranes(h, memory, tree, contents, entry, data.of(number))
     without_text = catalogue.without_text()
     for name in catalogue.points():

@@ -228,7 +228,8 @@ class Bins:
         ]
         if len(begins) != 1:
             raise rejection("", "neuron.old-bins")
-        self._begin = ctypes.c_double.from_address(begins[0])
+        # when the first bin begins, ms; set it only while all bins are empty
+        self.begin = ctypes.c_double.from_address(begins[0])
         queued = queue.columns()
         binned = queued.bin_order >= 0
         if binned.any() and not self._in_time(queued.time[binned], queued.item[binned]):
@@ -236,19 +237,15 @@ class Bins:
 
     def _in_time(self, times: np.ndarray, items: np.ndarray) -> bool:
         """Whether queue entries are in the bins that belong to their times, ms."""
-        size, first = halves(words_at(ctypes.addressof(self._begin) + 8, 1))
+        size, first = halves(words_at(ctypes.addressof(self.begin) + 8, 1))
         number = (gather(items + _BIN_OF_ITEM)[:, 0] & 0xFFFFFFFF).astype(np.int64)
         middle = (number - first) % size + 0.5
-        return bool((abs((times - self._begin.value) / self._dt - middle) <= 0.5 + _NEAR).all())
-
-    def begin_at(self, t: float) -> None:
-        """Set the time (ms) at which the first bin begins; all bins must be empty."""
-        self._begin.value = t
+        return bool((abs((times - self.begin.value) / self._dt - middle) <= 0.5 + _NEAR).all())
 
     def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
         name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
         put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
-        at, times = self._memory.queue, np.maximum(times, self._begin.value)
+        at, times = self._memory.queue, np.maximum(times, self.begin.value)
         for netcon, time in zip(netcons.tolist(), times.tolist(), strict=True):
             put(at, time, netcon)
 

@@ -177,11 +177,8 @@ _TIMES = "neuron_step", "device_begin", "device_step", "device_call", "device_pa
 
 def _read(key: dict[str, object]) -> Times:
     entry = files.kept_entry("times", _SCHEMA, key)
-    return Times(**{f.name: entry[f.name] for f in fields(Times) if _is_time(entry.get(f.name))})
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value < 1e12
+    numbers = {k: x for k, x in entry.items() if isinstance(x, (int, float)) and 0 <= x < 1e12}
+    return Times(**{f.name: numbers[f.name] for f in fields(Times) if f.name in numbers})
 
 
 @dataclass
