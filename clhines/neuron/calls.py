@@ -145,8 +145,8 @@ def solve_steps(h: Hoc, tstop: float, t: float, dt: float) -> int:
     steps = _steps_of_solve(t, float(h.dt), end)
     if t != h.t and (dt == h.dt or steps != _steps_of_solve(float(h.t), float(h.dt), end)):
         raise InputError(
-            f"h.t has been set to {h.t:g} ms, and psolve goes on from NEURON's last step, at "
-            f"{t:g} ms; expected h.finitialize() before, or h.continuerun({tstop:g})"
+            f"psolve goes on from {t:g} ms, but h.t is {h.t:g} ms, as h.t or nthread has been set "
+            f"since NEURON's last step; expected h.finitialize() or h.continuerun({tstop:g})"
         )
     return steps
 
