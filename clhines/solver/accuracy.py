@@ -9,6 +9,9 @@ pivot plus the magnitudes of all terms that the elimination has added. Kernels c
 - diagonally dominant matrices: the added terms are together at most as large as the other entries
   of the row, or of the column.
 
+`contraction` also fills entries beside the diagonal, which the sum leaves out. If
+neighbouring entries differ by orders of magnitude, its error can exceed `MOST_LOST` unreported.
+
 If a kernel reports a cell, the host computes the componentwise backward error of the solution, and
 warns if it is above `MOST_LOST`. If the solution has overwritten d, u, l or b, the host cannot
 compute the error, and warns without it.
