@@ -34,6 +34,7 @@ from clhines.simulator.simulation import Simulation
 
 _ASIDE = "TABLE that the next step makes, which sets what other blocks use"
 _BEHIND = "events on their way that were due before the next step"
+_NEW = -65.0  # mV, voltages of sections before h.finitialize()
 
 
 def check() -> list[Rejected]:
@@ -152,8 +153,8 @@ def _simulation(
 ) -> tuple[Simulation, NeuronNetwork]:
     settings = _settings_of(once.model.h)
     present = np.unique(voltages(once))
-    if len(present) == 1 and once.model.h.t == 0:  # the argument of h.finitialize()
-        settings["v_init"] = float(present[0])
+    if len(present) == 1 and present[0] != _NEW and once.model.h.t == 0:
+        settings["v_init"] = float(present[0])  # the argument of h.finitialize()
     once.network.settings.update(settings)
     imported = once if copies == 1 else copied(once, copies)
     arguments = {name: settings[name] for name in ("v_init", "secondorder")} | options

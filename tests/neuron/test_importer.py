@@ -319,6 +319,9 @@ def test_values_that_reset_does_not_restore_are_named():
             v_init = clhines.from_neuron(engine="reference").simulation.network.settings["v_init"]
         return v_init, [str(w.message).partition(" will differ after reset()")[0] for w in caught]
 
+    h.t, h.v_init = 0, -72
+    assert told() == (-72, ["v"])  # before h.finitialize() sections have -65 mV
+    h.v_init = -65
     h.finitialize(-70)
     assert told() == (-70, [])
     soma.ena = 40
