@@ -102,11 +102,9 @@ def find_thresholds(
     Raises
     ------
     InputError
-        A cell fires at `low`, or does not fire (see `missing`); its voltage is not finite at an
-        amplitude; or cells interact.
+        A cell fires at `low`, does not fire (see `missing`), or has no finite voltage.
     """
     _check_arguments(network, group, name, missing)
-    _check_amplitude(network, group, name)
     nodes = _node_of_each_cell(network, at)
     below, most = _bounds(low, high, network.num_cells, group.mechanism.units.get(name))
     tolerance = _relative(tolerance)
@@ -219,6 +217,7 @@ def _check_arguments(network: object, group: object, name: str, missing: str) ->
         raise InputError(f"network and group are {got}; expected a Network and a Group of it")
     check_parameter(group.mechanism.name, name, group.parameters)
     as_choice("missing", missing, ("raise", "nan"))
+    _check_amplitude(network, group, name)
 
 
 def _check_amplitude(network: Network, group: Group, name: str) -> None:

@@ -143,15 +143,7 @@ def disk_potential(
     axis = axis / length
     rise = np.array([0, 0, radius * np.round(np.hypot(*axis[:2]), 12)])
     medium.below("the upper edge of disk", centres + rise)
-    sigma = np.asarray(medium.sigma)
-    across = sigma @ axis**2  # along the normal; the normal must be a principal axis
-    within = np.delete(sigma, int(np.argmax(np.abs(axis))))
-    if (sigma != sigma[0]).any() and (np.abs(axis).max() < 1 or within[0] != within[1]):
-        raise InputError(
-            f"normal is {axis.tolist()}, sigma {sigma.tolist()}; expected an axis, and equal "
-            "conductivities in the plane of the disk"
-        )
-    along = float(within[0])
+    along, across = _conductivities(medium, axis)
 
     def of(middle: np.ndarray, axis: np.ndarray) -> np.ndarray:
         apart = medium.below("place", places) - middle
@@ -169,6 +161,19 @@ def disk_potential(
     if medium.surface is not None:
         potential += medium.image * of(medium.mirrored(centres)[0], axis * [1, 1, -1])
     return _UA * potential
+
+
+def _conductivities(medium: Medium, axis: np.ndarray) -> tuple[float, float]:
+    """Return the conductivities in the plane of a disk and along its normal `axis`."""
+    sigma = np.asarray(medium.sigma)
+    across = sigma @ axis**2  # the normal must be a principal axis
+    within = np.delete(sigma, int(np.argmax(np.abs(axis))))
+    if (sigma != sigma[0]).any() and (np.abs(axis).max() < 1 or within[0] != within[1]):
+        raise InputError(
+            f"normal is {axis.tolist()}, sigma {sigma.tolist()}; expected an axis, and equal "
+            "conductivities in the plane of the disk"
+        )
+    return float(within[0]), float(across)
 
 
 def grid_potential(
