@@ -55,6 +55,8 @@ def network(cells: int, delay: float, duration: float) -> Any:
 def measure_rank(asked: dict[str, Any], out: str) -> None:
     """Simulate on this rank; rank 0 writes all ranks' measurements."""
     comm = mpi.world()
+    if comm.size != asked["ranks"]:  # mpiexec of one MPI library, mpi4py of another
+        raise MissingError(f"mpi4py counts {comm.size} ranks, mpiexec started {asked['ranks']}")
     simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
     begin, used = time.perf_counter(), time.process_time()
     length = asked["duration"] / PIECES

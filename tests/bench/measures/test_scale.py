@@ -1,6 +1,7 @@
 """One and more ranks: rows, speed-ups and the extrapolation to more cells."""
 
 import json
+import sys
 
 import pytest
 from mpi_runs import needs_mpi
@@ -80,3 +81,18 @@ def test_ranks_are_timed(measured_on, tmp_path):
     assert result["missing"] == []
     assert (one["exchanges"], one["ranks"], two["ranks"]) == (0, 1, 2)
     assert two["exchanges"] > 0 and two["digest"] == one["digest"]
+
+
+@pytest.mark.mpi
+@needs_mpi
+@pytest.mark.skipif(sys.platform == "win32", reason="the launcher is a shell script")
+def test_a_launcher_of_another_mpi_is_no_row(measured_on, tmp_path, monkeypatch):
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text('#!/bin/sh\nshift 2\nexec "$@"\n', "utf-8")
+    launcher.chmod(0o755)
+    monkeypatch.setenv("MPIEXEC", str(launcher))
+    scale.main(["--ranks", "2", "--strong", "8", "--weak", "--out", str(tmp_path)])
+    (path,) = tmp_path.glob("scale-*.json")
+    result = json.loads(path.read_text("utf-8"))
+    assert not [r for r in result["rows"] if r["kind"] == "strong"]
+    assert "mpi4py counts 1 ranks, mpiexec started 2" in json.dumps(result["missing"])
