@@ -21,7 +21,7 @@ static char *contents(const char *folder, const char *name, size_t *size)
     char path[2 * MOST], *data = NULL;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
-    check(!file || fseek(file, 0, SEEK_END), path);
+    if (!file || fseek(file, 0, SEEK_END)) perror(path), exit(1);
     *size = (size_t)ftell(file);
     rewind(file);
     data = calloc(*size + 1, 1);

@@ -23,7 +23,7 @@ static void check(bool bad, const std::string &what, int error = 0)
 static Bytes contents(const std::string &path)
 {
     std::ifstream file(path, std::ios::binary);
-    check(!file, path);
+    if (!file) throw std::runtime_error("cannot read " + path);
     return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
