@@ -117,6 +117,7 @@ def test_strength_and_duration(double_queue):
         ({"after": 0.033}, "after is 0.033 ms; expected a whole number of steps of 0.02 ms"),
         ({"level": np.inf}, "level is inf; expected a finite number"),
         ({"name": "power"}, "power"),
+        ({"name": ["scale"]}, "field has no parameter ['scale']; expected one of "),
         ({"name": "amp"}, "field: amp differs within cell 0; expected one value per cell"),
         ({"missing": "zero"}, "missing='zero'; expected raise, nan"),
         (

@@ -40,7 +40,7 @@ class Enclosing:
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):
             rows.append(np.where(rows[-1] < 0, -1, self.node[rows[-1]]))
-        return np.array(rows[:-1])
+        return np.array(rows[:-1] or rows)
 
     def copied(self, count: int) -> Enclosing:
         n = len(self.node)

@@ -20,7 +20,7 @@ def as_seed(seed: object) -> int:
 
 
 def check_parameter(of: str, name: object, expected: Collection[str]) -> None:
-    if name not in expected:
+    if not isinstance(name, str) or name not in expected:
         raise InputError(
             f"{of} has no parameter {shown(name)}; expected one of "
             f"{', '.join(expected) or 'none'}{meant(name, expected)}"

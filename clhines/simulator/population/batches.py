@@ -74,7 +74,7 @@ class Batch:
                 at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
                 net.add("iclamp", at, **{name: of_protocol[name][protocol] for name in STIMULUS})
         simulation_options = dict(options)
-        if np.ndim(simulation_options.get("v_init", 0.0)):
+        if to_array("v_init", simulation_options.get("v_init", 0.0)).ndim:
             nodes = model.forest.num_nodes
             simulation_options["v_init"] = np.tile(
                 spread("v_init", simulation_options["v_init"], nodes), copies

@@ -95,7 +95,8 @@ def _instances(model: Network, name: str, spec: ParameterPath) -> list[tuple[Gro
         )
     mechanism, parameter = spec[:2]
     mechanisms = {g.mechanism.name for g in model.groups}
-    groups = [g for g in model.groups if g.mechanism.name == mechanism]
+    is_name = isinstance(mechanism, str)
+    groups = [g for g in model.groups if is_name and g.mechanism.name == mechanism]
     if not groups:
         raise InputError(
             f"{name}: the model has no {shown(mechanism)}; expected one of "

@@ -23,6 +23,7 @@ from clhines.core.checks import (
     as_whole_number,
     check_room,
     shown,
+    to_array,
 )
 from clhines.core.errors import InputError, meant
 from clhines.core.progress import bar
@@ -409,9 +410,9 @@ def _check_columns(sets: Mapping[str, object], names: Sequence[str]) -> None:
 
 
 def _recorded_node(model: Network, record: int | None) -> int:
-    if np.ndim(record or 0):
+    node = to_array("record", model.soma[0] if record is None else record)
+    if node.ndim:
         raise InputError(f"record is {shown(record)}; expected one node")
-    node = np.asarray([model.soma[0] if record is None else record])
     return int(as_indices("record", node, model.forest.num_nodes, "node")[0])
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from clhines.core.checks import as_indices, as_number, shown
+from clhines.core.checks import as_indices, as_number, shown, to_array
 from clhines.core.errors import InputError
-from clhines.core.quantities import as_numbers
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import whole_steps
 from clhines.simulator.population.parameters import ParameterPath
@@ -65,7 +64,7 @@ def _stimulus(model: Network, protocol: str, values: Stimulus) -> dict[str, floa
     }
     if stimulus["dur"] < 0:
         raise InputError(f"protocol {protocol}: dur is {stimulus['dur']:g} ms; expected 0 or more")
-    node = np.asarray([as_numbers("at", values.get("at", model.soma[0]))])
+    node = np.asarray([to_array(f"protocol {protocol}: at", values.get("at", model.soma[0]))])
     at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
     return {**stimulus, "at": float(at[0])}
 

@@ -149,6 +149,19 @@ def test_refused_mechanisms(arguments, parameters, text):
         Network(CABLES, 4).insert(*arguments, **parameters)
 
 
+def test_names_and_styles_of_the_wrong_kind_are_refused():
+    net = Network(CABLES)
+    group = net.gap(0, 1, g=0.01)
+    for name in (["g"], np.array(["g", "vgap"])):
+        with refused("half_gap has no parameter .*; expected one of g"):
+            group.parameters[name] = 1.0
+        with refused("half_gap has no pointer .*; expected one of vgap"):
+            net.set_pointer(group, name, 0)
+    for style in (-1, 1.5, 128):
+        with refused(f"ion ca: style is {style}; expected 0 to 127"):
+            net.ion("ca", style=style)
+
+
 def test_a_mechanism_in_a_junction_is_refused():
     net = Network([LONG_SOMA])
     junction = int(np.flatnonzero(net.area == 0)[0])

@@ -166,6 +166,11 @@ CASES = [
     (None, None, np.full((1, 3), np.nan), "nan"),
     (None, None, np.ma.array(SETS, mask=SETS > 0.1), "masked"),
     (None, {"record": [0, 1]}, None, r"record is \[0, 1\]; expected one node"),
+    (None, {"record": [[0], [1, 2]]}, None, "record is not an array"),
+    (None, {"record": np.array([0, 1])}, None, "expected one node"),
+    (None, {"v_init": [[-60.0], []]}, None, "v_init is not an array"),
+    ({"x": (np.array(["hh", "pas"]), "gl")}, {}, None, "the model has no"),
+    (None, {"step": {"stop": 1.0, "stimuli": [{"amp": 1.0, "at": [[0], []]}]}}, None, "at is not"),
     (None, {"v_init": [-60.0, -65.0]}, None, r"v_init has shape \(2,\); expected a number or \("),
 ]
 
