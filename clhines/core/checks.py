@@ -195,7 +195,11 @@ def real_numbers(name: str, a: object) -> np.ndarray:
 
 
 def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
-    return np.ascontiguousarray(in_precision(name, real_numbers(name, a), dtype))
+    array = real_numbers(name, a)
+    if array.dtype != dtype or not array.flags.c_contiguous:
+        needed = array.size * dtype.itemsize
+        check_room(2 * needed if name == "b" else needed, f"{name} and its solutions")
+    return np.ascontiguousarray(in_precision(name, array, dtype))
 
 
 def in_precision(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -28,7 +28,7 @@ from clhines.solver.plan.kernel_spec import NOT_FINITE
 from clhines.solver.plan.plan import Limits, real_name
 
 _ITEMS = 4  # work-items per CPU core
-_VALUE_BYTES = 256 << 20  # most device bytes for right-hand sides, or for scratch between calls
+_VALUE_BYTES = 256 << 20  # most bytes of right-hand sides at once, or of scratch between calls
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +152,7 @@ class ManySolve:
 
     def solve_host(self, matrix: EliminatedCells, b: np.ndarray, target: np.ndarray) -> None:
         """Solve for the rows of `b`, (k, n), into `target`, and wait; `target` may be `b`."""
-        n, step = b.shape[1], len(b)
-        if not copies.lends_all(self.queue.device):
-            step = max(1, _VALUE_BYTES // (n * self.dtype.itemsize))
+        step = max(1, _VALUE_BYTES // (b.shape[1] * self.dtype.itemsize))
         for top in range(0, len(b), step):
             some = np.ascontiguousarray(b[top : top + step])
             part = target[top : top + step] if step < len(b) else target  # may be pinned

@@ -10,7 +10,7 @@ from solvers import assert_lost_digits_are_told, on_device
 from systems import System, dissimilar, make_system
 
 from bench.made import chain, random_binary_tree, star
-from clhines import Forest, InputError, PivotError, Solver
+from clhines import Forest, HostMemoryError, InputError, PivotError, Solver
 from clhines.solver.device import copies
 from clhines.solver.engines import many
 
@@ -97,6 +97,29 @@ def test_more_right_hand_sides_than_are_on_the_device_at_once(queue, monkeypatch
     monkeypatch.setattr(many.copies, "lends_all", lambda device: False)
     solver = Solver(forest, dtype=np.float32, queue=queue)
     assert np.array_equal(solver.solve(**system.arrays), x)
+
+
+def test_right_hand_sides_that_do_not_fit_into_memory(fast_queue, monkeypatch):
+    solver, d, u = Solver(Forest([-1, 0]), queue=fast_queue), [3.0, 3.0], [0.0, -1.0]
+    monkeypatch.setattr("clhines.core.checks.available", lambda: 3 << 20)
+    repeated = np.broadcast_to(np.ones(2), (1 << 17, 2))
+    with pytest.raises(HostMemoryError, match="b and its solutions take 4 MiB or more"):
+        solver.solve(d, u, repeated)
+    assert solver.solve(d, u, repeated[: 1 << 16]).shape == (1 << 16, 2)
+
+
+def test_right_hand_sides_are_lent_in_pieces(fast_queue, monkeypatch):
+    """A device may refuse a buffer that is larger than the limit of its allocations."""
+    solver, sizes, lend = Solver(Forest([-1, 0]), queue=fast_queue), [], copies.lend
+
+    def watched(queue, a, writes=False):
+        sizes.append(a.nbytes)
+        return lend(queue, a, writes)
+
+    monkeypatch.setattr(many, "_VALUE_BYTES", 160)
+    monkeypatch.setattr(copies, "lend", watched)
+    x = solver.solve([3.0, 3.0], [0.0, -1.0], np.ones((1000, 2)))
+    assert (x == x[0]).all() and max(sizes, default=0) <= 160
 
 
 @pytest.mark.parametrize("kind", ["host", "device"])
