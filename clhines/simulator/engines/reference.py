@@ -416,11 +416,8 @@ class Reference(PartRun):
             return model.layers.change(d, b, v, model.dt)
         b = axial_currents(model.forest, model.u, v) + b
         dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self.elimination)
-        self.note_change(d, v, dv)
+        self.variables.note("change_voltages", d, v, dv)
         return dv
-
-    def note_change(self, d: np.ndarray, v: np.ndarray, dv: np.ndarray) -> None:
-        """Do nothing; gradients override this to record the diagonal, voltages and their change."""
 
     def early_sources(self) -> np.ndarray:
         return self._new_events()[0]

@@ -21,6 +21,7 @@ from clhines.core.errors import InputError
 from clhines.simulator.kinds.event_errors import TOO_LATE, TOO_MANY_EVENTS, WRONG_EVENTS
 from clhines.simulator.mechanisms.ir.program import Net
 from clhines.simulator.network.times import SPIKE_LATE
+from clhines.simulator.state.plays import PlayedValues
 from clhines.simulator.state.sources import WATCH_MARGIN, bin_end, detected
 from clhines.simulator.state.variables import BlockCall, Queue, Variables
 
@@ -43,7 +44,7 @@ class HostEvents:
         # when another mechanism last set a connection's weight; the last entry: no connection
         self._set_at = np.full(connection.count + 1, -np.inf)
         self._early = False  # whether events are sent before thresholds are compared
-        self.plays = variables.played_values()
+        self.plays = PlayedValues(variables.model, variables.parameters, variables.note)
         if variables.model.bins:
             self._rank = variables.model.connection_ranks
             self._detected = detected(variables.model)

@@ -100,7 +100,8 @@ class Adjoint:
                 slope = slopes[CAPACITANCE] / kind.factor
                 self.matrix["capacitance"] += np.bincount(kind.node, slope, len(self.v))
 
-    def call(self, call: TracedCall) -> None:
+    def call(self, *values: Any) -> None:
+        call = TracedCall(*values)
         k, block = call.kind, call.block
         if block.startswith(("grid_", "table_")):
             return

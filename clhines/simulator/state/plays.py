@@ -9,7 +9,7 @@ then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -43,10 +43,18 @@ def entries_until(played: Played, t: float) -> int:
 
 
 class PlayedValues:
-    """Play Vectors on the host: set parameters between events and in the middle of steps."""
+    """Play Vectors on the host: set parameters between events and in the middle of steps.
 
-    def __init__(self, model: Model, parameters: Sequence[dict[str, np.ndarray]]) -> None:
-        self._played, self._parameters = model.played, parameters
+    `note` is called with ``"play"``, the played Vector and `shares_after` when a value is set.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parameters: Sequence[dict[str, np.ndarray]],
+        note: Callable[..., None],
+    ) -> None:
+        self._played, self._parameters, self._note = model.played, parameters, note
         self._came = [0] * len(model.played)  # delivered entries
         self._of_kind: dict[int, list[int]] = {}
         for number, played in enumerate(model.played):
@@ -98,8 +106,5 @@ class PlayedValues:
     def _set(self, played: Played, number: int, t: float) -> None:
         value = value_after(played, number, t)
         if not np.isnan(value):
-            self.note(played, shares_after(played, number, t))
+            self._note("play", played, shares_after(played, number, t))
             self._parameters[played.kind][played.parameter][played.instance] = value
-
-    def note(self, played: Played, shares: tuple[tuple[int, float], ...]) -> None:
-        """Do nothing; gradients override it, to record how a value follows from ``played.y``."""

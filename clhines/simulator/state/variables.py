@@ -27,7 +27,6 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.records.records import CURRENT
 from clhines.simulator.state.decisions import Decisions, length
 from clhines.simulator.state.host_grid import HostGrid
-from clhines.simulator.state.plays import PlayedValues
 from clhines.simulator.state.sources import Wires, ring_sizes
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
@@ -236,7 +235,7 @@ class Variables:
         if function is None:
             return ()
         values: list[Any] = [self._value(k, a, instances, call) for a in read]
-        self.note_call(k, block, instances, call, values)
+        self.note("call", k, block, instances, call, values)
         alike = block == "initial" and len(instances) > 1 and self._are_alike(k, read, values)
         if alike:  # compute one instance
             values = [np.asarray(x)[:1] if np.ndim(x) == 1 else x for x in values]
@@ -262,13 +261,8 @@ class Variables:
                 return False
         return True
 
-    def played_values(self) -> PlayedValues:
-        return PlayedValues(self.model, self.parameters)
-
-    def note_call(
-        self, k: int, block: str, instances: np.ndarray, call: BlockCall, values: list[object]
-    ) -> None:
-        """Do nothing here; a subclass for gradients records the `values` that a block reads."""
+    def note(self, operation: str, *values: Any) -> None:
+        """Do nothing here; a subclass for gradients records operations and the values they read."""
 
     def _function(self, k: int, block: str) -> BlockFunction:
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
@@ -397,9 +391,11 @@ class Variables:
     def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
         e, inside, outside, _ = ion.variables
         ci, co = self.ions[inside][node], self.ions[outside][node]
+        self.note("to_nernst", ion, node, ci, co)
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
 
     def clear_currents(self) -> None:
+        self.note("clear_currents")
         for ion in self.model.ions:
             current = ion.variables[3]
             self.ions[current][:] = 0.0
