@@ -98,7 +98,7 @@ class Adjoint:
         for kind, slopes in zip(model.kinds, self.parameters, strict=True):
             if CAPACITANCE in kind.mechanism.program.built_in:
                 slope = slopes[CAPACITANCE] / kind.factor
-                self.matrix["capacitance"] += np.bincount(kind.node, slope, len(self.v))
+                self.matrix["by_capacitance"] += np.bincount(kind.node, slope, len(self.v))
 
     def call(self, *values: Any) -> None:
         call = TracedCall(*values)
@@ -206,11 +206,10 @@ class Adjoint:
         child = np.flatnonzero(forest.parent >= 0)
         parent = forest.parent[child]
         by_u = (v[child] - v[parent]) * (by_b[child] - by_b[parent])
-        matrix["u"][child] += by_u - by_b[child] * dv[parent] - by_b[parent] * dv[child]
-        matrix["capacitance"] += by_d / model.solved_dt
-        matrix["constant_d"] += by_d
-        matrix["constant_g"] -= by_b * v
-        matrix["constant_b"] += by_b
+        matrix["by_u"][child] += by_u - by_b[child] * dv[parent] - by_b[parent] * dv[child]
+        matrix["by_diagonal"] += by_d
+        matrix["by_conductance"] -= by_b * v
+        matrix["by_right"] += by_b
         self._by_node.update(g=by_d, i=-by_b)
         self.v = self.v - model.constant_g * by_b + axial_currents(forest, u, by_b)
 
@@ -279,8 +278,8 @@ def by_constant(
     back = back_function(mechanism, "current")
     assert back is not None
     adjoint, function = back
-    seeds = {"i": -factor * selected(matrix["constant_b"], nodes)}
-    seeds["g"] = factor * selected(matrix["constant_d"] + matrix["constant_g"], nodes)
+    seeds = {"i": -factor * selected(matrix["by_right"], nodes)}
+    seeds["g"] = factor * selected(matrix["by_diagonal"] + matrix["by_conductance"], nodes)
     zero = {"v": np.float64(0), "t": 0.0, "dt": np.float64(model.dt)}
     inputs = [
         np.float64(parameters[a.name]) if a.role == "parameter" else zero[a.role]

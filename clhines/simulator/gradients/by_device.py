@@ -497,9 +497,7 @@ class DeviceGradient:
         """Return the loss's derivatives by all variables; `cotangents` has them by record rows."""
         of, spec = self._steps, self._steps.spec
         by_rows = of.by_rows(cotangents)
-        names = ["by_right", "by_conductance"] if spec.matrix else []
-        names += ["by_diagonal"] * spec.diagonal + ["by_u"] * spec.axial
-        found = {name: of.zeros(of.layout.nodes) for name in names}
+        found = {name: of.zeros(of.layout.nodes) for name in spec.sums}
         found |= {"slopes": of.zeros(of.plan.entries), "by_values": of.zeros(of.plan.num_values)}
         if spec.events:
             found["by_weight"] = of.to_device(np.zeros(len(of.connections.weight)))
@@ -558,7 +556,7 @@ class DeviceGradient:
         recorded at t = 0.
         """
         of, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
-        layout, plan, model = of.layout, of.plan, of.model
+        layout, plan = of.layout, of.plan
         for k, kind in enumerate(of.spec.kinds):
             for n, name in enumerate(kind.by):
                 by_values = of.natural(found["by_values"], plan.first_value[k] + n)
@@ -579,18 +577,8 @@ class DeviceGradient:
             for ion in of.spec.ions:
                 for name, begin in zip(ion.names, ion.first, strict=True):
                     adjoint.ions[name] = by(begin + nodes)
-        if of.spec.matrix:
-            nodes = np.arange(layout.nodes)
-            matrix = {k: of.natural(a, nodes) for k, a in found.items() if k in _MATRIX}
-            zeros = np.zeros(len(adjoint.v))
-            by_diagonal = matrix.get("by_diagonal", zeros)  # else with those by conductances
-            adjoint.matrix = {
-                "capacitance": by_diagonal / model.solved_dt,
-                "constant_d": by_diagonal,
-                "u": matrix.get("by_u", zeros),
-                "constant_b": matrix["by_right"],
-                "constant_g": matrix["by_conductance"],
-            }
+        for name in of.spec.sums:
+            adjoint.matrix[name] = of.natural(found[name], np.arange(layout.nodes))
         if of.spec.events:
             places = of.connections.number
             adjoint.weight[places] = found["by_weight"].get(of.queue)[: len(places)]
@@ -617,5 +605,3 @@ def _keep(queue: cl.CommandQueue, forest: Forest, memory: np.ndarray) -> None:
     if memory.nbytes <= KEPT:
         _ROOM[forest] = memory
 
-
-_MATRIX = ("by_diagonal", "by_right", "by_conductance", "by_u")

@@ -333,6 +333,12 @@ class GradientSpec(TemplateSpec):
         return [*super().parameters(kernel), *(Parameter(name, "real") for name in names)]
 
     @property
+    def sums(self) -> list[str]:
+        """Names of the kernel's sums for each node: derivatives by the system's terms."""
+        names = ["by_right", "by_conductance"] if self.matrix else []
+        return names + ["by_diagonal"] * self.diagonal + ["by_u"] * self.axial
+
+    @property
     def series_numbers(self) -> SeriesNumbers:
         return SeriesNumbers(self.real)
 

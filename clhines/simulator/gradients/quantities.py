@@ -163,7 +163,8 @@ class Quantities:
         if one == "v_init":
             return adjoint.v.copy()
         if one == "cm":
-            return matrix["capacitance"] * _NF * model.area
+            by_nf = matrix["by_diagonal"] / model.solved_dt + matrix["by_capacitance"]
+            return by_nf * _NF * model.area
         if one == "Ra":
             return self._by_axial_resistivity(matrix)
         if one == "weight":
@@ -200,9 +201,9 @@ class Quantities:
 
         All axial conductances in a cell are multiples of 1 / Ra.
         """
-        forest, by_g = self.model.forest, matrix["constant_d"] - matrix["u"]
+        forest, by_g = self.model.forest, matrix["by_diagonal"] - matrix["by_u"]
         child = np.flatnonzero(forest.parent >= 0)
-        by_g[child] += matrix["constant_d"][forest.parent[child]]
+        by_g[child] += matrix["by_diagonal"][forest.parent[child]]
         by_node = np.zeros(len(by_g))
         by_node[child] = by_g[child] * self.model.u[child]  # minus the conductances
         return np.add.reduceat(by_node, forest.cell_offsets[:-1]) / self._axial_resistivity()
