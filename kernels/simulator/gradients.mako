@@ -207,9 +207,9 @@ ${begin(spec.tile)}\
 <% e, inside, outside, current = ion.names %>\
         ion_${current} = 0;
 % if ion.nernst is not None:
-        const lanes potential_${e} = ${ion.nernst.at("i")} * log(ion_${outside} / ion_${inside});
+        const lanes potential_${e} = ${ion.nernst.format("i")} * log(ion_${outside} / ion_${inside});
         const lanes limited_${e} = ion_${outside} > 0 ? potential_${e} : (lanes)-1e6f;
-        ion_${e} = ${ion.follows.at("i")} > 0 ? (ion_${inside} > 0 ? limited_${e} : (lanes)1e6f) : ion_${e};
+        ion_${e} = ${ion.follows.format("i")} > 0 ? (ion_${inside} > 0 ? limited_${e} : (lanes)1e6f) : ion_${e};
 % endif
 % endfor
     }
@@ -372,9 +372,9 @@ ${store(kind, "by_state", "slopes")}\
 % for ion in spec.ions:
 <% e, inside, outside, current = ion.names %>\
 % if ion.nernst is not None:
-        const lanes seed_${e} = ${ion.follows.at("i")} > 0 ? ${ion.nernst.at("i")} * by_ion_${e} : (lanes)0;
+        const lanes seed_${e} = ${ion.follows.format("i")} > 0 ? ${ion.nernst.format("i")} * by_ion_${e} : (lanes)0;
         const lanes defined_${e} = later_ion_${inside} > 0 ? (later_ion_${outside} > 0 ? (lanes)1 : (lanes)0) : (lanes)0;
-        by_ion_${e} = ${ion.follows.at("i")} > 0 ? (lanes)0 : by_ion_${e};
+        by_ion_${e} = ${ion.follows.format("i")} > 0 ? (lanes)0 : by_ion_${e};
         by_ion_${inside} -= defined_${e} > 0 ? seed_${e} / later_ion_${inside} : (lanes)0;
         by_ion_${outside} += defined_${e} > 0 ? seed_${e} / later_ion_${outside} : (lanes)0;
 % endif

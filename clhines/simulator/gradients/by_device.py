@@ -218,7 +218,7 @@ class DeviceSteps:
         return int(apart[0, 0]) if (apart == apart[0, 0]).all() else 0
 
     def _arguments(self, places: np.ndarray) -> dict[str, Any]:
-        plan, columns, num = self.plan, self.plan.columns, np.int32
+        plan, num = self.plan, np.int32
         model, n = self.model, self.layout.nodes
         on_cpu = devices.is_cpu(self.queue.device)  # whose caches follow neighbours' states
         column = np.full(plan.entries, -1)
@@ -235,9 +235,9 @@ class DeviceSteps:
             "column": column,
         }
         reals = {
-            "numbers": np.concatenate([np.zeros(0), *columns.numbers]),
-            "values": np.concatenate([np.zeros(0), *(v.reshape(-1) for v in columns.values)]),
-            "tables": plan.tables,
+            "numbers": np.concatenate(plan.numbers),
+            "values": np.concatenate([v.reshape(-1) for v in plan.values]),
+            "tables": np.concatenate(plan.tables),
             "times": step_times(model.dt, self.steps),
         }
         found: dict[str, Any] = {
@@ -604,4 +604,3 @@ def _keep(queue: cl.CommandQueue, forest: Forest, memory: np.ndarray) -> None:
     queue.finish()
     if memory.nbytes <= KEPT:
         _ROOM[forest] = memory
-

@@ -21,6 +21,7 @@ TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # a launch's tasks, between 
 ENDS, BEGINS, DELIVERS, NOTES = (1 << shift for shift in TURN.shifts.values())
 SPIKE = Word(count=7, slope=1)  # a source's events in a step; `slope`: its surrogate has one
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
+Text: TypeAlias = str  # OpenCL for constants, with ``{}`` for the index of a node or instance
 _WHERE = (
     "int num_nodes, int num_rows, const int *restrict order, const int *restrict of_node",
     "const int *restrict place",
@@ -50,29 +51,13 @@ def turn_of(k: int, count: int, more: int = DELIVERS) -> int:
 
 
 @dataclass(frozen=True)
-class CopyColumn:
-    """Constants' index in a kernel argument, shared by all copies unless `each` is set."""
-
-    begin: int
-    each: bool = False  # a value for each copy
-    single: bool = False  # one number for all entries
-
-    def at(self, index: str) -> str:
-        if self.single:
-            return f"numbers[{self.begin}]"
-        if self.each:
-            return f"values[({self.begin} + {index}) * (uint)num_rows + q]"
-        return f"(lanes)(numbers[{self.begin} + {index}])"
-
-
-@dataclass(frozen=True)
 class ChangingIon:
     """An ion whose reversal potential, concentrations and current are part of the state."""
 
     names: tuple[str, str, str, str]
     first: tuple[int, int, int, int]  # entries before each
-    nernst: CopyColumn | None  # the logarithm's factor, mV, if potentials follow concentrations
-    follows: CopyColumn  # 1 if the node's potential does, else 0
+    nernst: Text | None  # the logarithm's factor, mV, if potentials follow concentrations
+    follows: Text  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return (variable, OpenCL expression for the begin of its values in a state) pairs."""
@@ -94,11 +79,10 @@ class GradientKind:
     recorded: tuple[str, ...]  # states in records
     ions: frozenset[str]  # ion variables in the state
     late_ions: frozenset[str]  # members of `ions` that an earlier kind sets in ``advance``
-    per_area: CopyColumn | None  # factor from an ion current to a density; None: it is one
+    per_area: Text | None  # factor from an ion current to a density; None: it is one
     states: tuple[str, ...]
-    columns: tuple[tuple[str, CopyColumn], ...]  # parameters and ion variables
-    factor_column: CopyColumn
-    tables: tuple[tuple[str, int], ...]  # names and begins
+    columns: tuple[tuple[str, Text], ...]  # parameters, ion variables and tables
+    factor_column: Text
     by: tuple[str, ...]  # parameters that derivatives are taken by
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # function and arguments
     series: bool  # functions get their series' numbers
@@ -112,7 +96,7 @@ class GradientKind:
 
     @property
     def factor(self) -> str:
-        return self.factor_column.at("j")
+        return self.factor_column.format("j")
 
     @property
     def weight(self) -> str:
@@ -177,15 +161,13 @@ class GradientKind:
             return f"t_{a.name}"
         if a.role == "state":
             return f"s_{a.name}"
-        if a.role == "table":
-            return f"tables + {dict(self.tables)[a.name]}"
         if a.role == "seed":
             return f"{'by' if a.name.startswith('state_') else 'seed'}_{a.name}"
         if a.role == "weight":
             return "sum"
         if a.role == "ion" and a.name in self.ions:
             return f"ion_{a.name}"
-        return dict(self.columns)[a.name].at("j")
+        return dict(self.columns)[a.name].format("j")
 
     def call(self, block: str) -> str:
         """Return the OpenCL call of a block's function, with declarations of its results.
@@ -313,7 +295,7 @@ class GradientSpec(TemplateSpec):
     diagonal: bool  # apart from conductances
     events: bool  # spikes act on targets
     outside: bool  # events from outside, too
-    columns: tuple[tuple[str, CopyColumn], ...]  # the matrix, see `MATRIX`
+    columns: tuple[tuple[str, Text], ...]  # the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
     ions: tuple[ChangingIon, ...]
     recorded_ions: tuple[tuple[str, int], ...]  # ion variables, and the entries before each
@@ -373,7 +355,7 @@ class GradientSpec(TemplateSpec):
         return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()
 
     def column(self, name: str, index: str) -> str:
-        return dict(self.columns)[name].at(index)
+        return dict(self.columns)[name].format(index)
 
 
 Printed: TypeAlias = tuple[str, list[tuple[str, str, tuple[Argument, ...]]]]

@@ -11,9 +11,9 @@ from clhines.simulator.gradients.kernels import (
     BLOCKS,
     MATRIX,
     ChangingIon,
-    CopyColumn,
     GradientKind,
     GradientSpec,
+    Text,
     functions_of,
 )
 from clhines.simulator.mechanisms.emit.lanes import Lanes
@@ -128,11 +128,11 @@ def changing_ions(model: Model, records: Sequence[Record]) -> list[IonNodes]:
     currents = {ion.variables[3] for ion in model.ions}
     for kind in model.kinds:
         for block, arguments in kind.mechanism.program.blocks.items():
-            for a in (a for a in arguments if a.role == "ion"):
-                is_set = a.direction != "in" and block != "current"
-                used |= (
-                    {a.name} if is_set or (a.name in currents and a.direction == "in") else {*()}
-                )
+            used |= {
+                a.name for a in arguments
+                if a.role == "ion"
+                and (a.name in currents if a.direction == "in" else block != "current")
+            }  # fmt: skip
     return [
         ion for ion in model.ions if (ion.style & ADVANCE_REVERSAL).any() or used & {*ion.variables}
     ]
@@ -168,27 +168,6 @@ class CopyLayout:
         return by_copy.T
 
 
-class CopyColumns:
-    """Collect constants for the device: once if all copies of the network share them."""
-
-    def __init__(self, layout: CopyLayout) -> None:
-        self._layout = layout
-        self.numbers, self.values = list[np.ndarray](), list[np.ndarray]()
-
-    def add(self, values: np.ndarray, single: bool = False) -> CopyColumn:
-        """Add constants, (count,) in natural order. If `single`, all of them are equal."""
-        if single:
-            return self._put(self.numbers, np.resize(values, 1), single=True)
-        by_copy = values.reshape(self._layout.count, -1)
-        if (by_copy == by_copy[0]).all():
-            return self._put(self.numbers, by_copy[0])
-        return self._put(self.values, self._layout.packed(values), each=True)
-
-    def _put(self, to: list[np.ndarray], values: np.ndarray, **how: bool) -> CopyColumn:
-        to.append(values)
-        return CopyColumn(sum(map(len, to[:-1])), **how)
-
-
 class GradientPlan:
     """Number the values in a state and in its derivatives, collect constants, make the spec.
 
@@ -216,9 +195,8 @@ class GradientPlan:
         self.layout, self._variables, self._records = layout, variables, records
         self._connections = connections or EventConnections(model, 0)
         self._lanes = lanes
-        self.columns = CopyColumns(layout)
-        of_matrix = tuple((name, self.columns.add(getattr(model, name))) for name in MATRIX)
-        self._tables = list[np.ndarray]()
+        self.numbers, self.values, self.tables = ([np.zeros(0)] for _ in range(3))
+        of_matrix = tuple((name, self._column(getattr(model, name))) for name in MATRIX)
         self.of_node = np.zeros((max(1, len(model.kinds)), 4, layout.nodes), np.int32)
         self.ions = changing_ions(model, records)
         names = [
@@ -229,11 +207,8 @@ class GradientPlan:
         self.first, self.entries = self._placed(states, layout.nodes * (1 + 4 * len(self.ions)))
         self.first_value, self.num_values = self._placed([len(by) for by in names], 0)
         self._set = set[str]()  # ion variables that an earlier kind sets
-        kinds, texts = list[GradientKind](), list[str]()
-        for k, kind in enumerate(model.kinds):
-            planned, text = self._planned(k, kind, names[k], real)
-            kinds.append(planned)
-            texts.append(text)
+        self._texts = list[str]()
+        kinds = [self._planned(k, kind, names[k], real) for k, kind in enumerate(model.kinds)]
         ions = tuple(self._planned_ion(k, ion) for k, ion in enumerate(self.ions))
         of_ions = {r.name for r in records if r.kind == ION}
         firsts = (pair for ion in ions for pair in zip(ion.names, ion.first, strict=True))
@@ -250,7 +225,7 @@ class GradientPlan:
             kinds=tuple(kinds),
             ions=ions,
             recorded_ions=tuple(pair for pair in firsts if pair[0] in of_ions),
-            functions="\n".join(texts),
+            functions="\n".join(self._texts),
             lanes=lanes,
         )
 
@@ -306,17 +281,28 @@ class GradientPlan:
         return ChangingIon(
             names=ion.variables,
             first=(first, first + n, first + 2 * n, first + 3 * n),
-            nernst=self.columns.add(scale, True) if follows.any() else None,
-            follows=self.columns.add(follows),
+            nernst=self._column(scale, True) if follows.any() else None,
+            follows=self._column(follows),
         )
 
-    @property
-    def tables(self) -> np.ndarray:
-        return np.concatenate([np.zeros(0), *self._tables])
+    def _column(self, values: np.ndarray, single: bool = False) -> Text:
+        """Store constants, (count,) in natural order: once if all copies of the network share them.
 
-    def _planned(
-        self, k: int, kind: Kind, wanted: Collection[str], real: str
-    ) -> tuple[GradientKind, str]:
+        If `single`, all of them are equal.
+        """
+        begin = sum(map(len, self.numbers))
+        if single:
+            self.numbers.append(np.resize(values, 1))
+            return f"numbers[{begin}]"
+        by_copy = values.reshape(self.layout.count, -1)
+        if (by_copy == by_copy[0]).all():
+            self.numbers.append(by_copy[0])
+            return f"(lanes)(numbers[{begin} + {{}}])"
+        self.values.append(self.layout.packed(values))
+        begin = sum(map(len, self.values[:-1]))
+        return f"values[({begin} + {{}}) * (uint)num_rows + q]"
+
+    def _planned(self, k: int, kind: Kind, wanted: Collection[str], real: str) -> GradientKind:
         mechanism, count = kind.mechanism, kind.count // self.layout.count
         node = kind.node[:count]
         self.of_node[k] = np.searchsorted(node, np.arange(self.layout.nodes)[None], "left")
@@ -330,18 +316,18 @@ class GradientPlan:
         lanes = None if mechanism.program.tables else self._lanes
         how = real, self.layout.width, single, lanes
         text, blocks = functions_of(mechanism, wanted, changing, *how)
+        self._texts.append(text)
         columns = self._columns(kind, [a for _, _, arguments in blocks for a in arguments])
-        tables = list[tuple[str, int]]()
         for table in mechanism.program.tables:
-            rows = self._variables.tables[k][table.name].reshape(-1)
-            tables.append((table.name, sum(map(len, self._tables))))
-            self._tables.append(rows)
+            columns[table.name] = f"tables + {sum(map(len, self.tables))}"
+            self.tables.append(self._variables.tables[k][table.name].reshape(-1))
         states = tuple(q.name for q in mechanism.program.states)
         used = {name for ion in mechanism.program.ions for name in (*ion.reads, *ion.writes)}
         per_area = None
         if mechanism.kind == "point" and changing & used:
-            per_area = self.columns.add(1 / (DENSITY * self.layout.model.area[kind.node]))
-        planned = GradientKind(
+            per_area = self._column(1 / (DENSITY * self.layout.model.area[kind.node]))
+        late_ions, self._set = frozenset(self._set), self._set | {*ions_set(kind)}
+        return GradientKind(
             number=k,
             name=mechanism.name,
             count=count,
@@ -349,29 +335,26 @@ class GradientPlan:
             first_target=self._connections.first_of(k),
             recorded=tuple(dict.fromkeys(r.name for r in self._records if r.kind == k)),
             ions=changing,
-            late_ions=frozenset(self._set),
+            late_ions=late_ions,
             per_area=per_area,
             states=states,
             columns=tuple(columns.items()),
-            factor_column=self.columns.add(kind.factor),
-            tables=tuple(tables),
+            factor_column=self._column(kind.factor),
             by=tuple(sorted(wanted)),
             blocks=tuple(blocks),
             series=lanes is not None,
         )
-        self._set |= {*ions_set(kind)}
-        return planned, text
 
-    def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, CopyColumn]:
-        columns: dict[str, CopyColumn] = {}
+    def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, Text]:
+        columns: dict[str, Text] = {}
         for a in arguments:
             if a.name in columns or a.direction != "in":
                 continue
             if a.role == "parameter":
                 values = np.broadcast_to(np.float64(kind.parameters[a.name]), kind.count)
-                columns[a.name] = self.columns.add(values, a.name in kind.singles)
+                columns[a.name] = self._column(values, a.name in kind.singles)
             elif a.role == "ion" and all(a.name not in ion.variables for ion in self.ions):
                 nodes = self.layout.model.forest.num_nodes
                 values = np.resize(self._variables.ions[a.name], nodes)  # maybe one copy's
-                columns[a.name] = self.columns.add(values[kind.node])
+                columns[a.name] = self._column(values[kind.node])
         return columns
