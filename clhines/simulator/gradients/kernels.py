@@ -200,7 +200,7 @@ class GradientKind:
 
     def adds_current(self) -> list[str]:
         """Return statements that add the mechanism's ion currents to the sums at the node."""
-        share = f" * {self.per_area.at('j')}" if self.per_area else ""
+        share = f" * {self.per_area.format('j')}" if self.per_area else ""
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
@@ -208,7 +208,7 @@ class GradientKind:
 
         The expression is the loss's derivative with respect to the result.
         """
-        share = f" * {self.per_area.at('j')}" if self.per_area and block == "current" else ""
+        share = f" * {self.per_area.format('j')}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":
             seeds += [("i_i", f"-{self.factor} * by_b"), ("g_g", f"{self.factor} * by_d")]

@@ -75,6 +75,38 @@ def test_gradients_are_those_of_the_reference(fast_queue, copies, tabled, second
     assert_close(result, expected, of)
 
 
+@pytest.mark.parametrize("tabled", [False, True])
+def test_each_quantity_alone(fast_queue, tabled):
+    """A gradient by one quantity leaves out what others need: the start, sums of the matrix."""
+    net, of = tree(3, tabled)
+    expected = gradient_of(net, of, 0.5, engine="reference")
+    for one in of:
+        assert_close(gradient_of(net, [one], 0.5, queue=fast_queue), expected, [one])
+
+
+def test_ion_currents_of_point_processes(fast_queue):
+    """A point process gives a current of an ion, in nA, to a pool of the ion in the node."""
+    text = """NEURON { POINT_PROCESS source USEION ca READ eca WRITE ica RANGE g }
+        PARAMETER { g = 1e-4 } ASSIGNED { v eca ica (nA) } STATE { m }
+        INITIAL { m = 0.1 } BREAKPOINT { SOLVE states METHOD cnexp ica = g*m*(v - eca) }
+        DERIVATIVE states { m' = (1 + v/100 - m)/2 }"""
+    net = Network.from_arrays([-1, 0, 0], [0, 3], [500.0, 300.0, 400.0], [0.1] * 3, [0.005] * 3)
+    pool, pas = net.insert("ca_pool", [0, 2]), net.insert("pas", "all", g=1e-4, e=-65.0)
+    source = net.add(Mechanism.from_nmodl(text), [0, 2], g=[1e-4, 2e-4])
+    of = [(source, "g"), (pas, "g"), *((pool, name) for name in dict(pool.parameters))]
+    results = []
+    for options in ({"engine": "reference"}, {"queue": fast_queue}):
+        with Simulation(net, 0.025, **options) as sim:
+            sim.record("cai", [0, 2])
+            sim.record("v", [1])
+            rows, _ = central_differences.rows_of(sim, 1.0, 2)
+            results.append(sim.gradient(1.0, central_differences.weighted_squares(rows), of))
+    assert results[1].how == "reverse, on the device"
+    assert_close(results[1], results[0], of[:1])
+    for one in of[1:]:
+        np.testing.assert_allclose(results[1][one], results[0][one], rtol=1e-8, atol=1e-12)
+
+
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_states_have_names_of_the_kernels_variables(fast_queue, mode):
     """The kernels have variables ``by_b``, ``by_d``, ``by_values`` and ``later_of``, too."""
