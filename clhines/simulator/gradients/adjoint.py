@@ -117,63 +117,61 @@ class Adjoint:
         for a, slope in zip(adjoint.by, slopes, strict=True):
             self._add(call, a, np.broadcast_to(slope, call.instances.shape))
 
+    def _place(self, call: TracedCall, a: Argument) -> tuple[np.ndarray, np.ndarray]:
+        """Return the derivatives by a call's argument `a`, and each instance's index there.
+
+        The index is -1 for the weight of an event that has no connection.
+        """
+        k, instances, name, model = call.kind, call.instances, a.name, self.model
+        kind = model.kinds[k]
+        owners = {"parameter": self.parameters, "state": self.states, "output": self.outputs}
+        if a.role in owners:
+            return owners[a.role][k][name], instances
+        if a.role in ("v", "set_v"):
+            return self.v, kind.node[instances]
+        if a.role in ("ion", "ion_current"):
+            return self.ions[name if a.role == "ion" else f"d{name}"], kind.node[instances]
+        if a.role == "weight":
+            if call.arguments.sums is not None:
+                return self.sums[self._slot], kind.first_target + instances
+            place = self.run.variables.place_of_weight(k, a.role, name, call.arguments)
+            return self.weight, place
+        if a.role == "pointer" and (k, name) not in model.read:
+            return self.v, model.pointers[k, name][instances]
+        to = (model.read if a.role in ("pointer", "assign") else model.written)[k, name]
+        return self.states[to.kind][to.state], to.instance[instances]
+
     def _seed(self, call: TracedCall, a: Argument) -> np.ndarray:
         """Return the derivatives with respect to a call's result `a`, and set them to 0.
 
         They become 0 because the call replaces the variable's previous value.
         """
-        k, instances, name = call.kind, call.instances, a.name
+        k, instances, variables = call.kind, call.instances, self.run.variables
         kind = self.model.kinds[k]
         if a.role in ("i", "g"):
             seed: np.ndarray = kind.factor[instances] * self._by_node[a.role][kind.node[instances]]
-            variables = self.run.variables
             if a.role == "i" and {*variables.wanted[k]} - {*variables.declared(k)}:
                 seed = seed + _pop(self.outputs[k][CURRENT], instances)
             return seed
-        if a.role in ("ion", "ion_current"):
-            slopes = self.ions[name if a.role == "ion" else f"d{name}"]
-            currents = {ion.variables[3] for ion in self.model.ions}
-            if call.block != "current" or name not in currents:
-                return _pop(slopes, kind.node[instances])
-            per_area: Any = 1.0
+        slopes, at = self._place(call, a)
+        currents = {ion.variables[3] for ion in self.model.ions}
+        if call.block == "current" and a.role.startswith("ion") and a.name in currents:
+            per_area: Any = 1.0  # the call adds to the current
             if kind.mechanism.kind == "point":
-                per_area = 1 / (DENSITY * self.model.area[kind.node[instances]])
-            return slopes[kind.node[instances]] * per_area
-        if a.role in ("state", "output"):
-            return _pop((self.states if a.role == "state" else self.outputs)[k][name], instances)
-        if a.role == "set_v":
-            return _pop(self.v, kind.node[instances])
-        if a.role == "weight":
-            place = self.run.variables.place_of_weight(k, a.role, name, call.arguments)
-            by_weight = np.zeros(len(instances))
-            by_weight[place >= 0] = _pop(self.weight, place[place >= 0])
-            return by_weight
-        to = (self.model.read if a.role == "assign" else self.model.written)[k, name]
-        by_state, at = self.states[to.kind][to.state], to.instance[instances]
-        return by_state[at] if a.role == "add" else _pop(by_state, at)
+                per_area = 1 / (DENSITY * self.model.area[at])
+            return slopes[at] * per_area
+        if a.role == "add":
+            return slopes[at]
+        seed, known = np.zeros(len(at)), at >= 0
+        seed[known] = _pop(slopes, at[known])
+        return seed
 
     def _add(self, call: TracedCall, a: Argument, slope: np.ndarray) -> None:
-        k, instances, name = call.kind, call.instances, a.name
-        kind, model = self.model.kinds[k], self.model
-        if a.role == "v":
-            if kind.mechanism.kind != "artificial":
-                np.add.at(self.v, kind.node[instances], slope)
-        elif a.role in ("parameter", "state"):
-            owner = self.parameters if a.role == "parameter" else self.states
-            np.add.at(owner[k][name], instances, slope)
-        elif a.role == "ion":
-            np.add.at(self.ions[name], kind.node[instances], slope)
-        elif a.role == "pointer":
-            if (k, name) in model.read:
-                to = model.read[k, name]
-                np.add.at(self.states[to.kind][to.state], to.instance[instances], slope)
-            else:
-                np.add.at(self.v, model.pointers[k, name][instances], slope)
-        elif call.arguments.sums is not None:
-            self.sums[self._slot, kind.first_target + instances] += slope
-        else:
-            place = self.run.variables.place_of_weight(k, a.role, name, call.arguments)
-            np.add.at(self.weight, place[place >= 0], slope[place >= 0])
+        if a.role == "v" and self.model.kinds[call.kind].mechanism.kind == "artificial":
+            return
+        slopes, at = self._place(call, a)
+        known = at >= 0
+        np.add.at(slopes, at[known], slope[known])
 
     def to_nernst(
         self, ion: IonNodes, node: np.ndarray, inside: np.ndarray, outside: np.ndarray
