@@ -19,7 +19,7 @@ from clhines.simulator.choose import check_options
 from clhines.simulator.course import RunCourse
 from clhines.simulator.engines.run import MakeRun, Request, Run
 from clhines.simulator.engines.table import CHOICES
-from clhines.simulator.gradients.gradient import Gradient, Loss, RunGradient, surrogate_width
+from clhines.simulator.gradients.gradient import Gradient, Loss, RunGradient
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities
 from clhines.simulator.mechanisms.text.rules import REWARD
 from clhines.simulator.model.model import Model
@@ -364,8 +364,8 @@ class Simulation(Holder):
         numbers = Quantities.checked(self.network, current.current, groups, of)
         steps = _whole_steps(duration, current.compiled.dt, LAST_STEP)
         records, _ = self._recordings.of_run(0, steps)
-        width, place = surrogate_width(surrogate), self._runner.request.place
-        return RunGradient(numbers, records, steps, width, place, mode)
+        place = self._runner.request.place
+        return RunGradient(numbers, records, steps, surrogate, place, mode)
 
     @collective
     def set(self, group: Group | None = None, /, **values: object) -> None:

@@ -61,7 +61,8 @@ class Gradient(Mapping[Any, Any]):
 class RunGradient:
     """A run that can be differentiated: `forward` returns rows, `backward` returns derivatives.
 
-    It runs on the queue's device if the kernels support the model, otherwise in NumPy.
+    It runs on the queue's device if the kernels support the model, otherwise in NumPy. `surrogate`
+    is the width, mV, of the sigmoid that stands for a spike's step function.
     """
 
     def __init__(
@@ -74,6 +75,8 @@ class RunGradient:
         mode: str = "auto",
     ) -> None:
         self.quantities, self._records, self._steps = quantities, list(records), steps
+        if surrogate is not None and not as_number("surrogate", surrogate, "mV") > 0:
+            raise InputError(f"surrogate is {surrogate:g} mV; expected more than 0")
         self._surrogate, self._place = surrogate, place
         check_records(records)
         check_model(quantities.model, surrogate)
@@ -141,13 +144,3 @@ def call_loss(loss: Loss, rows: Sequence[np.ndarray]) -> tuple[Any, Any]:
             f"loss returned {shown(result)}; expected its value and its derivatives by the records"
         )
     return result[0], result[1]
-
-
-def surrogate_width(surrogate: object) -> float | None:
-    """Check and return the width, mV, of the sigmoid that stands for a spike's step function."""
-    if surrogate is None:
-        return None
-    width = as_number("surrogate", surrogate, "mV")
-    if not width > 0:
-        raise InputError(f"surrogate is {width:g} mV; expected more than 0")
-    return width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -97,28 +98,25 @@ class Quantities:
             raise InputError(refusal("gradient.field-ra", name=fields[0]))
         return np.resize(np.array(values, float), self.network.num_cells)
 
+    @cached_property
+    def _of_groups(self) -> list[tuple[Group, str]]:
+        return [one for one in self.of if not isinstance(one, str)]
+
     @property
     def by_matrix(self) -> bool:
         """Whether a quantity acts by the matrix: cm, Ra, a parameter of a constant mechanism."""
-        constant = (self.model.instances[one[0].number][0] < 0
-                    for one in self.of if not isinstance(one, str))  # fmt: skip
-        return bool({"cm", "Ra"} & {one for one in self.of if isinstance(one, str)}) or any(
-            constant
-        )
+        constant = (self.model.instances[group.number][0] < 0 for group, _ in self._of_groups)
+        return "cm" in self.of or "Ra" in self.of or any(constant)
 
     @property
     def of_start(self) -> bool:
         """Whether any quantity is an initial value, or a parameter that INITIAL reads."""
-        of_groups = (one for one in self.of if not isinstance(one, str))
-        return "v_init" in self.of or any(
-            name in group.mechanism.states or is_of_start(group.mechanism, name)
-            for group, name in of_groups
-        )
+        return "v_init" in self.of or any(is_of_start(g.mechanism, n) for g, n in self._of_groups)
 
     def parameters(self) -> dict[int, set[str]]:
         """Return the parameters' names among the quantities, by mechanism number."""
         names: dict[int, set[str]] = {}
-        for group, name in (one for one in self.of if not isinstance(one, str)):
+        for group, name in self._of_groups:
             kind = self.model.instances[group.number][0]
             if kind >= 0 and name in group.mechanism.parameters:
                 names.setdefault(kind, set()).add(name)
@@ -132,10 +130,10 @@ class Quantities:
         list is empty if forward mode does not support a quantity: one that is not a parameter, acts
         by the matrix, or sets the start.
         """
-        if self.by_matrix or self.of_start or any(isinstance(one, str) for one in self.of):
+        if self.by_matrix or self.of_start or len(self._of_groups) < len(self.of):
             return []
         directions = []
-        for group, name in (one for one in self.of if not isinstance(one, str)):
+        for group, name in self._of_groups:
             k, instances = self.model.instances[group.number]
             number = np.ndim(self.groups[group.number].parameters.get(name, np.zeros(1))) == 0
             each = instances % (self.model.kinds[k].count // copies)

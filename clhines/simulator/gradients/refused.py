@@ -69,7 +69,8 @@ def check_parameter(mechanism: Mechanism, name: str) -> None:
             raise InputError(refusal("gradient.table", **said))
         if block == "watch":
             raise InputError(refusal("gradient.watch", **said))
-        if _is_drawn(body, name):
+        drawn = (n for n in postorder(body.every()) if n.op.startswith(("random_", "scop_")))
+        if any(node.uses(name) for node in drawn):
             raise InputError(refusal("gradient.drawn", **said))
         is_used = True
         back = back_function(mechanism, block)
@@ -133,17 +134,10 @@ def _symbols_by(body: Body, node: Node) -> set[str]:
 
 
 def is_of_start(mechanism: Mechanism, name: str) -> bool:
-    """Whether the state at t = 0 depends on the parameter `name`, or `name` is an initial value."""
+    """Whether the state at t = 0 depends on the parameter `name`, or `name` is a state."""
     if name not in mechanism.parameters:
-        return name in mechanism.begins
+        return True
     blocks = [b for b in ("before_initial", "initial", "after_initial", "net_initial")
               if b in mechanism.program.blocks]  # fmt: skip
     backs = [back_function(mechanism, block) for block in blocks]
     return any((a.role, a.name) == ("parameter", name) for b in backs if b for a in b[0].by)
-
-
-def _is_drawn(body: Body, name: str) -> bool:
-    return any(
-        node.op.startswith(("random_", "scop_")) and node.uses(name)
-        for node in postorder(body.every())
-    )
