@@ -21,7 +21,7 @@ TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # a launch's tasks, between 
 ENDS, BEGINS, DELIVERS, NOTES = (1 << shift for shift in TURN.shifts.values())
 SPIKE = Word(count=7, slope=1)  # a source's events in a step; `slope`: its surrogate has one
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
-Text: TypeAlias = str  # OpenCL for constants, with ``{}`` for the index of a node or instance
+Indexed: TypeAlias = str  # OpenCL for constants, with ``{}`` for the index of a node or instance
 _WHERE = (
     "int num_nodes, int num_rows, const int *restrict order, const int *restrict of_node",
     "const int *restrict place",
@@ -56,8 +56,8 @@ class ChangingIon:
 
     names: tuple[str, str, str, str]
     first: tuple[int, int, int, int]  # entries before each
-    nernst: Text | None  # the logarithm's factor, mV, if potentials follow concentrations
-    follows: Text  # 1 if the node's potential does, else 0
+    nernst: Indexed | None  # the logarithm's factor, mV, if potentials follow concentrations
+    follows: Indexed  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return (variable, OpenCL expression for the begin of its values in a state) pairs."""
@@ -79,10 +79,10 @@ class GradientKind:
     recorded: tuple[str, ...]  # states in records
     ions: frozenset[str]  # ion variables in the state
     late_ions: frozenset[str]  # members of `ions` that an earlier kind sets in ``advance``
-    per_area: Text | None  # factor from an ion current to a density; None: it is one
+    per_area: Indexed | None  # factor from an ion current to a density; None: it is one
     states: tuple[str, ...]
-    columns: tuple[tuple[str, Text], ...]  # parameters, ion variables and tables
-    factor_column: Text
+    columns: tuple[tuple[str, Indexed], ...]  # parameters, ion variables and tables
+    factor_column: Indexed
     by: tuple[str, ...]  # parameters that derivatives are taken by
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # function and arguments
     series: bool  # functions get their series' numbers
@@ -295,7 +295,7 @@ class GradientSpec(TemplateSpec):
     diagonal: bool  # apart from conductances
     events: bool  # spikes act on targets
     outside: bool  # events from outside, too
-    columns: tuple[tuple[str, Text], ...]  # the matrix, see `MATRIX`
+    columns: tuple[tuple[str, Indexed], ...]  # the matrix, see `MATRIX`
     kinds: tuple[GradientKind, ...]
     ions: tuple[ChangingIon, ...]
     recorded_ions: tuple[tuple[str, int], ...]  # ion variables, and the entries before each

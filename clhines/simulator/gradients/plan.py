@@ -13,7 +13,7 @@ from clhines.simulator.gradients.kernels import (
     ChangingIon,
     GradientKind,
     GradientSpec,
-    Text,
+    Indexed,
     functions_of,
 )
 from clhines.simulator.mechanisms.emit.lanes import Lanes
@@ -285,7 +285,7 @@ class GradientPlan:
             follows=self._column(follows),
         )
 
-    def _column(self, values: np.ndarray, single: bool = False) -> Text:
+    def _column(self, values: np.ndarray, single: bool = False) -> Indexed:
         """Store constants, (count,) in natural order: once if all copies of the network share them.
 
         If `single`, all of them are equal.
@@ -345,8 +345,8 @@ class GradientPlan:
             series=lanes is not None,
         )
 
-    def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, Text]:
-        columns: dict[str, Text] = {}
+    def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, Indexed]:
+        columns: dict[str, Indexed] = {}
         for a in arguments:
             if a.name in columns or a.direction != "in":
                 continue
