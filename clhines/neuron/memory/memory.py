@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from clhines.core.errors import InputError
 from clhines.neuron.memory import raw
 from clhines.neuron.memory.objects import Objects, PointProcesses
 from clhines.neuron.memory.session import Hoc, all_sections
@@ -20,7 +21,6 @@ from clhines.neuron.memory.symbols import HocSymbols
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # a reference as NEURON prints it
 _REBUILT = {  # stale-structure flags, and NEURON's functions that rebuild the structures
-    "tree_changed": "_Z14setup_topologyv",
     "v_structure_change": "_Z15v_setup_vectorsv",
     "diam_changed": "_Z11recalc_diamv",
 }
@@ -138,6 +138,12 @@ class NeuronMemory(Objects):
             vector.play_remove()
 
     def settle(self) -> None:
+        """Let NEURON rebuild its structures; InputError if sections form a loop."""
+        end = next(iter(all_sections()))(0)
+        try:
+            self.h.distance(end, end)  # an error of NEURON in `function` would end the process
+        except RuntimeError as error:
+            raise InputError(f"NEURON cannot order the sections: {error}") from None
         for name, rebuild in _REBUILT.items():
             if ctypes.c_int.from_address(self.address(name)).value:
                 self.function(rebuild, None)()
