@@ -82,8 +82,8 @@ class ErrorRelay:
             finally:
                 self._depth -= 1
             error = self._take()
-            if error is not None:
-                raise error
-            return result
+            if error is None or (result is False and type(error) is RuntimeError):
+                return result  # False: hoc text failed by an error of NEURON
+            raise error
 
         return call
