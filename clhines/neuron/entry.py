@@ -14,7 +14,15 @@ from clhines.core.errors import InputError, RankError, say_to_caller, tell_once
 from clhines.core.progress import showing
 from clhines.neuron.back.imported import ImportedModel
 from clhines.neuron.back.states import changed_since_start, step_of, take_values, voltages
-from clhines.neuron.calls import RunOptions, as_step, check_end, clock, fix_steps, steps_until
+from clhines.neuron.calls import (
+    NeuronError,
+    RunOptions,
+    as_step,
+    check_end,
+    clock,
+    fix_steps,
+    steps_until,
+)
 from clhines.neuron.convert import Rejected, RejectedError, reject, rejection
 from clhines.neuron.importer import NeuronNetwork, copied, network_of
 from clhines.neuron.kept import KeptModel, keep, kept_model
@@ -253,19 +261,18 @@ def advance(
                     kept.model.forget()
                     rest = _to_zero(h, rest, count, kept)
                     continue
-                steps = _stretch(kept, rest, ranks)
-                _take_ahead(kept, steps - 1, progress, ranks)
-                before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
-                kept.step()
-                _refuse(kept, ranks)
+                with kept.model.forgotten_on_error():
+                    steps = _stretch(kept, rest, ranks)
+                    _take_ahead(kept, steps - 1, progress, ranks)
+                    before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
+                    celsius = float(h.celsius)
+                    kept.step()
+                    _refuse(kept, ranks)
                 keep(kept)
             rest -= steps
             tell(steps, kept)
-            if rest and request.solves and h.dt != before[0]:
-                raise InputError(
-                    f"h.dt has been set to {h.dt:g} ms in psolve, but NEURON uses it only from the "
-                    "next psolve on; expected h.continuerun()"
-                )
+            if rest and request.solves:
+                _refuse_settings(kept.model, before[0], celsius)
             if ranks.any(bool(h.stoprun)):
                 break
             changed = (h.dt, h.t) != before  # event code has set them
@@ -316,7 +323,7 @@ def kept_or_read(h: Hoc, request: RunOptions, ranks: Ranks) -> KeptModel:
     rejected = [reject("", "neuron.vector-record-t-in-psolve")] if lacks_t else []
     rejected += [] if kept is not None else model.rejected
     uncalled = model.uncalled if request.calls else []
-    with ranks.agreed():
+    with model.forgotten_on_error(), ranks.agreed():
         if rejected or uncalled:
             raise RejectedError(rejected + uncalled)
         if kept is None and request.calls and model.draws_graphs:
@@ -345,6 +352,16 @@ def begin(kept: KeptModel, joints: Joints) -> Simulation:
     take_values(sim, imported)
     kept.start(sim, imported, joints)
     return sim
+
+
+def _refuse_settings(model: NeuronModel, dt: float, celsius: float) -> None:
+    """Refuse settings of event code in psolve that NEURON uses only from the next psolve on."""
+    h, expected = model.h, "in psolve, but NEURON uses it only from the next psolve on; expected"
+    if h.dt != dt:
+        raise InputError(f"h.dt has been set to {h.dt:g} ms {expected} h.continuerun()")
+    texts = [instances.entry.text for instances in model.every.values()]
+    if h.celsius != celsius and "TABLE" in "".join(texts):  # NEURON makes tables again there
+        raise NeuronError(f"h.celsius has been set to {h.celsius:g} {expected} h.continuerun()")
 
 
 def _to_zero(h: Hoc, rest: int, count: Callable[[], int], kept: KeptModel) -> int:

@@ -263,7 +263,11 @@ class KeptModel:
         have_acted = self._watch(due, begin) if due else bool
         if self.joints.ranks.size > 1:  # NEURON's exchange comes later; it would set its time
             self.model.queue.put_exchange_off(end)
-        h.fadvance()
+        try:
+            h.fadvance()
+        except BaseException:
+            self.fingerprint = None  # event code of `_watch` that is still queued
+            raise
         rest, acted = [t for t in pending.statements if t > end], have_acted()
         if due and not acted:  # only pending calls at later times may remain
             rest, of_points = self.model.queue.statements()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -266,6 +267,15 @@ class NeuronModel:
         mechanisms = self.contents.density, self.contents.points
         for instances in (*mechanisms[0].values(), *mechanisms[1].values(), *self.contents.others):
             instances.things.forget()
+
+    @contextmanager
+    def forgotten_on_error(self) -> Iterator[None]:
+        """Context manager: call `forget` after an error, as a traceback holds the model longer."""
+        try:
+            yield
+        except BaseException:
+            self.forget()
+            raise
 
     @cached_property
     def every(self) -> dict[str, Instances]:
