@@ -96,6 +96,11 @@ def check_dt(h: Hoc) -> None:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
 
+def check_running(h: Hoc, call: str) -> None:
+    if h.stoprun:
+        raise InputError(f"h.stoprun is {h.stoprun:g}, with which {call} ends; expected 0")
+
+
 def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
     """Return a function that counts the remaining steps of ``continuerun(tstop)``.
 
@@ -160,8 +165,7 @@ def _steps_of_solve(t: float, dt: float, end: float) -> int:
 
 def batch_steps(h: Hoc, tstop: float) -> int:
     """Return the step count of ``batch_run(tstop, tstep)``."""
-    if h.stoprun:
-        raise InputError(f"h.stoprun is {h.stoprun:g}, with which batch_run ends; expected 0")
+    check_running(h, "batch_run")
     t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
     check_dt(h)
     return _steps_before(t, dt, end - dt / 4)

@@ -10,7 +10,15 @@ import ctypes
 from collections.abc import Callable
 from functools import partial
 
-from clhines.neuron.calls import FEW, NeuronError, agreed, batch_steps, solve_steps, steps_until
+from clhines.neuron.calls import (
+    FEW,
+    NeuronError,
+    agreed,
+    batch_steps,
+    check_running,
+    solve_steps,
+    steps_until,
+)
 from clhines.neuron.frameworks import potentials
 from clhines.neuron.memory.redirect import METHOD, HocArguments, Redirect, suspend_in_runs
 from clhines.neuron.memory.session import Hoc, load_stdrun
@@ -97,9 +105,17 @@ class Switch:
         """Run until time `stop` (ms) for hoc; return 1 if the run failed."""
         h = self._h
         h.stoprun = 0
+        t, dt = float(h.t), float(h.dt)
+
+        def in_neuron() -> None:
+            taken = round((h.t - t) / dt) if h.t > t else 0  # steps before a refusal
+            for _ in range(-taken % max(int(h.nstep_steprun), 1)):
+                h.advance()
+            getattr(h, _STANDARD)(stop + (h.dt - dt) / 2)  # ends dt/2 early, with dt at its begin
+
         done = self._left_out(stop)
         if done is None:
-            done = self._runner.attempt(steps_until(h, stop), lambda: getattr(h, _STANDARD)(stop))
+            done = self._runner.attempt(steps_until(h, stop), in_neuron)
         return int(not done)
 
     def _psolve(self, _: int) -> float:
@@ -113,6 +129,7 @@ class Switch:
                 return 0.0
         clock = (ctypes.c_double * 2).from_address(self._library.variable("nrn_threads"))
         t, dt = float(h.t), float(h.dt)  # NEURON's psolve does not move h.t
+        begin, transfers = clock[0], self._library.variable("nrnthread_v_transfer_")
 
         def is_at_clock() -> bool:
             if not clock[0] <= stop * (1 + 1e-11):
@@ -131,13 +148,18 @@ class Switch:
         def count() -> int:
             if all(agreed(h, is_at_clock)):  # as MPI ranks exchange events in it
                 agreed(h, call_without_steps)
-            return solve_steps(h, stop, *clock)
+            steps = solve_steps(h, stop, *clock)
+            if steps <= FEW or transfers:  # NEURON takes single steps
+                check_running(h, "psolve")
+            return steps
 
         def in_neuron() -> None:
+            if begin < clock[0] and stop < clock[0]:  # refused after the last step
+                return
             present_dt, h.dt = float(h.dt), dt
             # before single steps NEURON's psolve sets its clock to h.t: steps would be repeated
             rest = stop * (1 + 1e-11) - clock[0] + 1e-9 * dt
-            if rest >= (FEW + 1) * dt and not self._library.variable("nrnthread_v_transfer_"):
+            if rest >= (FEW + 1) * dt and not transfers:
                 h.t = t
             h.ParallelContext().psolve(stop)
             if h.dt == dt:

@@ -744,3 +744,105 @@ print(expected == [way() for way in ways])
 
 def test_calls_below_zero_and_with_variable_steps_do_not_end_the_process():
     assert run_python("-c", ENDED).stdout.split()[-1] == "True"
+
+
+AS_NEURON = """
+soma, dend = make_section("soma", "hh"), make_section("dend", "pas")
+dend.connect(soma(1))
+pc, cvode = h.ParallelContext(), h.CVode()
+pc.set_maxstep(10)
+h("proc hoc_run() { continuerun(t + 1) }")
+gathered = []
+
+def called():
+    gathered.append(reads().v)  # no `v`: refused after NEURON's first step
+
+def reads():
+    return h.cas()(0.5)
+
+def refused_in_groups():
+    h.steps_per_ms, h.dt = 40, 0.01
+    cvode.extra_scatter_gather(0, called)
+    h.tstop = 4.512
+    h.run()
+    cvode.extra_scatter_gather_remove(called)
+    h.dt = 0.025
+    return h.t, soma.v
+
+def refused_in_the_last_step():
+    h.stdinit()
+    h.continuerun(3.15)
+    cvode.extra_scatter_gather(0, called)
+    pc.psolve(h.t + 0.025)
+    cvode.extra_scatter_gather_remove(called)
+    return h.t, soma.v
+
+def stopped():
+    h.stdinit()
+    h.stoprun = 1
+    pc.psolve(0.06)
+    h.stoprun = 0
+    return h.t, soma.v
+
+def failing(call):
+    h.finitialize(-65)
+    cvode.event(0.5, lambda: 1 / 0)
+    try:
+        said = call()
+    except Exception as error:
+        said = type(error).__name__
+    return said, h.t, soma.v
+
+def deleted():
+    clamp = with_values(h.IClamp(soma(0.5)), dur=9, amp=0.2)
+    h.finitialize(-65)
+    h.continuerun(0.1)
+    h.t = 1.333
+    h.continuerun(2)  # refused
+    clamp = None
+    h.continuerun(3)
+    first = h.List("IClamp").count(), soma.v
+    clamp = with_values(h.IClamp(soma(0.5)), dur=9, amp=0.2)
+    failing(lambda: h.continuerun(1))
+    clamp = None
+    return *first, h.List("IClamp").count()
+
+def loop_of_sections():
+    h.finitialize(-65)
+    soma.connect(dend(1))
+    try:
+        h.continuerun(1)
+    except RuntimeError as error:
+        said = str(error)
+    soma.disconnect()
+    return said
+
+ways = {
+    "groups": refused_in_groups, "last": refused_in_the_last_step, "stopped": stopped,
+    "text": lambda: failing(lambda: h("continuerun(1)")),
+    "solve": lambda: failing(lambda: pc.psolve(1)),
+    "proc": lambda: failing(lambda: h("hoc_run()")),
+    "method": lambda: failing(lambda: h.hoc_run()), "deleted": deleted, "loop": loop_of_sections,
+}
+truth = {name: way() for name, way in ways.items()}
+with clhines.neuron.enable(engine="reference") as on:
+    got = {name: way() for name, way in ways.items()}
+    h.finitialize(-65)
+    cvode.event(0.5, "celsius = 20")
+    try:
+        pc.psolve(1)
+    except clhines.InputError as error:
+        said = str(error)
+print(json.dumps([truth, got, on.steps, on.reasons, said]))
+"""
+
+
+def test_calls_that_fail_or_are_refused_end_as_in_neuron():
+    truth, got, steps, reasons, said = result_of(AS_NEURON)
+    assert steps > 100 and len(reasons) == 4, reasons
+    for name, expected in truth.items():
+        assert got[name] == pytest.approx(expected, abs=1e-9), name
+    assert got["stopped"][0] == pytest.approx(0.025) and got["text"][0] is False
+    assert got["deleted"][0] == got["deleted"][2] == 0
+    assert "A loop exists" in got["loop"]
+    assert said.startswith("h.celsius has been set to 20 in psolve, but NEURON uses it only from")
