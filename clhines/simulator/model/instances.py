@@ -249,7 +249,9 @@ def replace_values(
         names |= {name for mechanism_name, name in stored if mechanism_name == mechanism.name}
         if names:
             order = inverse(np.concatenate([instances[g.number][1] for g in of_kind]))
-            values = {p: _merged(of_kind, p, order, (mechanism.name, p) in stored) for p in names}
+            columns = {p for p in names if np.ndim(kind.parameters[p])}  # kernels read them so
+            columns |= {p for p in names if (mechanism.name, p) in stored}
+            values = {p: _merged(of_kind, p, order, p in columns) for p in names}
             values |= held_steps(mechanism.program, {**kind.parameters, **values}, dt)
             kind = replace(kind, parameters=kind.parameters | values)
         groups_here.append(kind)
