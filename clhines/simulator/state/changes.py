@@ -251,11 +251,13 @@ def with_other_events(
         if not queue:
             continue
         is_waiting = np.arange(len(queue["time"]))[:, None] < queue["size"]
-        if (queue["connection"][is_waiting] >= own_events).any():
+        is_external = queue["connection"] >= own_events
+        if (is_external & is_waiting).any():
             raise InputError(
                 f"events: a self event of {kind.mechanism.name}, sent by one of the present events,"
                 " is pending; expected reset() before, or other events after it"
             )
+        queue["connection"][is_external] = -1  # in entries that are no longer in use
     entries = int(ring_sizes(before)[:num_sources].sum())
     new = model.sources.count - num_sources
     order = np.argsort(model.sources.train_source, kind="stable")

@@ -3,6 +3,7 @@
 import functools
 import logging
 
+import mod_files
 import numpy as np
 import pytest
 from networks import CABLES, DT, blocks
@@ -604,6 +605,40 @@ def test_events_are_set_in_the_middle_of_a_run(engine, kind, double_queue):
     assert all(
         np.array_equal(a, before[name]) for name, a in wanted.arrays().items() if name == "v"
     )
+
+
+@pytest.mark.parametrize("engine", ["epochs-gpu", "epochs-cpu", "steps", "reference"])
+def test_one_number_instead_of_one_for_each_before_a_reset(engine, double_queue):
+    def made(tau):
+        net = Network.from_arrays([-1, 0, -1], [0, 2, 3], [500] * 3, [0.1] * 3, [0.005] * 3)
+        net.insert("pas", e=-60.0)
+        syn = net.add("expsyn", [0, 1, 2], tau=tau, e=0.0)
+        net.gap(0, 2, 1e-3)
+        net.add_event(syn, [0, 1, 2], [0.1, 0.2, 0.3], weight=0.01)
+        return Simulation(net, DT, queue=double_queue, engine=engine), syn
+
+    if engine == "epochs-cpu" and not devices.is_cpu(double_queue.device):
+        pytest.skip("not a CPU")
+    sim, syn = made([1.0, 2.0, 3.0])
+    sim.run(1.0)
+    sim.set(syn, tau=2.5)
+    sim.reset()
+    fresh, _ = made(2.5)
+    for each in (sim, fresh):
+        each.run(1.0)
+    np.testing.assert_allclose(sim.voltages(), fresh.voltages(), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_a_state_after_other_events_can_be_loaded(engine, double_queue):
+    net = Network(CABLES, CELLS)
+    net.insert("pas")
+    fire = net.add_artificial(mod_files.ours("ext_fire"))
+    net.add_event(fire, 0, [0.5, 0.6], weight=2.0)  # its cell sends itself an event, 1.3 ms later
+    sim = Simulation(net, DT, queue=double_queue, engine=engine)
+    sim.run(3.0)
+    sim.set(events=[])
+    sim.set_arrays(sim.step, sim.arrays())
 
 
 def test_a_network_may_have_a_train_of_no_events(tmp_path):
