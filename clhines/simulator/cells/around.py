@@ -40,7 +40,7 @@ class Enclosing:
         rows = [np.flatnonzero(self.inner)]
         while (rows[-1] >= 0).any() and len(rows) <= len(self.node):
             rows.append(np.where(rows[-1] < 0, -1, self.node[rows[-1]]))
-        return np.array(rows[:-1] or rows)
+        return np.array(rows[:-1])
 
     def copied(self, count: int) -> Enclosing:
         n = len(self.node)
@@ -66,6 +66,8 @@ def as_around(
     if node.dtype.kind not in "iu" or (node < -1).any() or (node >= n).any():
         raise InputError(f"around has other values than -1 and whole numbers below {n}")
     enclosing = Enclosing(node.astype(np.int64), g)
+    if not enclosing.inner.any():
+        raise InputError("each node is around another or itself; expected nodes inside all layers")
     inside = np.flatnonzero(enclosing.node >= 0)
     cell = stretch_of(forest.cell_offsets, np.arange(n))
     times = np.bincount(enclosing.node[inside], minlength=n)

@@ -311,7 +311,7 @@ def arrays(**changed):
         ({"around": [2, 3, 4, 6, -1, -1]}, "whole numbers below 6"),
         ({"around": [2, 3, 3, 2, -1, -1]}, "is around several nodes"),
         ({"around": [2, 3, 4, 5, 5, 4]}, "is around several nodes"),
-        ({"around": [0, 1, 2, 3, 4, 5]}, "is around itself"),
+        ({"around": [0, 1, 2, 3, 4, 5]}, "each node is around another or itself"),
         ({"around": [2, 3, 4, -1, -1, -1]}, "has fewer layers around it"),
         ({"around": [2, 3, -1, -1, -1, -1]}, "is around none and has a g_around"),
         ({"g_around": None, "around": [2, 3, -1, -1, -1, -1]}, "one layer around nodes"),

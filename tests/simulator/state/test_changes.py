@@ -3,7 +3,6 @@
 import functools
 import logging
 
-import mod_files
 import numpy as np
 import pytest
 from networks import CABLES, DT, blocks
@@ -627,18 +626,6 @@ def test_one_number_instead_of_one_for_each_before_a_reset(engine, double_queue)
     for each in (sim, fresh):
         each.run(1.0)
     np.testing.assert_allclose(sim.voltages(), fresh.voltages(), rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("engine", ["steps", "reference"])
-def test_a_state_after_other_events_can_be_loaded(engine, double_queue):
-    net = Network(CABLES, CELLS)
-    net.insert("pas")
-    fire = net.add_artificial(mod_files.ours("ext_fire"))
-    net.add_event(fire, 0, [0.5, 0.6], weight=2.0)  # its cell sends itself an event, 1.3 ms later
-    sim = Simulation(net, DT, queue=double_queue, engine=engine)
-    sim.run(3.0)
-    sim.set(events=[])
-    sim.set_arrays(sim.step, sim.arrays())
 
 
 def test_a_network_may_have_a_train_of_no_events(tmp_path):
