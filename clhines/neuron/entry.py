@@ -15,6 +15,7 @@ from clhines.core.progress import showing
 from clhines.neuron.back.imported import ImportedModel
 from clhines.neuron.back.states import changed_since_start, step_of, take_values, voltages
 from clhines.neuron.calls import (
+    FEW,
     NeuronError,
     RunOptions,
     as_step,
@@ -253,6 +254,7 @@ def advance(
     with showing(progress), without_redirects():
         refuse_variable_steps(h, ranks)
         rest = same_on(ranks, count, h)
+        is_counted = request.solves and rest > FEW  # NEURON's psolve counts its steps at its begin
         while rest:
             with uncollected():
                 kept = kept_or_read(h, request, ranks)
@@ -276,7 +278,7 @@ def advance(
             if ranks.any(bool(h.stoprun)):
                 break
             changed = (h.dt, h.t) != before  # event code has set them
-            rest = same_on(ranks, count if changed else partial(int, rest), h)
+            rest = same_on(ranks, count if changed and not is_counted else partial(int, rest), h)
 
 
 def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:

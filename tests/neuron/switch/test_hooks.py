@@ -784,6 +784,12 @@ def stopped():
     h.stoprun = 0
     return h.t, soma.v
 
+def nested():
+    h.stdinit()
+    cvode.event(0.4, lambda: h.fadvance())
+    pc.psolve(1)
+    return h.t, soma.v
+
 def failing(call):
     h.finitialize(-65)
     cvode.event(0.5, lambda: 1 / 0)
@@ -819,6 +825,7 @@ def loop_of_sections():
 
 ways = {
     "groups": refused_in_groups, "last": refused_in_the_last_step, "stopped": stopped,
+    "nested": nested,
     "text": lambda: failing(lambda: h("continuerun(1)")),
     "solve": lambda: failing(lambda: pc.psolve(1)),
     "proc": lambda: failing(lambda: h("hoc_run()")),
