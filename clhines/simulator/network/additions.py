@@ -167,9 +167,9 @@ class Additions:
         where = as_indices("nodes", nodes, self.num_nodes, "node")
         units = {"e": "mV", "ci": "mM", "co": "mM"}
         values = {k: spread(k, v, len(where), unit=units.get(k)) for k, v in values_by_name.items()}
-        if not np.isin(values.get("style", 0), np.arange(128)).all():
+        if not np.isin(values.get("style", 0), np.arange(512)).all():
             style = shown(values_by_name["style"])
-            raise InputError(f"ion {name}: style is {style}; expected 0 to 127")
+            raise InputError(f"ion {name}: style is {style}; expected 0 to 511")
         charge = None if valence is None else as_number("valence", valence)
         self.ions.append(IonValues(name, where, charge, values))
 
