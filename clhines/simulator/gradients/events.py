@@ -50,6 +50,9 @@ class EventConnections:
             if kind.first_target >= 0 and model.num_targets:
                 here = slice(kind.first_target, kind.first_target + kind.count)
                 self._of_grid[here] = first + np.arange(kind.count)
+        self._here = model.events.step < steps  # external events, and their indices in `outside`
+        to = self._of_grid[model.events.target[self._here]]
+        self._at = model.events.step[self._here] * int(self.first[-1]) + to
         exact_source, exact_delay, self.trained = self._exact()
         self.num_sources = max([model.sources.count, *(exact_source + 1)])
         places = netcons.first_weight[:-1]
@@ -93,22 +96,16 @@ class EventConnections:
 
     @cached_property
     def outside(self) -> np.ndarray:
-        """Sums of external events' weights, (steps, targets) float64; (0, targets) if none."""
+        """Sums of external events' weights, (steps * targets,) float64; (0,) if none."""
         events, targets = self.model.events, int(self.first[-1])
-        sums = np.zeros((self.steps if len(events.step) else 0, targets))
-        here = events.step < len(sums)
-        np.add.at(sums, self._outside_at(here), events.weight[here])
+        size = self.steps * targets if len(events.step) else 0
+        sums: np.ndarray = np.bincount(self._at, events.weight[self._here], size)
         return sums
-
-    def _outside_at(self, here: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        events = self.model.events
-        return events.step[here], self._of_grid[events.target[here]]
 
     def by_events(self, by_outside: np.ndarray) -> np.ndarray:
         """Return the derivatives with respect to external events' weights, from `outside`."""
-        here = self.model.events.step < len(self.outside)
-        by_events = np.zeros(len(here))
-        by_events[here] = by_outside.reshape(self.outside.shape)[self._outside_at(here)]
+        by_events = np.zeros(len(self._here))
+        by_events[self._here] = by_outside[self._at]
         return by_events
 
     def first_of(self, k: int) -> int:
@@ -151,7 +148,7 @@ class EventConnections:
             "level": sources.detector_threshold.astype(dtype),
             "hold": self.model.detector_hold,
             "held": variables.exact.held,
-            "outside": self.outside.reshape(-1).astype(dtype),
+            "outside": self.outside.astype(dtype),
             "outgoing": offsets(np.bincount(self.source, minlength=self.num_sources)),
             "sent": by_source,
             "target": self.target[by_source],
