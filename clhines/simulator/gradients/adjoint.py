@@ -162,6 +162,8 @@ class Adjoint:
             return slopes[at] * per_area
         if a.role == "add":
             return slopes[at]
+        if a.role != "weight":
+            return _pop(slopes, at)
         seed, known = np.zeros(len(at)), at >= 0
         seed[known] = _pop(slopes, at[known])
         return seed
@@ -170,8 +172,9 @@ class Adjoint:
         if a.role == "v" and self.model.kinds[call.kind].mechanism.kind == "artificial":
             return
         slopes, at = self._place(call, a)
-        known = at >= 0
-        np.add.at(slopes, at[known], slope[known])
+        if a.role == "weight":
+            at, slope = at[at >= 0], slope[at >= 0]
+        np.add.at(slopes, at, slope)
 
     def to_nernst(
         self, ion: IonNodes, node: np.ndarray, inside: np.ndarray, outside: np.ndarray
