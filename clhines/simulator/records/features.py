@@ -98,6 +98,7 @@ class HostFeatures:
             if len(window):
                 sums[w, j] = np.add.accumulate(window)[-1]
                 smallest[w, j], largest[w, j] = window.min(), window.max()
+        v = np.nan_to_num(v)  # after a step with NaN the run ends, and all features are NaN
         segments = packed(segments_of(v.T, self._windows.features.threshold))
         return np.concatenate([sums, smallest, largest, segments])
 

@@ -7,7 +7,7 @@ import pytest
 from traces import END, START, by_efel, made_traces, matched
 
 from clhines import Network, Simulation, discretise, sample_cells
-from clhines.core.errors import InputError
+from clhines.core.errors import InputError, SimulationError
 from clhines.simulator.analysis import FEATURES, Features, extract
 from clhines.simulator.records.features import DeviceFeatures, FeatureWindows, HostFeatures
 
@@ -127,6 +127,16 @@ def test_what_cannot_be_computed_is_rejected(driven, given, message):
     with pytest.raises(InputError, match=message):
         sim.record("v", net.soma, reduce=Features(**given))
         sim.run(10.0)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_a_run_that_fails(double_queue, engine):
+    net = Network.from_arrays([-1], [0, 1], [500.0], [0.0], [0.005])
+    net.insert("density fails\ncurrent i = 1e-4*sqrt(1 - t)*(v + 60) [mA/cm2]")
+    sim = Simulation(net, queue=double_queue, engine=engine)
+    sim.record("v", 0, reduce=Features(["peak_voltage"]))
+    with pytest.raises(SimulationError, match="not finite at t = 1.025 ms"):
+        sim.run(2.0)
 
 
 def test_other_variables_have_none():
