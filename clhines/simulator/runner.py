@@ -267,13 +267,14 @@ class Runner:
 
 def in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:
     """Convert a saved state's pending events to another unit."""
-    if "incoming" not in saved or old == new:
+    if old == new or not saved.get("incoming", np.zeros(0)).any():
         return saved
     sums = saved["incoming"] * (old / new)
-    if np.abs(sums).max(initial=0.0) >= 2.0**62:
+    if np.abs(sums).max() >= 2.0**63 - 2.0**32:  # as in `unit_of`
         raise InputError(
             "weight: pending events are too large for the unit of the new weights; expected "
             "larger weights, or reset() first"
         )
-    times, parts = max(round(old / new), 1), max(round(new / old), 1)  # powers of two
-    return saved | {"incoming": (saved["incoming"] * times + parts // 2) // parts}
+    times, parts = max(round(old / new), 1), max(round(min(new / old, 2.0**62)), 1)
+    sums, rest = np.divmod(saved["incoming"] * times, parts)  # both are powers of two
+    return saved | {"incoming": sums + (rest >= (parts + 1) // 2)}

@@ -17,7 +17,7 @@ from clhines.simulator.mechanisms.ir.program import HELD_STEPS
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import ParameterValue
-from clhines.simulator.state.decisions import external_sums
+from clhines.simulator.state.decisions import external_sums, shape_of
 from clhines.simulator.state.ranges import check_range, largest_of
 from clhines.simulator.state.sources import ring_sizes
 from clhines.solver.device import devices, program
@@ -243,6 +243,9 @@ def with_other_events(
     If events keep exact times (not rounded to steps), each external event is a source with one
     connection. These sources come after the first `num_sources` ones, the connections at the end.
     """
+    if model.has_sums and "incoming" not in saved:  # the first events that act as sums
+        shape = next(shape_of(model, f) for f in model.schema if f.key == "incoming")
+        saved = saved | {"incoming": np.zeros(shape, np.int64)}
     if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
         return saved
     own_events = before.netcons.count - (before.sources.count - num_sources)

@@ -628,6 +628,46 @@ def test_one_number_instead_of_one_for_each_before_a_reset(engine, double_queue)
     np.testing.assert_allclose(sim.voltages(), fresh.voltages(), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_external_events_are_removed_while_spikes_are_pending(engine, fast_queue):
+    sims = [Simulation(passive_below()[0], DT, queue=fast_queue, engine=engine) for _ in range(2)]
+    for sim in sims:
+        sim.run(1.0)
+    assert sims[0].arrays()["incoming"].any()
+    sims[0].set(events=[])  # the only one was at 0.2 ms
+    for sim in sims:
+        sim.run(4.0)
+    np.testing.assert_allclose(*(sim.voltages() for sim in sims), rtol=0, atol=1e-9)
+
+
+def test_pending_events_keep_their_sums_in_any_unit():
+    sums = {"incoming": np.array([[2**63 - 2**33, -5, 0, 6]])}
+    for power in (1, 40, 62):
+        expected = [round(x / 2**power + 1e-9) for x in sums["incoming"][0].tolist()]
+        assert runner.in_unit(sums, 1.0, 2.0**power)["incoming"].tolist() == [expected]
+    assert runner.in_unit(sums, 1.0, 2.0**70)["incoming"].max() <= 2
+    with pytest.raises(InputError, match="pending events are too large"):
+        runner.in_unit(sums, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "steps", "reference"])
+def test_the_first_events_that_act_as_sums(engine, double_queue):
+    net = Network.from_arrays([-1, -1], [0, 1, 2], [500] * 2, [0.0] * 2, [0.005] * 2)
+    net.insert("pas", e=-60.0)
+    syn = net.add("expsyn", [0, 1], tau=2.0, e=0.0)
+    net.gap(0, 1, 1e-3)  # so that other events act at exact times
+    sim = Simulation(net, DT, queue=double_queue, engine=engine)
+    sim.run(1.0)
+    sim.set(events=[(syn, 0, 1.1, 0.01)])
+    other = Simulation(net, DT, queue=double_queue, engine=engine)
+    other.set(events=[(syn, 0, 1.1, 0.01)])
+    other.run(1.0)
+    for each in (sim, other):
+        each.run(1.0)
+    assert sim.voltages().tolist() == other.voltages().tolist()
+    assert sim.voltages().max() > -60
+
+
 def test_a_network_may_have_a_train_of_no_events(tmp_path):
     """A train without events may target a synapse that receives events one by one, in files too."""
     net = Network(CABLES, CELLS)
