@@ -207,18 +207,18 @@ ${begin(spec.tile)}\
 <% e, inside, outside, current = ion.names %>\
         ion_${current} = 0;
 % if ion.nernst is not None:
-        const lanes potential_${e} = ${ion.nernst.format("i")} * log(ion_${outside} / ion_${inside});
+        const lanes potential_${e} = ${ion.nernst} * log(ion_${outside} / ion_${inside});
         const lanes limited_${e} = ion_${outside} > 0 ? potential_${e} : (lanes)-1e6f;
-        ion_${e} = ${ion.follows.format("i")} > 0 ? (ion_${inside} > 0 ? limited_${e} : (lanes)1e6f) : ion_${e};
+        ion_${e} = ${ion.follows} > 0 ? (ion_${inside} > 0 ? limited_${e} : (lanes)1e6f) : ion_${e};
 % endif
 % endfor
     }
 % endif
-<% used = [kind for kind in kinds if kind.num_states or kind.gives_current or kind.has("advance")] %>\
+<% used = [kind for kind in kinds if kind.states or kind.gives_current or kind.has("advance")] %>\
 % for n, kind in enumerate(used):
 ${places(used, n, stage, 2)}\
     ${kind.each(stage)}
-% if kind.num_states:
+% if kind.states:
         __global const lanes *states = ${"(ends ? next_of : now_of)" if stage == "begins" else "now_of"};
 ${load(kind, "s", "states")}\
 % endif
@@ -253,7 +253,7 @@ ${times("current")}\
 % endfor
         }
 % endif
-% if kind.num_states and (stage != "begins" or kind.receives or kind.written("current", "state")):
+% if kind.states and (stage != "begins" or kind.receives or kind.written("current", "state")):
 ${store(kind, "s", "next_of")}\
 % endif
     }
@@ -372,9 +372,9 @@ ${store(kind, "by_state", "slopes")}\
 % for ion in spec.ions:
 <% e, inside, outside, current = ion.names %>\
 % if ion.nernst is not None:
-        const lanes seed_${e} = ${ion.follows.format("i")} > 0 ? ${ion.nernst.format("i")} * by_ion_${e} : (lanes)0;
+        const lanes seed_${e} = ${ion.follows} > 0 ? ${ion.nernst} * by_ion_${e} : (lanes)0;
         const lanes defined_${e} = later_ion_${inside} > 0 ? (later_ion_${outside} > 0 ? (lanes)1 : (lanes)0) : (lanes)0;
-        by_ion_${e} = ${ion.follows.format("i")} > 0 ? (lanes)0 : by_ion_${e};
+        by_ion_${e} = ${ion.follows} > 0 ? (lanes)0 : by_ion_${e};
         by_ion_${inside} -= defined_${e} > 0 ? seed_${e} / later_ion_${inside} : (lanes)0;
         by_ion_${outside} += defined_${e} > 0 ? seed_${e} / later_ion_${outside} : (lanes)0;
 % endif
@@ -452,11 +452,11 @@ ${begin(1)}\
             right[r] += ${spec.column("u", "c")} * (by_v[r] - (T(now, r, p) + (ends ? ${twice}gather(x, OF(c)) : 0)));
         }
     }
-<% used = [kind for kind in spec.kinds if kind.has("current__back") or kind.num_states] %>\
+<% used = [kind for kind in spec.kinds if kind.has("current__back") or kind.states] %>\
 % for n, kind in enumerate(used):
 ${places(used, n, "", 0)}\
     ${kind.each("")}
-% if kind.num_states:
+% if kind.states:
         if (ends) {
             __global const lanes *states = store + now * slot;
 ${load(kind, "s", "states")}\

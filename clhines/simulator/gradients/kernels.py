@@ -21,7 +21,6 @@ TURN = Word(ends=1, begins=1, delivers=1, notes=1)  # a launch's tasks, between 
 ENDS, BEGINS, DELIVERS, NOTES = (1 << shift for shift in TURN.shifts.values())
 SPIKE = Word(count=7, slope=1)  # a source's events in a step; `slope`: its surrogate has one
 MATRIX = ("capacitance", "constant_d", "constant_b", "constant_g", "u")
-Indexed: TypeAlias = str  # OpenCL for constants, with ``{}`` for the index of a node or instance
 _WHERE = (
     "int num_nodes, int num_rows, const int *restrict order, const int *restrict of_node",
     "const int *restrict place",
@@ -56,8 +55,8 @@ class ChangingIon:
 
     names: tuple[str, str, str, str]
     first: tuple[int, int, int, int]  # entries before each
-    nernst: Indexed | None  # the logarithm's factor, mV, if potentials follow concentrations
-    follows: Indexed  # 1 if the node's potential does, else 0
+    nernst: str | None  # the logarithm's factor, mV, if potentials follow concentrations
+    follows: str  # 1 if the node's potential does, else 0
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return (variable, OpenCL expression for the begin of its values in a state) pairs."""
@@ -72,31 +71,22 @@ class GradientKind:
     """
 
     number: int
-    name: str
     count: int
     crowded: bool
     first_target: int  # its first target's index; -1: it receives no events
     recorded: tuple[str, ...]  # states in records
     ions: frozenset[str]  # ion variables in the state
     late_ions: frozenset[str]  # members of `ions` that an earlier kind sets in ``advance``
-    per_area: Indexed | None  # factor from an ion current to a density; None: it is one
+    per_area: str | None  # factor from an ion current to a density; None: it is one
     states: tuple[str, ...]
-    columns: tuple[tuple[str, Indexed], ...]  # parameters, ion variables and tables
-    factor_column: Indexed
+    columns: tuple[tuple[str, str], ...]  # OpenCL for parameters, ion variables and tables
+    factor: str
     by: tuple[str, ...]  # parameters that derivatives are taken by
     blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # function and arguments
     series: bool  # functions get their series' numbers
 
-    @property
-    def num_states(self) -> int:
-        return len(self.states)
-
     def entry(self, state: str) -> str:
         return f"first + {self.states.index(state)}"
-
-    @property
-    def factor(self) -> str:
-        return self.factor_column.format("j")
 
     @property
     def weight(self) -> str:
@@ -167,7 +157,7 @@ class GradientKind:
             return "sum"
         if a.role == "ion" and a.name in self.ions:
             return f"ion_{a.name}"
-        return dict(self.columns)[a.name].format("j")
+        return dict(self.columns)[a.name]
 
     def call(self, block: str) -> str:
         """Return the OpenCL call of a block's function, with declarations of its results.
@@ -200,7 +190,7 @@ class GradientKind:
 
     def adds_current(self) -> list[str]:
         """Return statements that add the mechanism's ion currents to the sums at the node."""
-        share = f" * {self.per_area.format('j')}" if self.per_area else ""
+        share = f" * {self.per_area}" if self.per_area else ""
         return [f"ion_{name} += ion_{name}_{share};" for name in self.written("current", "ion")]
 
     def seeds(self, block: str) -> list[tuple[str, str]]:
@@ -208,7 +198,7 @@ class GradientKind:
 
         The expression is the loss's derivative with respect to the result.
         """
-        share = f" * {self.per_area.format('j')}" if self.per_area and block == "current" else ""
+        share = f" * {self.per_area}" if self.per_area and block == "current" else ""
         seeds = [(f"ion_{n}", f"by_ion_{n}{share}") for n in self.written(block, "ion")]
         if block == "current":
             seeds += [("i_i", f"-{self.factor} * by_b"), ("g_g", f"{self.factor} * by_d")]
@@ -295,7 +285,7 @@ class GradientSpec(TemplateSpec):
     diagonal: bool  # apart from conductances
     events: bool  # spikes act on targets
     outside: bool  # events from outside, too
-    columns: tuple[tuple[str, Indexed], ...]  # the matrix, see `MATRIX`
+    columns: tuple[tuple[str, str], ...]  # the matrix, see `MATRIX`; ``{}`` for the index
     kinds: tuple[GradientKind, ...]
     ions: tuple[ChangingIon, ...]
     recorded_ions: tuple[tuple[str, int], ...]  # ion variables, and the entries before each

@@ -13,7 +13,6 @@ from clhines.simulator.gradients.kernels import (
     ChangingIon,
     GradientKind,
     GradientSpec,
-    Indexed,
     functions_of,
 )
 from clhines.simulator.mechanisms.emit.lanes import Lanes
@@ -196,7 +195,7 @@ class GradientPlan:
         self._connections = connections or EventConnections(model, 0)
         self._lanes = lanes
         self.numbers, self.values, self.tables = ([np.zeros(0)] for _ in range(3))
-        of_matrix = tuple((name, self._column(getattr(model, name))) for name in MATRIX)
+        of_matrix = tuple((name, self._column(getattr(model, name), "{}")) for name in MATRIX)
         self.of_node = np.zeros((max(1, len(model.kinds)), 4, layout.nodes), np.int32)
         self.ions = changing_ions(model, records)
         names = [
@@ -281,14 +280,14 @@ class GradientPlan:
         return ChangingIon(
             names=ion.variables,
             first=(first, first + n, first + 2 * n, first + 3 * n),
-            nernst=self._column(scale, True) if follows.any() else None,
-            follows=self._column(follows),
+            nernst=self._column(scale, single=True) if follows.any() else None,
+            follows=self._column(follows, "i"),
         )
 
-    def _column(self, values: np.ndarray, single: bool = False) -> Indexed:
-        """Store constants, (count,) in natural order: once if all copies of the network share them.
+    def _column(self, values: np.ndarray, index: str = "j", single: bool = False) -> str:
+        """Return OpenCL for a constant; store all, (count,) in natural order.
 
-        If `single`, all of them are equal.
+        They are stored once if all copies of the network share them. If `single`, all are equal.
         """
         begin = sum(map(len, self.numbers))
         if single:
@@ -297,10 +296,10 @@ class GradientPlan:
         by_copy = values.reshape(self.layout.count, -1)
         if (by_copy == by_copy[0]).all():
             self.numbers.append(by_copy[0])
-            return f"(lanes)(numbers[{begin} + {{}}])"
+            return f"(lanes)(numbers[{begin} + {index}])"
+        begin = sum(map(len, self.values))
         self.values.append(self.layout.packed(values))
-        begin = sum(map(len, self.values[:-1]))
-        return f"values[({begin} + {{}}) * (uint)num_rows + q]"
+        return f"values[({begin} + {index}) * (uint)num_rows + q]"
 
     def _planned(self, k: int, kind: Kind, wanted: Collection[str], real: str) -> GradientKind:
         mechanism, count = kind.mechanism, kind.count // self.layout.count
@@ -329,7 +328,6 @@ class GradientPlan:
         late_ions, self._set = frozenset(self._set), self._set | {*ions_set(kind)}
         return GradientKind(
             number=k,
-            name=mechanism.name,
             count=count,
             crowded=len({*node.tolist()}) < count,
             first_target=self._connections.first_of(k),
@@ -339,20 +337,20 @@ class GradientPlan:
             per_area=per_area,
             states=states,
             columns=tuple(columns.items()),
-            factor_column=self._column(kind.factor),
+            factor=self._column(kind.factor),
             by=tuple(sorted(wanted)),
             blocks=tuple(blocks),
             series=lanes is not None,
         )
 
-    def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, Indexed]:
-        columns: dict[str, Indexed] = {}
+    def _columns(self, kind: Kind, arguments: Sequence[Argument]) -> dict[str, str]:
+        columns: dict[str, str] = {}
         for a in arguments:
             if a.name in columns or a.direction != "in":
                 continue
             if a.role == "parameter":
                 values = np.broadcast_to(np.float64(kind.parameters[a.name]), kind.count)
-                columns[a.name] = self._column(values, a.name in kind.singles)
+                columns[a.name] = self._column(values, single=a.name in kind.singles)
             elif a.role == "ion" and all(a.name not in ion.variables for ion in self.ions):
                 nodes = self.layout.model.forest.num_nodes
                 values = np.resize(self._variables.ions[a.name], nodes)  # maybe one copy's
