@@ -70,16 +70,17 @@ class RunGradient:
         quantities: Quantities,
         records: Sequence[Record],
         steps: int,
-        surrogate: float | None = None,
+        surrogate: object = None,
         place: tuple[cl.CommandQueue, np.dtype] | None = None,
         mode: str = "auto",
     ) -> None:
         self.quantities, self._records, self._steps = quantities, list(records), steps
-        if surrogate is not None and not as_number("surrogate", surrogate, "mV") > 0:
-            raise InputError(f"surrogate is {surrogate:g} mV; expected more than 0")
-        self._surrogate, self._place = surrogate, place
+        width = None if surrogate is None else as_number("surrogate", surrogate, "mV")
+        if width is not None and not width > 0:
+            raise InputError(f"surrogate is {width:g} mV; expected more than 0")
+        self._surrogate, self._place = width, place
         check_records(records)
-        check_model(quantities.model, surrogate)
+        check_model(quantities.model, width)
         self._why = "no device" if place is None else unsupported(quantities.model, records, steps)
         self._copies = 0 if self._why else CopyLayout(quantities.model, 1).count
         plain = not self._why and goes_forward(quantities.model, records)
