@@ -49,7 +49,7 @@ CASES = [
     _driven("nmtable", ["m", "minf", "mtau", "f"], {"slope": 8}, celsius=11.0),
     _driven("nmcnexp", ["a", "b", "c", "d", "e", "minf"]),
     _driven("nmfall", ["a", "b", "hold"]),
-    _driven("nmimplicit", ["a", "b", "c"]),
+    _driven("nmimplicit", ["a", "b", "c", "before"]),
     _driven("nmonce", ["a", "b", "c"]),
     _driven("nmdepend", ["m"], celsius=21.0),
     _driven("nmflux", ["ca", "buf", "cb", "last"]),
@@ -65,7 +65,7 @@ CASES = [
     _driven("nmeuler", ["a", "b"]),
     _driven("nmlinear", ["xx", "yy", "zz"]),
     _driven("nmcycle", ["c1", "c2", "o1", "o2", "s1", "x1", "x2", "x3", "y1", "y2", "y3"]),
-    _driven("nmkin", ["c1", "c2", "o", "b", "flux"]),
+    _driven("nmkin", ["c1", "c2", "o", "b", "flux", "before"]),
     _driven(
         "nmreact", ["ca[0]", "ca[1]", "ca[2]", "buf", "cabuf", "pump", "bound", "dimer", "flux"]
     ),

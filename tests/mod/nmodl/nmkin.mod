@@ -1,11 +1,11 @@
 TITLE a linear KINETIC scheme with CONSERVE and STEADYSTATE
 NEURON {
     SUFFIX nmkin
-    RANGE gbar, i, flux
+    RANGE gbar, i, flux, before
     NONSPECIFIC_CURRENT i
 }
 PARAMETER { gbar = 3e-4 }
-ASSIGNED { v i alpha beta flux }
+ASSIGNED { v i alpha beta flux before }
 STATE { c1 c2 o b }
 INITIAL {
     SOLVE scheme STEADYSTATE sparse
@@ -15,6 +15,7 @@ BREAKPOINT {
     i = gbar*o*(v + 80)
 }
 KINETIC scheme {
+    before = alpha
     rates(v)
     ~ c1 <-> c2 (2*alpha, beta)
     ~ c2 <-> o (alpha, 2*beta)

@@ -5,7 +5,7 @@ NEURON {
     NONSPECIFIC_CURRENT i
 }
 PARAMETER { k = 2 }
-ASSIGNED { v i }
+ASSIGNED { v i drive }
 STATE { xx yy zz }
 INITIAL { SOLVE three }
 BREAKPOINT {
@@ -15,7 +15,8 @@ BREAKPOINT {
 LINEAR three {
     LOCAL s
     s = v/50
+    drive = xx/10
     ~ xx + yy + zz = k
     ~ 2*xx - yy = s
-    ~ xx - s*yy + 3*zz = 1
+    ~ xx - s*yy + (3 + drive)*zz = 1
 }

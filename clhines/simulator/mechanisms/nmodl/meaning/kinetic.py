@@ -295,7 +295,9 @@ def sparse(run: Execution, block: Block, steady: bool) -> None:
     for key, value in new.items():
         run.set(key, value)
     kept = {key: run.values[key] for key in rows}
-    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # sets variables at the end
+    # sets variables as NEURON's last two executions do; the last one sees what the other has set
+    for at in (old if linear and not steady else kept, kept):
+        _Reactions(run, block, rows).gathered(at, at, graph.one)
     run.values |= kept
     if steady:
         del run.overrides["dt"]

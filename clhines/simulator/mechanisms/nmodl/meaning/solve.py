@@ -223,7 +223,8 @@ def _implicit(run: Execution, block: Block) -> None:
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
-    rates = _evaluated(run, block)  # leaves the block's variables at the end of the step
+    for _ in range(2):  # leaves variables at the end of the step; the last one sees what was set
+        rates = _evaluated(run, block)
     extrapolate(run, {key: h * rates[key] for key in keys})
 
 
@@ -393,17 +394,19 @@ def _equations(run: Execution, block: Block) -> None:
     residuals: list[Node] = []
     used, guard = _states_in(run, block), run.guard
 
-    def equation(s: Statement) -> None:
-        if run.guard is not guard:
-            raise refuse("mod.equation-in-if", s.line)
-        left, right = (run.expression(e) for e in s.values)
-        residuals.append(right - left)
-
     def deviations(at: Sequence[Node]) -> list[Node]:
         residuals.clear()
+
+        def equation(s: Statement) -> None:
+            if run.guard is not guard:
+                raise refuse("mod.equation-in-if", s.line)
+            old = {key: run.value(key) for key in used}  # which other statements read
+            run.values |= dict(zip(used, at, strict=True))
+            left, right = (run.expression(e) for e in s.values)
+            run.values |= old
+            residuals.append(right - left)
+
         with run.trial(), run.scope({"equation": equation}):
-            for key, value in zip(used, at, strict=True):
-                run.values[key] = value
             run.body(block.body)
         if len(residuals) != len(used):
             raise refuse("mod.equations-states", block.line, count=len(residuals), count2=len(used))
