@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -96,6 +96,7 @@ class Records:
         self._setters = [g for g in imported.groups.values() if g.mechanism.program.sets_v]
         self._nodes = np.array(wanted.get(_V, []), np.int64)
         self._set = [*map(self._set_by, self._recorders, self._at)]
+        self._sizes: dict[int, int] = {}  # of each Vector of spikes after the last call
 
     def _transferred(
         self, variable: Variable | None, gaps: dict[tuple[str, str, int], int]
@@ -296,7 +297,7 @@ class Records:
         appended = list[tuple[int, np.ndarray, np.ndarray]]()
         for vector, events in every.items():
             numbered = identifiers[vector] in vectors
-            if self._may_lack:
+            if self._may_lack or len(vectors[vector]) > self._sizes.get(vector, math.inf):
                 events = self._unrecorded(vector, identifiers[vector] * numbered, events, after)
             if not events:
                 continue
@@ -304,6 +305,8 @@ class Records:
             appended.append((vector, t, t))
             if numbered:
                 appended.append((identifiers[vector], t, numbers))
+        new = {vector: len(values) for vector, _, values in appended}
+        self._sizes = {vector: len(vectors[vector]) + new.get(vector, 0) for vector in every}
         return appended
 
     @property
@@ -347,18 +350,26 @@ class Records:
     ) -> list[tuple[float, int]]:
         """Return the events (time, number) that NEURON, which is at time `after`, has not recorded.
 
-        `vector` and `identifiers` are addresses of the Vectors for times and numbers, 0 for none.
+        `vector` and `identifiers` are addresses of the Vectors for times and numbers, 0 for none. A
+        net_event in NEURON's steps after the last call may have recorded an event of a later time.
         """
         vectors = self._imported.model.plays.vectors
         times = np.array(vectors[vector])
         numbers = np.array(vectors[identifiers])[: len(times)] if identifiers else 0 * times
-        is_now = np.abs(times[: len(numbers)] - after) <= SPIKE_LATE
-        recorded_numbers = Counter(numbers[is_now].tolist())
+        times = times[: len(numbers)]
+        is_known = np.arange(len(times)) >= self._sizes.get(vector, len(times))
+        is_known &= times > after
+        if self._may_lack:
+            is_known |= np.abs(times - after) <= SPIKE_LATE
+        recorded = [*zip(times[is_known].tolist(), numbers[is_known].tolist(), strict=True)]
+        latest = max(recorded, default=(-math.inf, 0))[0] + 2 * SPIKE_LATE
         unrecorded = []
         for t, number in events:
             key = number if identifiers else 0
-            if abs(t - after) <= SPIKE_LATE and recorded_numbers[key]:
-                recorded_numbers[key] -= 1
+            alike = recorded if t <= latest else []
+            same = [one for one in alike if one[1] == key and abs(one[0] - t) <= 2 * SPIKE_LATE]
+            if same:
+                recorded.remove(same[0])
             else:
                 unrecorded.append((t, number))
         return unrecorded

@@ -51,6 +51,25 @@ def test_what_events_of_any_time_set_is_not_sampled(what, interval):
         assert np.abs(neuron - ours).max() < 1e-9
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+def test_an_event_that_neuron_sends_ahead_is_recorded_once(numbered):
+    """NEURON's step at the end of a call records what its net_event sends at a later time."""
+    mod_files.loaded()
+    _soma = make_section("soma", "pas")
+    stim = with_values(h.NetStim(), start=0.3, number=40, interval=0.25, noise=0)
+    bursts = [with_values(h.nmburst(), turns=1) for _ in range(2)]
+    times, numbers = h.Vector(), h.Vector()
+    wires = [h.NetCon(stim, burst, 0, 0.5, 0) for burst in bursts]
+    wires += [h.NetCon(burst, None) for burst in bursts]
+    for k, wire in enumerate(wires[2:]):
+        wire.record(times, numbers, k) if numbered else wire.record(times)
+    ends = np.arange(0.8, 15, 0.5).tolist()  # when events arrive
+    results = by_both(lambda: (np.array(times), np.array(numbers)), *ends)
+    assert len(results[0][0]) == 80
+    for neuron, ours in zip(*results, strict=True):
+        assert neuron.shape == ours.shape and (np.abs(np.sort(neuron) - np.sort(ours)) < 1e-9).all()
+
+
 def test_the_time_at_given_times():
     """NEURON records the previous step's time, even if a step ends just behind the sample time."""
     mod_files.loaded()
