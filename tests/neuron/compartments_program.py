@@ -63,7 +63,7 @@ CASES = [
     },
     _driven("nmpumpd", ["a", "b"]),
     _driven("nmeuler", ["a", "b"]),
-    _driven("nmlinear", ["xx", "yy", "zz"]),
+    _driven("nmlinear", ["xx", "yy", "zz", "drive"]),
     _driven("nmcycle", ["c1", "c2", "o1", "o2", "s1", "x1", "x2", "x3", "y1", "y2", "y3"]),
     _driven("nmkin", ["c1", "c2", "o", "b", "flux", "before"]),
     _driven(

@@ -1,7 +1,7 @@
 TITLE LINEAR, solved in each step
 NEURON {
     SUFFIX nmlinear
-    RANGE i, k
+    RANGE i, k, drive
     NONSPECIFIC_CURRENT i
 }
 PARAMETER { k = 2 }

@@ -413,10 +413,10 @@ def _equations(run: Execution, block: Block) -> None:
         return list(residuals)
 
     new = newton(run, used, [run.value(key) for key in used], deviations)
+    with run.scope({"equation": lambda s: None}):  # NEURON sets the states after the block
+        run.body(block.body)
     for key, value in zip(used, new, strict=True):
         run.set(key, value)
-    with run.scope({"equation": lambda s: None}):
-        run.body(block.body)
 
 
 def _states_in(run: Execution, block: Block) -> list[str]:
