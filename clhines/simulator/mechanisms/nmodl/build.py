@@ -167,7 +167,9 @@ def _pointers(blocks: FileBlocks) -> list[str]:
 
 
 def _used(blocks: FileBlocks) -> dict[str, Body]:
-    always, families = ("initial", "current", "receive"), ("table_", "grid_", "unless")
+    # an importer asks for the last two, in which NEURON adds ion currents once more
+    always = "initial", "current", "receive", "after_solve", "before_step"
+    families = "table_", "grid_", "unless"
     values = {*blocks.states, *blocks.outputs}
     return {
         name: body

@@ -274,3 +274,12 @@ def test_neurons_own_files():
     assert len(refusals) >= 18
     refused = {name: {r.construct.split()[0] for r in rs} for name, rs in refusals.items() if rs}
     assert refused == {"pattern.mod": {"VERBATIM"}}
+
+
+def test_blocks_without_effect_that_add_ion_currents_are_kept():
+    """NEURON adds ion currents in them once more, which an importer refuses to record."""
+    text = text_of("", "RANGE x USEION k WRITE ik", "ASSIGNED { ik hid }\n{} { hid = v }")
+    text = text.replace("x = m", "x = m ik = 1e-3")
+    for block in ("AFTER SOLVE", "BEFORE STEP"):
+        blocks = Mechanism.from_nmodl(text.replace("{} {", f"{block} {{")).program.blocks
+        assert block.lower().replace(" ", "_") in blocks
