@@ -205,7 +205,9 @@ def _implicit(run: Execution, block: Block) -> None:
     def rates_here() -> Iterable[Node]:
         rates = _evaluated(run, block)
         keys[:] = rates
-        return rates.values()
+        yield from rates.values()
+        written = ((key, run.values[key]) for key in run.writes)
+        yield from (value for key, value in written if value.uses(key, f"_{key}__late"))
 
     for key in run.late(rates_here):  # in NEURON the next of several executions would use it
         shown = run.names.public.get(key, key)

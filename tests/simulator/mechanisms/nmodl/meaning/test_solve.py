@@ -14,6 +14,13 @@ REFUSED = {  # text, refused construct, words in its line
         "2 equations for 1 states",
         "LINEAR q",
     ),
+    "a sum over executions": (
+        text_of("")
+        .replace("cnexp", "derivimplicit")
+        .replace("{ m' = -m }", "{ x = x + 1 m' = -m }"),
+        "s sets 'x' after using it",
+        "DERIVATIVE s",
+    ),
     "method": (text_of("").replace("cnexp", "adams"), "METHOD adams", "SOLVE"),
     "SOLVE in a loop": (
         text_of("").replace("SOLVE s METHOD cnexp", "FROM k=0 TO 1 { SOLVE s METHOD cnexp }"),
