@@ -293,8 +293,8 @@ class Fingerprint:
         return _same(self._clock) and self.state_is_same()
 
     def state_is_same(self) -> bool:
-        """Whether all values that a run changes, except time and pending events, are unchanged."""
-        return _same(self._moving)
+        """Whether values that a run or Vectors change, except time and events, are unchanged."""
+        return _same(self._moving) and _same(self._played)
 
     def take_values(self) -> None:
         _take(self._clock + self._moving + self._played)

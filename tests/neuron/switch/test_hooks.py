@@ -813,6 +813,15 @@ def deleted():
     clamp = None
     return *first, h.List("IClamp").count()
 
+def set_between_played_values():
+    clamp, times = with_values(h.IClamp(soma(0.5)), dur=9), h.Vector([2, 4])
+    values = h.Vector([0.1, 0.2])
+    values.play(clamp._ref_amp, times)
+    h.finitialize(-65)
+    cvode.event(0.5, lambda: setattr(clamp, "amp", 0.24))
+    h.continuerun(3)
+    return h.t, soma.v, clamp.amp
+
 def loop_of_sections():
     h.finitialize(-65)
     soma.connect(dend(1))
@@ -825,7 +834,7 @@ def loop_of_sections():
 
 ways = {
     "groups": refused_in_groups, "last": refused_in_the_last_step, "stopped": stopped,
-    "nested": nested,
+    "nested": nested, "played": set_between_played_values,
     "text": lambda: failing(lambda: h("continuerun(1)")),
     "solve": lambda: failing(lambda: pc.psolve(1)),
     "proc": lambda: failing(lambda: h("hoc_run()")),
