@@ -39,7 +39,7 @@ def test_what_is_converted(check, expected):
         (lambda: checks.as_array("x", [[1]]), "x has shape (1, 1); expected one dimension"),
         (lambda: checks.as_array("x", [1, [2]]), "x is not an array: "),
         (lambda: checks.as_whole_number("n", True, 0), "n is True; expected a whole number, 0"),
-        (lambda: checks.as_whole_number("n", np.timedelta64(1), 0), "expected a whole number, 0"),
+        (lambda: checks.as_whole_number("n", np.timedelta64(1, "s"), 0), "a whole number, 0"),
         (lambda: checks.as_whole_number("n", 2.0, 0), "n is 2.0; expected a whole number, 0 or"),
         (lambda: checks.as_whole_number("n", 10**16, 0), "expected a whole number, at most 1000"),
         (

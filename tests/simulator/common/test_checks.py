@@ -18,7 +18,7 @@ def test_numbers_are_spread():
 @pytest.mark.parametrize(
     ("check", "text"),
     [
-        (lambda: checks.as_seed(np.timedelta64(1)), "expected a whole number, 0 or more"),
+        (lambda: checks.as_seed(np.timedelta64(1, "s")), "expected a whole number, 0 or more"),
         (lambda: checks.as_seed(2**64), "expected less than 2**64"),
         (lambda: checks.check_parameter("hh", "gnabr", ["gnabar"]), "hh has no parameter 'gnabr'"),
         (lambda: checks.spread("x", [1, 2], 3), "x has shape (2,); expected a number or (3,)"),
