@@ -1,22 +1,18 @@
-"""Compare kernels and seeded runs with stored ones, for a change that must not change them.
+"""Compare seeded runs with stored ones, for a change that must not change them.
 
     python tests/simulator/frozen.py [--write] [--device NAME] [--voltage MV] [--only TEXT]
-                                    [--part kernels|runs] [--texts FOLDER] [--seconds S]
+                                    [--seconds S]
 
-`kernels` renders every kernel that the models below launch, for a GPU, a GPU with PTX and a CPU,
-on any device, and compares two hashes of each with ``frozen/kernels.json``: of the whole text, and
-of the text without the parameters of kernels. `runs` makes the seeded runs and compares them with
-``frozen/<device>.npz``: bits, or voltages (mV) before the first spike, and the steps and sources
-of spikes. The exit status is 1 if bits differ. With ``--voltage`` it is 1 if spikes differ, if
-float64 voltages differ by more than MV, or float32 voltages by more than MV times the ratio of the
-two machine epsilons. ``--texts`` writes all kernels to a folder, to compare two checkouts by
-``diff -r``. After ``--seconds`` no more runs begin. A device simulator makes only the smallest
-runs, each with `SIMULATED` steps.
+The seeded runs are compared with ``frozen/<device>.npz``: bits, or voltages (mV) before the first
+spike, and the steps and sources of spikes. The exit status is 1 if bits differ. With ``--voltage``
+it is 1 if spikes differ, if float64 voltages differ by more than MV, or float32 voltages by more
+than MV times the ratio of the two machine epsilons. After ``--seconds`` no more runs begin. A
+device simulator makes only the smallest runs, each with `SIMULATED` steps. The texts of kernels
+are compared by ``tests/kernels/snapshots.py``.
 """
 
 import argparse
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -37,27 +33,18 @@ import exact_ranks
 import mod_files
 import networks
 import numpy as np
-import pyopencl as cl
 from engine_turns import two_sections
 from rank_program import busy_network
 
 from bench.neurons import NEURONS, neurons
 from bench.ring import ring_cables, ring_network
 from clhines import STDP, Mechanism, Network, Simulation, discretise, read_swc, sample_cells
-from clhines.core.errors import InputError
-from clhines.solver.device import devices, program
-from clhines.solver.plan.plan import Limits
+from clhines.solver.device import devices
 
 FOLDER = Path(__file__).with_name("frozen")
-KERNELS = FOLDER / "kernels.json"
 SIMULATED = 30  # steps per run on a device simulator
 COLUMNS = 6  # nodes whose voltage is kept in every step
 ENDS = 3  # first and last values of each array that are kept beside its digest
-LIMITS = {
-    "cpu": Limits(compute_units=4, max_work_group=1024, is_cpu=True, vector_bytes=32, clang=True),
-    "gpu": Limits(compute_units=132, max_work_group=1024),
-    "gpu, PTX": Limits(compute_units=132, max_work_group=1024, ptx=True),
-}
 F32 = {"dtype": "float32"}
 HH = """
 NEURON { SUFFIX hhmod  USEION na READ ena WRITE ina  USEION k READ ek WRITE ik
@@ -432,116 +419,12 @@ def check_runs(device, write, voltage, only, seconds=np.inf):
     return wrong
 
 
-# --------------------------------------------------------------------------------- kernels
-
-
-def skeleton(source):
-    """Return a source with empty functions, which any compiler accepts quickly."""
-    functions, depth = [], 0
-    for part in re.split(r"([{}])", re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.S)):
-        if part == "{":
-            depth += 1
-            if depth == 1:
-                body = functions[-1].rstrip().endswith(")")
-        inner = depth and body and not (part == "{" and depth == 1)
-        if part == "}":
-            depth -= 1
-            inner = depth and body
-        if not inner:
-            functions.append(part)
-    return "".join(functions)
-
-
-PARAMETERS = re.compile(r"(__kernel[^{;]*?\bvoid\s+\w+\s*)\([^{]*\{")
-
-
-def line_of(template, source):
-    """Return a template's name, its text's hash, and the hash without kernel parameters."""
-    bare = PARAMETERS.sub(r"\1() {", source)
-    both = (hashlib.sha256(text.encode()).hexdigest()[:12] for text in (source, bare))
-    return " ".join((Path(template).name, *both))
-
-
-def kernel_cases():
-    """Yield name, limits and run of each rendering."""
-    of_cpu = [("auto", {}), ("steps", STEPS)]
-    of_gpu = [("epochs", EPOCHS), ("steps", STEPS)]
-    for kind, limits in LIMITS.items():
-        for model, dtype in ((m, d) for m in MODELS for d in ("float64", "float32")):
-            for engine, options in of_cpu if limits.is_cpu else of_gpu:
-                if kind == "gpu, PTX" and engine == "steps" and model not in ("mixed", "all"):
-                    continue
-                for second in (0, 1) if model in ("mixed", "ions") else (0,):
-                    order = second if model == "ions" else bool(second)
-                    settings = {**options, "dtype": dtype, "secondorder": order}
-                    name = f"{kind}; {model}; {engine}; {dtype}{'; second order' * second}"
-                    yield name, limits, Run(model, settings)
-        yield f"{kind}; busy; vpo", limits, Run("busy", STEPS, delivery="vpo")
-
-
-def rendered(run, limits, device):
-    """Return the texts of a run's kernels with their templates; compute nothing."""
-    kernels, real, build = set(), program._compile, program._build
-
-    def compiled(context, source, spec):
-        kernels.add((str(getattr(spec, "template", "a source")), source))
-        return real(context, source, spec)
-
-    program._compile = compiled
-    program._build = lambda context, source, options: cl.Program(context, skeleton(source)).build(
-        ["-w"]
-    )
-    program.forget()
-    try:
-        with as_if(limits):
-            sim = simulation(run, device)
-            sim.record("v", [0])
-            sim.run(2 * run.dt)
-    finally:
-        program._compile, program._build = real, build
-        program.forget()
-    return sorted(kernels)
-
-
-def check_kernels(device, write, only, texts):
-    """Render, write or compare kernels; return names of cases that differ."""
-    old = json.loads(KERNELS.read_text("utf-8")) if KERNELS.is_file() else {}
-    wrong, new = [], {}
-    for name, limits, run in kernel_cases():
-        if only not in name:
-            continue
-        try:
-            found = rendered(run, limits, device)
-            new[name] = [line_of(template, source) for template, source in found]
-        except InputError as error:
-            found, new[name] = [], [f"refused - {str(error).replace(' ', '_')[:60]}"]
-        if texts:
-            where = Path(texts) / re.sub(r"[^a-z0-9.]+", "-", name.lower())
-            where.mkdir(parents=True, exist_ok=True)
-            for k, (template, source) in enumerate(found):
-                (where / f"{Path(template).name}-{k}.cl").write_text(source, "utf-8")
-        both = old.get(name, []), new[name]
-        whole, bare = ([{x.split()[c] for x in lines} for lines in both] for c in (1, 2))
-        if whole[0] != whole[1] and not write:
-            wrong.append(name)
-            what = "only parameters differ" if bare[0] == bare[1] else "texts differ"
-            gone = ", ".join(x for x in new[name] if x.split()[1] not in whole[0])
-            print(f"{name}: {what}: {gone}", flush=True)
-    if write:
-        FOLDER.mkdir(exist_ok=True)
-        KERNELS.write_text(json.dumps({**(old if only else {}), **new}, indent=0) + "\n", "utf-8")
-    print(f"kernels: {len(new)} cases, {sum(map(len, new.values()))} texts, {len(wrong)} differ")
-    return wrong
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--device")
     parser.add_argument("--voltage", type=float)
     parser.add_argument("--only", default="")
-    parser.add_argument("--part", choices=("kernels", "runs"))
-    parser.add_argument("--texts")
     parser.add_argument("--seconds", type=float, default=np.inf)
     parser.add_argument("--rank", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -555,12 +438,7 @@ def main():
         if MPI.COMM_WORLD.rank == 0:
             np.savez(path, **result)
         return 0
-    wrong = []
-    if given.part != "runs" and not devices.is_simulator(device):
-        wrong += check_kernels(device, given.write, given.only, given.texts)
-    if given.part != "kernels":
-        wrong += check_runs(device, given.write, given.voltage, given.only, given.seconds)
-    return bool(wrong)
+    return bool(check_runs(device, given.write, given.voltage, given.only, given.seconds))
 
 
 if __name__ == "__main__":
