@@ -242,7 +242,7 @@ class ArenaRun:
         before, self.model = self.model, model
         if not in_place and model is not before and not self.kernels.renew(before):
             return False
-        reducers = self.rows.reducers.each
+        reducers, self.rows.model = self.rows.reducers.each, model
         if model is not before and any(r.membrane is not None for r in reducers):  # of parameters
             self.take_parameters(model)
         self._begin(model, host)

@@ -44,7 +44,8 @@ class RecordedRows:
     def take_model(self, model: Model) -> None:
         """Forget all reducers and use another model's parameters."""
         queue, dtype = self._queue, self._dtype
-        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
+        self.model = model  # reducers of later records use it
+        self.reducers = Reducers(lambda r: DeviceReducer(r, self.model, queue, dtype))
         self.first_step = 0  # the chunk's
         self.forget_room()
 
