@@ -266,9 +266,9 @@ class Simulation(Holder):
             ``v``, mV; ``i_membrane``, the current through a node's membrane and its capacitance,
             nA, outward, without electrodes (``iclamp``, ``inoise``, ELECTRODE_CURRENT); a state;
             ``i``, the mechanism's current in the step before, outward (also for ``iclamp`` and
-            ``vclamp``: minus NEURON's), mA/cm² in membranes and nA at points; an output of a
-            ``.mod`` file, such as a current; a variable of an ion, such as ``cai``; a played
-            parameter.
+            ``vclamp``: minus NEURON's), mA/cm² in membranes and nA at points (while a ``spike:``
+            holds v, the text's current at the reset value); an output of a ``.mod`` file, such as
+            a current; a variable of an ion, such as ``cai``; a played parameter.
         at : (r,) integer, (n,) bool, str, callable, or Group
             Nodes, as in `Network.insert`, for ``v``, ``i_membrane``, ions, and
             ``MECHANISM.VARIABLE`` such as ``hh.m``; or the group of a state.

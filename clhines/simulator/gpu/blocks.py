@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from clhines.simulator.gpu.words import WARP
 from clhines.simulator.kinds.kind import CallValues, KindBlocks, call_of
 from clhines.simulator.mechanisms.ir.program import Argument
+from clhines.simulator.records.records import CURRENT
 
 HALVES = {"begin": "", "mid": " + half_dt", "end": " + half_dt + half_dt"}  # from a step's begin
 
@@ -162,11 +163,16 @@ class SiteBlocks(KindBlocks):
 
     @property
     def current_place(self) -> str:
-        """Expression for where to store instance j's recorded current, "" if there is no need.
+        """Expression for where to store instance j's recorded current, "" if it is not recorded."""
+        return self.places.output(CURRENT) if CURRENT in self.outputs else ""
 
-        The need arises if the current is recorded and the block has no output for it.
-        """
-        return self.bare_current("current")
+    @property
+    def recorded_current(self) -> str:
+        """The variable with the current to record: the block's output, or the current itself."""
+        return "new_output_i" if self.asks("current", "output") else "i_i"
+
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        return [] if a.role == "output" else super().stores(a, block, local)
 
     @property
     def own_factor(self) -> str:

@@ -102,7 +102,9 @@ def _at_sites(spec: EpochSpec, plan: KindPlan, text: KindBlocks, kind: Kind) -> 
     lanes = Lanes(spec.ptx) if spec.takes_series else None
     step_blocks = [block for block, *_ in text.blocks if block != "receive"]
     events = [block for block, *_ in text.blocks if block == "receive"]
-    print_options = real, 1, tuple(names), (), lanes
+    declared = {q.name for q in kind.mechanism.program.outputs}
+    outputs = tuple(name for name in text.outputs if name in declared)
+    print_options = real, 1, tuple(names), outputs, lanes
 
     def printed() -> tuple[str, list[str], dict[str, tuple[Argument, ...]]]:
         functions = Functions(compiled, *print_options)

@@ -399,7 +399,8 @@ class Model:
                 yield Field("remote_v", "remote")
         for k, kind in enumerate(self.kinds):
             program = kind.mechanism.program
-            for family, values in (("state", program.states), ("output", program.outputs)):
+            outputs = program.outputs if program.spike is None else ()
+            for family, values in (("state", program.states), ("output", outputs)):
                 yield from (Field(q.name, "instance", "real", k, family) for q in values)
         if connections.rule is not None and connections.largest.any():
             yield from plastic_fields(connections.rule)

@@ -92,7 +92,7 @@ def of_program(program: Program) -> set[str]:
         "steered_weights": program.steered,
         "random": program.random,
         "nmodl": program.tables
-        or program.outputs
+        or (program.outputs and program.spike is None)  # that of `spike:` is the current
         or {*program.built_in} - {CAPACITANCE, HELD_STEPS}
         or _has_more(program),
         "single_events": net is not None and not net.summed,

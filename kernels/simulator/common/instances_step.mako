@@ -58,7 +58,7 @@ ${kind.current(16)}\
 % if kind.current_place:   # last: before the slots it would change which operations a compiler fuses
                 if (mem_first[ints[owner_${kind.number}] + j] < mem_first[ints[owner_${kind.number}] + j + 1]) {
 ${kind.current_again(20) if spec.fused else ""}\
-                    ${kind.current_place} = i_i;
+                    ${kind.current_place} = ${kind.recorded_current};
                 }
 % endif
             }

@@ -28,12 +28,13 @@ from clhines.simulator.mechanisms.ir.program import (
     Argument,
     Net,
     Program,
+    Quantity,
 )
 from clhines.simulator.mechanisms.text import spikes
 from clhines.simulator.mechanisms.text.checks import IMPLICIT, checked
 from clhines.simulator.mechanisms.text.parser import shortened
 from clhines.simulator.mechanisms.text.propagator import exact_advance
-from clhines.simulator.mechanisms.text.reader import Equations
+from clhines.simulator.mechanisms.text.reader import CURRENT_UNITS, Equations
 from clhines.simulator.mechanisms.text.scope import Scope
 
 MAX_PASSES = 20  # in Newton's iteration
@@ -271,10 +272,17 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
     net = Net(("weight",), summed=_adds(eq)) if eq.events else None
     return Program(
         eq.name, eq.kind, eq.parameters, eq.kept, ions=eq.ion_uses, net=net, blocks=blocks,
+        outputs=tuple(Quantity(name, CURRENT_UNITS[eq.kind]) for name in _outputs(eq)),
         built_in=tuple(q.name for q in eq.parameters if q.name in (CAPACITANCE, HELD_STEPS)),
         spike=eq.spike,
         random=(NOISE,) if eq.is_noisy else (),
     )  # fmt: skip
+
+
+def _outputs(eq: Equations) -> tuple[str, ...]:
+    """Return the text's variables for records: ``i``, if a spike replaces the current."""
+    names = {q.name for q in (*eq.parameters, *eq.kept)}
+    return ("i",) if eq.spike and eq.currents and "i" not in names else ()
 
 
 def _adds(eq: Equations) -> bool:
@@ -309,13 +317,14 @@ def _body_of_current(eq: Equations) -> Body:
     graph = eq.graph
     intensity = graph.power(graph.symbol("dt"), graph.number(Fraction(-1, 2)))
     scope = Scope(eq, {"noise": graph.symbol("noise") * intensity})
-    i, g = spikes.current(eq, scope.current())
+    i, g, recorded = spikes.current(eq, scope.current())
     unit, per = ("mA/cm2", "S/cm2") if eq.kind == "density" else ("nA", "uS")
     results = [("i", "i", i), ("g", "g", g)]
     for name in (n for n in eq.currents if n in eq.outside):
         value = scope.value(name)
         results += [("ion", name, value), ("ion_current", name, graph.slope(value, "v"))]
-    return Body(results, comment=f"i in {unit}, outward; g = di/dv in {per}")
+    writes = dict.fromkeys(_outputs(eq), recorded)
+    return Body(results, writes, comment=f"i in {unit}, outward; g = di/dv in {per}")
 
 
 def _body_of_advance(eq: Equations) -> Body:

@@ -104,17 +104,17 @@ def held_steps(eq: Equations) -> Node:
     return eq.graph.zero if eq.spike.refractory == 0.0 else eq.graph.symbol(HELD_STEPS)
 
 
-def current(eq: Equations, i: Node) -> tuple[Node, Node]:
-    """Return the current and its slope for a text whose statements compute the current `i`.
+def current(eq: Equations, i: Node) -> tuple[Node, Node, Node]:
+    """Return the current, its slope, and the current to record, of statements that compute `i`.
 
-    While a spike holds v, the current moves v to the reset value. At other times a negative slope
-    counts as 0, as an exponential has near the threshold: with it, v would turn back in a long
-    implicit step.
+    While a spike holds v, the current moves v to the reset value; the record has the statements'
+    current at the reset value. At other times a negative slope counts as 0, as an exponential has
+    near the threshold: with it, v would turn back in a long implicit step.
     """
     graph = eq.graph
     g = graph.slope(i, "v")
     if eq.spike is None:
-        return i, g
+        return i, g, i
     v, reset, held = graph.symbol("v"), _value(eq, eq.spike.reset), graph.symbol(HELD)
     if eq.method == "exact":
         i, g = exact_current(eq)
@@ -129,4 +129,5 @@ def current(eq: Equations, i: Node) -> tuple[Node, Node]:
     i_moving = moving * (v - reset) + graph.where(holds, graph.zero, at_reset[0])
     slope = graph.where(holds, moving, at_reset[1])
     busy = graph.less(graph.zero, held)
-    return graph.where(busy, i_moving, i), graph.where(busy, slope, g)
+    recorded = graph.where(busy, at_reset[0], i)
+    return graph.where(busy, i_moving, i), graph.where(busy, slope, g), recorded

@@ -105,11 +105,11 @@ def test_periods(fast_queue, needs, engine, dtype):
         pytest.skip("float64 alone")
     dt, c, rest = 0.025, 0.1, np.array([0.0, 0.02, 2.0, 2.0])
     net = one_node_cells(4, c)
-    net.add(LIF, at=net.soma, rest=rest)
+    lif = net.add(LIF, at=net.soma, rest=rest)
     amp = np.array([0.12, 0.2, 0.2, 0.35])
     net.add("iclamp", at=net.soma, dur=1e9, amp=amp)
     sim = started(net, engine, fast_queue, needs, dt, dtype, v_init=-60.0)
-    number = sim.record("v", net.soma)
+    number, current = sim.record("v", net.soma), sim.record("i", lif)
     result = sim.run(150.0)
     tau, held = c / 0.01, np.array([0, 1, 80, 80])
     above = np.arange(1, 2000)[:, None]
@@ -125,6 +125,9 @@ def test_periods(fast_queue, needs, engine, dtype):
         # held by 2**50 times the capacitance per step; v is rounded
         np.testing.assert_allclose(result[number][after, cell], -60, 0, 1000 * np.finfo(dtype).eps)
         assert (result[number][step, cell] > -50).all()
+    v = result[number][:-1]
+    at_reset = 0.01 * (np.where(v > -50, -60, v) + 60)
+    np.testing.assert_allclose(result[current][1:], at_reset, 0, 10 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
