@@ -247,7 +247,7 @@ def arguments_of(
     arguments += ion_arguments(body, free, program.ions)
     arguments += _weights(body, free)
     arguments += _streams(body, free, program.random)
-    if "noise" in free and any(a.role == "noise" for a in program.blocks[block]):
+    if "noise" in free and any(a.role == "noise" for a in program.blocks.get(block, ())):
         arguments.append(Argument("noise", "noise"))
     arguments += _kept(kept, free, [q.name for q in program.states])
     apart = ("ion", "weight", "other_weight", "drawn")
