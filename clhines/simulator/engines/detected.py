@@ -56,6 +56,8 @@ class TimedEvents:
         if count == events.seen and events.early is None:  # all went to other ranks
             return Chunk.of_none(failed, values)
         source, t = events.to(min(count, self.capacity))
+        if not len(t):
+            return Chunk.of_none(failed, values)
         if count > self.capacity:
             check_room(count, self.capacity, int(t.max() / model.dt))
         if events.instant == np.float64:
