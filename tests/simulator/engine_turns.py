@@ -22,6 +22,15 @@ def neuron_model():
     """Return a soma with channels and a passive dendrite, in NEURON's memory."""
     from neuron import h
 
+    soma, dendrite, *points = two_sections((1, 3, 0.3), 1, 0.002)
+    recorded = [h.Vector().record(s._ref_v) for section in (soma, dendrite) for s in section]
+    return recorded, [soma, dendrite, *points]
+
+
+def two_sections(clamped, delay, weight):
+    """Return a soma (hh), a passive dendrite, a clamp (delay, dur, amp), a synapse, a wire."""
+    from neuron import h
+
     h.load_file("stdrun.hoc")
     soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
     soma.L = soma.diam = 20
@@ -30,10 +39,10 @@ def neuron_model():
     dendrite.insert("pas")
     dendrite.connect(soma(1))
     clamp, synapse = h.IClamp(soma(0.5)), h.ExpSyn(dendrite(0.5))
-    clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.3
-    connection = h.NetCon(soma(0.5)._ref_v, synapse, 10, 1, 0.002, sec=soma)
-    recorded = [h.Vector().record(s._ref_v) for section in (soma, dendrite) for s in section]
-    return recorded, [soma, dendrite, clamp, synapse, connection]
+    clamp.delay, clamp.dur, clamp.amp = clamped
+    connection = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
+    connection.delay, connection.weight[0] = delay, weight
+    return soma, dendrite, clamp, synapse, connection
 
 
 def in_neuron(models=[]):  # noqa: B006

@@ -6,7 +6,6 @@ import pyopencl.array as cla
 import pytest
 from mechanism_texts import REALS
 
-from clhines import Network, Simulation
 from clhines.simulator.mechanisms.emit.noise import normal, normal_source, philox
 from clhines.solver.device import program
 
@@ -33,20 +32,6 @@ def test_normal_numbers_are_normal_and_independent():
         assert abs((x * other).mean()) < 4 / np.sqrt(n)
     assert normal(5, 3, 17) == x[3]
     assert normal(2**63, 2**40, 2**33) != normal(2**63, 2**40, 2**34)
-
-
-def test_a_seed_keeps_its_numbers_in_later_versions():
-    numbers = [
-        [-0.5009768013844113, -0.17382820788776843],
-        [0.2587891859003294, 0.22265635617084945],
-    ]
-    np.testing.assert_allclose(normal(7, [0, 3], [[0], [5]]), numbers, rtol=1e-15)
-    net = Network.from_arrays([-1] * 4, range(5), [400.0] * 4, [0.0] * 4, [4e-3] * 4)
-    clamps = net.add("inoise", range(4), std=1.0)
-    sim = Simulation(net, 0.025, engine="reference", seed=7)
-    record = sim.record("i", clamps)
-    currents = sim.run(0.2)[record][1:]
-    np.testing.assert_allclose(currents[[0, 5]][:, [0, 3]], -np.array(numbers) / 0.025**0.5)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
