@@ -8,7 +8,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from solvers import DTYPES, SHORT, make_solver, on_device
-from systems import System, dissimilar, families, forest_for, make_system
+from systems import System, dissimilar, forest_for, make_system
 from tolerances import assert_close
 
 from bench.made import caterpillar, chain, random_binary_tree, star
@@ -27,25 +27,6 @@ def factor(solver, system, **more):
 
 def with_b(system, b):
     return System(system.forest, system.d, system.u, b, system.l)
-
-
-@pytest.mark.parametrize(("dtype", "symmetric"), [(np.float64, True), (np.float32, False)])
-@pytest.mark.parametrize("config", FACTORED)
-def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetric):
-    needs(queue, dtype)
-    for name, cells in families(half=int(symmetric)).items():
-        forest = Forest.from_parents(cells)
-        system = make_system(forest, dtype, symmetric)
-        solver = make_solver(queue, forest, config, dtype)
-        factors = factor(solver, system)
-        plain = solver.solve(**system.arrays)
-        try:
-            for b in (system.b, system.b[::-1].copy()):
-                with_b(system, b).assert_solved(factors.solve(b))
-            assert_close(forest, factors.solve(system.b), plain.astype(np.float64), dtype)
-        except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from error
-        assert (factors.status() == -1).all()
 
 
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
@@ -123,29 +104,6 @@ def test_factors_stay_when_the_solver_goes_on(queue):
     make_system(forest, np.float32, seed=9).assert_solved(others.solve(two.b))
     assert (factors.status() == -1).all()
     assert (solver.status() >= 0).any()  # from the last plain solve
-
-
-@pytest.mark.parametrize("config", FACTORED)
-@pytest.mark.parametrize("value", [-2.0, np.nan])
-def test_bad_pivots_are_named_once(queue, config, value):
-    forest = Forest.from_parents([chain(9), star(9), *dissimilar(5, least=20, most=40)])
-    system = make_system(forest, np.float32)
-    solver = make_solver(queue, forest, config, np.float32)
-    clean = factor(solver, system).solve(system.b)
-    for cell in (0, 1, 4):
-        here = np.arange(*forest.cell_offsets[cell : cell + 2])
-        for node in (here[0], here[len(here) // 2], here[-1]):
-            bad = system.copy()
-            bad.d[node] = value
-            bad.u[forest.parent == node] = 0
-            with pytest.raises(PivotError, match=f"cell {cell}, node {node} "):
-                factor(solver, bad)
-            factors = factor(solver, bad, check=False)
-            assert factors.status()[cell] == node
-            assert (np.delete(factors.status(), cell) == -1).all()
-            others = np.delete(np.arange(forest.num_nodes), here)
-            x = factors.solve(bad.b, check=False)
-            assert np.array_equal(x[others], clean[others])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -9,7 +9,6 @@ from trees import complete_binary
 
 from bench.made import chain, random_binary_tree, star
 from clhines import ClhinesError, Forest, ForestError
-from clhines.core.arrays import ranges
 
 pytestmark = pytest.mark.core
 
@@ -265,11 +264,6 @@ def test_a_part_of_the_cells():
     alone = Forest.from_parents(cells[3:7])
     assert np.array_equal(part.parent, alone.parent)
     assert np.array_equal(part.cell_offsets, alone.cell_offsets)
-
-
-def test_ranges_by_hand():
-    assert ranges(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
-    assert ranges(np.array([], int), np.array([], int)).tolist() == []
 
 
 # ------------------------------------------------------------------------------------ large

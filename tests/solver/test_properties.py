@@ -11,7 +11,6 @@ from tolerances import assert_close
 
 from bench.made import chain, star
 from clhines import METHODS, Forest, ForestError, Solver, make_plan
-from clhines.solver import reference
 
 # Three cells of fixed shapes, so that strides and level counts differ within every batch: they are
 # then read from tables, and each method's kernel is built once for all examples.
@@ -85,15 +84,7 @@ def test_every_method_solves_any_forest(
 @quick
 def test_reference_agrees_with_dense_solves(forest, symmetric, seed):
     system = make_system(forest, symmetric=symmetric, seed=seed)
-    dense = np.concatenate(
-        [
-            np.linalg.solve(reference.dense(forest, system.d, system.u, system.l, c), system.b[a:b])
-            for c, (a, b) in enumerate(
-                zip(forest.cell_offsets[:-1], forest.cell_offsets[1:], strict=True)
-            )
-        ]
-    )
-    assert_close(forest, system.truth(), dense, np.float64)
+    assert_close(forest, system.truth(), system.dense_solution(), np.float64)
 
 
 @pytest.mark.parametrize("method", METHODS)

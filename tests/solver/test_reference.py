@@ -14,48 +14,33 @@ pytestmark = pytest.mark.core
 
 def solve(parent, d, u, b, l=None):
     forest = Forest(np.array(parent))
-    return reference.solve_serial(forest, np.array(d), np.array(u), np.array(b), l)
+    lower = None if l is None else np.array(l)
+    return reference.solve_serial(forest, np.array(d), np.array(u), np.array(b), lower)
 
 
-def test_one_node():
-    x = solve([-1], [4.0], [99.0], [2.0])
-    assert x.tolist() == [0.5]
-    assert x.dtype == np.float64
-
-
-def test_two_nodes():
-    # 2 x0 +   x1 = 4
-    #   x0 + 2 x1 = 5
-    assert solve([-1, 0], [2.0, 2.0], [99.0, 1.0], [4.0, 5.0]).tolist() == [1.0, 2.0]
-
-
-def test_two_nodes_unsymmetric():
-    # 2 x0 + 3 x1 = 8      u: how the child acts on its parent
-    # 1 x0 + 4 x1 = 9      l: how the parent acts on its child
-    x = solve([-1, 0], [2.0, 4.0], [99.0, 3.0], [8.0, 9.0], np.array([99.0, 1.0]))
-    assert x.tolist() == [1.0, 2.0]
-
-
-def test_three_nodes_chain_with_the_root_last():
-    # node 2 is the root, 0 its child, 1 the child of 0
+BY_HAND = [  # parent, d, u (how children act on parents), b, l (how parents act), solution
+    ([-1], [4.0], [99.0], [2.0], None, [0.5]),
+    # 2 x0 + x1 = 4;  x0 + 2 x1 = 5
+    ([-1, 0], [2.0, 2.0], [99.0, 1.0], [4.0, 5.0], None, [1.0, 2.0]),
+    # 2 x0 + 3 x1 = 8;  1 x0 + 4 x1 = 9
+    ([-1, 0], [2.0, 4.0], [99.0, 3.0], [8.0, 9.0], [99.0, 1.0], [1.0, 2.0]),
+    # the root is 2, 0 its child, 1 the child of 0
     # node 1: 2 x1 - x0 = 0;  node 0: 3 x0 - x1 - 2 x2 = -1;  node 2: 4 x2 - 2 x0 = 8
-    x = solve([2, 0, -1], [3.0, 2.0, 4.0], [-2.0, -1.0, 99.0], [-1.0, 0.0, 8.0])
-    assert x == pytest.approx([2.0, 1.0, 3.0], rel=1e-15)
-
-
-def test_branched_four_nodes_unsymmetric():
-    #   0 - 1 - 2      rows 0: 10 x0 + 2 x1                = 14
+    ([2, 0, -1], [3.0, 2.0, 4.0], [-2.0, -1.0, 99.0], [-1.0, 0.0, 8.0], None, [2.0, 1.0, 3.0]),
+    #   0 - 1 - 2      rows 0: 10 x0 + 2 x1              = 14
     #        \- 3           1:    x0 + 8 x1 + 3 x2 - x3   = 22
     #                       2:       - 2 x1 + 4 x2        =  8
     #                       3:         2 x1        + 5 x3 = 24
-    x = solve(
-        [-1, 0, 1, 1],
-        [10.0, 8.0, 4.0, 5.0],
-        [99.0, 2.0, 3.0, -1.0],
-        [14.0, 22.0, 8.0, 24.0],
-        np.array([99.0, 1.0, -2.0, 2.0]),
-    )
-    assert x == pytest.approx([1.0, 2.0, 3.0, 4.0], rel=1e-15)
+    ([-1, 0, 1, 1], [10.0, 8.0, 4.0, 5.0], [99.0, 2.0, 3.0, -1.0], [14.0, 22.0, 8.0, 24.0],
+     [99.0, 1.0, -2.0, 2.0], [1.0, 2.0, 3.0, 4.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parent", "d", "u", "b", "low", "expected"), BY_HAND)
+def test_systems_by_hand(parent, d, u, b, low, expected):
+    x = solve(parent, d, u, b, low)
+    assert x == pytest.approx(expected, rel=1e-15 if len(d) > 2 else 0)
+    assert x.dtype == np.float64
 
 
 def test_dense_matrix_by_hand():
@@ -147,7 +132,7 @@ def test_a_pivot_that_turns_bad_in_the_elimination():
         solve([-1, 0], [1.0, 1.0], [0.0, 2.0], [1.0, 1.0])
     assert caught.value.node == 0
     # u * l is negative: the root's pivot is 1 + 4, valid
-    x = solve([-1, 0], [1.0, 1.0], [0.0, 2.0], [5.0, 0.0], np.array([0.0, -2.0]))
+    x = solve([-1, 0], [1.0, 1.0], [0.0, 2.0], [5.0, 0.0], [0.0, -2.0])
     assert x.tolist() == [1.0, 2.0]
 
 

@@ -6,7 +6,7 @@ import pytest
 from systems import dissimilar, make_system
 
 from bench.made import chain, star
-from clhines import METHODS, Forest, PivotError, Solver, reroot
+from clhines import Forest, PivotError, Solver, reroot
 
 # vectors, one work-item per branch, and segments
 KINDS = {
@@ -41,15 +41,6 @@ def test_every_way_in_and_out(queue, needs, kind, dtype, rows, symmetric):
     system.assert_solved(factors.solve(system.b))
     factors.enqueue(packed["b"], out=out)
     system.assert_solved(solver.from_device_order(out).get())
-
-
-@pytest.mark.parametrize("method", [m for m in METHODS if not METHODS[m].chains_only])
-def test_any_method_solves_rerooted_cells(fast_queue, method):
-    forest = Forest.from_parents(dissimilar(12))
-    new = reroot(forest)
-    system = make_system(forest, np.float32, symmetric=False)
-    solver = Solver(new.forest, method, np.float32, queue=fast_queue)
-    system.assert_solved(solver.solve(system.d, b=system.b, **new.couplings(system.u, system.l)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

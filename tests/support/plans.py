@@ -37,6 +37,7 @@ SHAPED = {  # `fine`'s options that shape levels and blocks
     "local": {"local": True},
     "all": {"split": "block", "packing": "sorted", "level_shift": True, "local": True},
 }
+OPTIONS += [("fine", options) for options in SHAPED.values()]
 OPTIONS += [(method, {}) for method in METHODS if (method, {}) not in OPTIONS]
 
 

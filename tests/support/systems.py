@@ -31,6 +31,15 @@ class System:
     def truth(self):
         return reference.solve_serial(self.forest, **self.arrays)
 
+    def dense_solution(self, transpose=False):
+        """Return LAPACK's solution of each cell's dense matrix, float64."""
+        x, offsets = np.empty(self.b.shape), self.forest.cell_offsets
+        for cell in range(self.forest.num_cells):
+            matrix = reference.dense(self.forest, self.d, self.u, self.l, cell)
+            mine = slice(*offsets[cell : cell + 2])
+            x[..., mine] = np.linalg.solve(matrix.T if transpose else matrix, self.b[..., mine].T).T
+        return x
+
     def copy(self):
         values = {k: None if a is None else a.copy() for k, a in self.arrays.items()}
         return replace(self, **values)

@@ -70,15 +70,19 @@ def test_all_ways_give_the_bits_of_device_order(fast_queue, monkeypatch, config,
         same = arrays["b"].copy()
         assert solver.solve(**{**arrays, "b": same}, out=same) is same
         assert np.array_equal(same, expected)
-    for values, least in ((0, 1 << 23), (None, 1 << 23), (None, 1)):
+    for way in ("permuted", "GPU", "GPU, pinned", "CPU that copies"):
         with monkeypatch.context() as patch:
-            if values is None:
-                like_a_gpu(patch, least)
+            if way.startswith("GPU"):
+                like_a_gpu(patch, 1 if "pinned" in way else 1 << 23)
+            elif way == "permuted":
+                patch.setattr(hosted, "SHARED_VALUES", 0)
             else:
-                patch.setattr(hosted, "SHARED_VALUES", values)
+                patch.setattr(copies, "lends", lambda *_: False)
+                patch.setattr(copies, "lends_all", lambda _: False)
             other = make_solver(fast_queue, forest, config, np.float32)
-            for _ in range(2):
-                assert np.array_equal(other.solve(**arrays), expected)
+            for b in (arrays["b"], arrays["b"].copy()):
+                x = other.solve(**{**arrays, "b": b}, overwrite=b is not arrays["b"])
+                assert np.array_equal(x, expected)
 
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
@@ -355,19 +359,6 @@ def test_arrays_anywhere_in_memory(fast_queue, config, rows):
         assert all(np.array_equal(a, kept[name]) for name, a in moved.items())
         factors = solver.factor(**{name: moved[name] for name in moved if name != "b"})
         system.assert_solved(factors.solve(moved["b"]))
-
-
-@pytest.mark.parametrize("config", ["flat", "contraction_6", "fine_vector_4"])
-@pytest.mark.parametrize("rows", [None, 5])
-def test_arrays_that_a_cpu_does_not_take_are_copied(fast_queue, monkeypatch, config, rows):
-    monkeypatch.setattr(copies, "lends", lambda *_: False)
-    monkeypatch.setattr(copies, "lends_all", lambda _: False)
-    forest = forest_of(config, dissimilar(9))
-    solver = make_solver(fast_queue, forest, config, np.float32)
-    for seed in (1, 2):
-        system = make_system(forest, np.float32, False, rows, seed)
-        system.assert_solved(solver.solve(**system.arrays))
-        system.assert_solved(solver.solve(**system.copy().arrays, overwrite=True))
 
 
 @pytest.mark.parametrize("config", ["flat", "contraction_6"])

@@ -23,6 +23,7 @@ def test_bad_pivots_name_cell_and_node(queue, config):
     system = make_system(forest, np.float32)
     solver = make_solver(queue, forest, config, np.float32)
     clean = solver.solve(**system.arrays)
+    by_factors = solver.factor(system.d, system.u).solve(system.b)
     tips = np.bincount(forest.parent[forest.parent >= 0], minlength=forest.num_nodes) == 0
     roots = forest.parent < 0
     for cell in (0, 1, 4, forest.num_cells - 1):
@@ -47,6 +48,12 @@ def test_bad_pivots_name_cell_and_node(queue, config):
             others = np.ones(forest.num_nodes, bool)
             others[here] = False
             assert np.array_equal(x[others], clean[others])
+            with pytest.raises(PivotError, match=f"cell {cell}, node {node} "):
+                solver.factor(bad.d, bad.u)
+            factors = solver.factor(bad.d, bad.u, check=False)
+            assert np.array_equal(factors.status(), status)
+            y = factors.solve(bad.b, check=False)
+            assert np.array_equal(y[others], by_factors[others])
     assert_solved(config, system, solver.solve(**system.arrays))
     assert (solver.status() == -1).all()
 

@@ -152,13 +152,12 @@ def test_events_of_known_arrays_are_waited_for(fast_queue):
     system = make_system(forest, np.float64)
     d, u, b = packed(solver, system)
     out = cla.empty_like(b)
-    solver.enqueue(d, u, b, out=out)
-    for name, array in (("b", b), ("out", out), ("wait_for", None)):
+    for name, array in (("first", None), ("b", b), ("out", out), ("wait_for", None)):
         queue.finish()
         gate = cl.UserEvent(queue.context)
         if array is not None:
             array.add_event(gate)
-        event = solver.enqueue(d, u, b, out=out, wait_for=gate if array is None else None)
+        event = solver.enqueue(d, u, b, out=out, wait_for=[gate] if array is None else None)
         queue.flush()
         status = event.get_info(cl.event_info.COMMAND_EXECUTION_STATUS)
         gate.set_status(cl.command_execution_status.COMPLETE)

@@ -48,6 +48,7 @@ def test_no_gpu_shaped_row_on_a_cpu():
             methods = [c.method for c, _ in auto.ranked(forest, dtype, CPU)]
             assert not set(methods) & {"contraction", "interleaved"}
             assert make_plan(forest, dtype=dtype, limits=CPU).method == methods[0]
+    assert make_plan(FOREST, limits=Limits(is_cpu=False)).method == "contraction"
 
 
 def test_contraction_is_the_choice_of_a_gpu_without_fitted_costs(monkeypatch):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plans import mixture, next_fit
+from plans import next_fit
 
 from bench.made import chain, random_binary_tree
 from clhines import Forest, make_plan
@@ -46,10 +46,3 @@ def test_rows_and_integers():
     assert out.tolist() == [[12, -1, 10], [22, -1, 20]]
     owner, step = layout.expand(np.array([2, 1, 3]))
     assert (owner.tolist(), step.tolist()) == ([0, 0, 1, 2, 2, 2], [0, 1, 0, 0, 1, 2])
-
-
-def test_a_gather_in_blocks_has_each_node_once():
-    forest = mixture()
-    for method in ("fine", "levels", "contraction", "interleaved"):
-        gather = make_plan(forest, method).gather
-        assert np.array_equal(np.sort(gather[gather >= 0]), np.arange(forest.num_nodes))

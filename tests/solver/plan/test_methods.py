@@ -5,9 +5,8 @@ import pytest
 from plans import CPU, GPU, OPTIONS
 from systems import dissimilar, families, forest_for
 
-from bench.made import chain, star
+from bench.made import chain
 from clhines import METHODS, Forest, InputError, make_plan
-from clhines.solver.plan.plan import Limits
 
 pytestmark = pytest.mark.core
 
@@ -53,6 +52,15 @@ def test_gather_is_a_permutation_plus_padding(method, options, limits):
         ("block_local", {"vector_width": 1}, "'vector_width' is not one of method 'block_local'"),
         ("fine", {"vector_width": 3}, "vector_width=3 is not valid; expected 1, 2, 4, 8 or 16"),
         ("fine", {"local": 1}, "local=1 is not valid; expected True or False"),
+        ("fine", {"split": "mean", "vector_width": 4},
+            "split='mean' shapes levels.* got vector_width=4"),
+        ("fine", {"level_shift": True, "vector_width": 2}, "level_shift=True shapes levels"),
+        ("fine", {"level_shift": True, "packing": "best_fit"},
+            "level_shift=True needs packing 'next_fit'"),
+        ("fine", {"split": "median"}, "split='median' is not valid; expected 'mean' or 'block'"),
+        ("fine", {"packing": "first"}, "packing='first' .* 'next_fit', 'sorted' or 'best_fit'"),
+        ("levels", {"padding": "none"}, "padding='none' is not valid; expected 'compute' or 'sk"),
+        ("levels", {"padding": 1}, "padding=1 is not valid"),
         ("fine", {"vector_width": True}, "vector_width=True is not valid"),
         ("fine", {"work_group": 264}, "work_group=264 is above the device's limit of 256"),
     ],
@@ -74,12 +82,3 @@ def test_none_takes_the_default_of_an_option():
         forest = forest_for(method, dissimilar(5))
         with_none = make_plan(forest, method, **dict.fromkeys(row.options))
         assert with_none.parts[0].spec == make_plan(forest, method).parts[0].spec
-
-
-def test_auto_takes_no_gpu_shaped_row_on_a_cpu():
-    forest = Forest.from_parents([chain(5), star(4)])
-    assert make_plan(forest, limits=Limits(is_cpu=True)).method not in (
-        "contraction",
-        "interleaved",
-    )
-    assert make_plan(forest, limits=Limits(is_cpu=False)).method == "contraction"

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plans import SHAPED, mixture
+from plans import CPU, mixture
 from systems import dissimilar
 from trees import complete_binary
 
@@ -15,7 +15,6 @@ from clhines.solver.plan.plan import Limits
 
 pytestmark = pytest.mark.core
 
-CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
 GPU = Limits(max_work_group=1024)
 
 
@@ -238,31 +237,6 @@ def test_levels_are_shaped_by_work_groups_only():
     ]:
         plan = make_plan(forest, "fine", limits=CPU, **options)
         assert plan.parts[0].spec.template == template
-    for options, words in [
-        ({"split": "mean", "vector_width": 4}, "split='mean' shapes levels.* got vector_width=4"),
-        ({"level_shift": True, "vector_width": 2}, "level_shift=True shapes levels"),
-        ({"level_shift": True, "packing": "best_fit"}, "level_shift=True needs packing 'next_fit'"),
-        ({"split": "median"}, "split='median' is not valid; expected 'mean' or 'block'"),
-        ({"packing": "first"}, "packing='first' .* expected 'next_fit', 'sorted' or 'best_fit'"),
-        ({"local": 1}, "local=1 is not valid; expected True or False"),
-    ]:
-        with pytest.raises(InputError, match=words) as caught:
-            make_plan(forest, "fine", **options)
-        assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("options", SHAPED.values(), ids=SHAPED)
-@pytest.mark.parametrize("limits", [CPU, Limits()], ids=["cpu", "gpu"])
-def test_every_option_gives_a_permutation_plus_padding(options, limits):
-    forest = mixture()
-    for dtype in (np.float64, np.float32):
-        plan = make_plan(forest, "fine", dtype, limits, **options)
-        gather = plan.gather
-        assert np.array_equal(np.sort(gather[gather >= 0]), np.arange(forest.num_nodes))
-        assert plan.forest is forest
-
-
-# ------------------------------------------------------------------------------------- pictures
 
 
 # ------------------------------------------------- kernels written for a number of levels

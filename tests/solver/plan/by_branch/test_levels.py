@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.made import chain
-from clhines import Forest, InputError, make_plan
+from clhines import Forest, make_plan
 from clhines.solver.plan.plan import Limits
 
 pytestmark = pytest.mark.core
@@ -74,10 +74,3 @@ def test_padding_is_computed_where_that_is_faster(limits, computed):
             for padding in ("compute", "skip"):
                 plan = make_plan(forest, "levels", dtype, limits, padding=padding)
                 assert plan.parts[0].spec.computes_padding == (padding == "compute")
-
-
-def test_other_paddings_are_refused():
-    with pytest.raises(InputError, match="padding='none' is not valid; expected 'compute' or 'sk"):
-        make_plan(Forest(chain(3)), "levels", padding="none")
-    with pytest.raises(InputError, match="padding=1 is not valid"):
-        make_plan(Forest(chain(3)), "levels", padding=1)
