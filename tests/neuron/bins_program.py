@@ -39,8 +39,7 @@ def built(h, rng, artificial):
                 kept.append(netcon)
     if artificial:
         for source, owner in sources[:4]:
-            netcon = h.NetCon(source, fire, sec=owner)
-            netcon.weight[0], netcon.delay = float(rng.normal(0.4, 0.5)), 0.613
+            netcon = h.NetCon(source, fire, 10, 0.613, float(rng.normal(0.4, 0.5)), sec=owner)
             kept.append(netcon)
     for source, owner in sources:
         netcon = h.NetCon(source, None, sec=owner) if owner else h.NetCon(source, None)

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 from support.mod_files import loaded
-from support.neuron_scripts import go_on
+from support.neuron_scripts import go_on, make_section
 
 import clhines
 
@@ -208,8 +208,7 @@ CASES = [
 def built(case):
     """Return a case's section, its point processes and its NetCons."""
     h.celsius = case.get("celsius", 6.3)
-    sec = h.Section(name="sec")
-    sec.L, sec.diam, sec.nseg, sec.cm = 20, 15, 1, 1
+    sec = make_section("sec", L=20, diam=15, nseg=1, cm=1)
     points, netcons = [], []
     for name, _ in case["density"]:
         sec.insert(name)

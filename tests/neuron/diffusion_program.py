@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 from support.mod_files import loaded
-from support.neuron_scripts import go_on, with_values
+from support.neuron_scripts import go_on, make_section, with_values
 
 h = loaded()
 h.celsius, h.dt = 20, 0.025
@@ -16,9 +16,7 @@ KEPT = []
 
 
 def section(name, nseg, length, diam):
-    made = h.Section(name=name)
-    made.nseg, made.L, made.diam = nseg, length, diam
-    made.insert("pas")
+    made = make_section(name, "pas", nseg=nseg, L=length, diam=diam)
     KEPT.append(made)
     return made
 

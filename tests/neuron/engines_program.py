@@ -38,9 +38,7 @@ def build(files):
     kept, times, ids = [cells, clamp, synapses], h.Vector(), h.Vector()
     for k, synapse in enumerate(synapses):
         source = cells[1 - k % 2]
-        connection = h.NetCon(source(0.1)._ref_v, synapse, sec=source)
-        connection.threshold, connection.delay = -10, DELAY
-        connection.weight[0] = WEIGHT
+        connection = h.NetCon(source(0.1)._ref_v, synapse, -10, DELAY, WEIGHT, sec=source)
         if k == 2:
             connection.weight[1] = 0.5
         if k < 2:

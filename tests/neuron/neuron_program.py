@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from neuron import h
 from support.mod_files import loaded
-from support.neuron_scripts import in_turns, with_values
+from support.neuron_scripts import in_turns, make_section, with_values
 
 h.load_file("stdrun.hoc")
 KEPT = []
@@ -17,9 +17,7 @@ SEEN = []  # pairs of an object and a variable, which hoc reads after a run
 
 
 def section(name, nseg, length, diam, mechanism="hh"):
-    made = h.Section(name=name)
-    made.nseg, made.L, made.diam = nseg, length, diam
-    made.insert(mechanism)
+    made = make_section(name, mechanism, nseg=nseg, L=length, diam=diam)
     KEPT.append(made)
     return made
 
@@ -55,8 +53,7 @@ def recorders():
     dendrite.connect(soma(1))
     synapse = h.ExpSyn(dendrite(0.5))
     clamp(soma(0.5))
-    netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
-    netcon.threshold, netcon.delay, netcon.weight[0] = -20, 1.3, 0.002
+    netcon = h.NetCon(soma(0.5)._ref_v, synapse, -20, 1.3, 0.002, sec=soma)
     spikes, times = h.Vector(), h.Vector([1, 3.33, 12.5, 19])
     netcon.record(spikes)
     at = soma(0.5)
@@ -178,8 +175,7 @@ def crossing():
     """A run that ends in the step in which a voltage crosses its threshold."""
     soma = section("soma", 1, 20, 20)
     synapse = h.ExpSyn(soma(0.5))
-    netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
-    netcon.threshold, netcon.delay, netcon.weight[0] = 0, 0.4, 0.01
+    netcon = h.NetCon(soma(0.5)._ref_v, synapse, 0, 0.4, 0.01, sec=soma)
     spikes = h.Vector()
     netcon.record(spikes)
     KEPT.extend([synapse, netcon])
@@ -234,9 +230,7 @@ def reset():
             (stim, here, 0.01, 1), (stim, far, 0.002, 0.5), (stim, late, 0, 0.7),
             (far, synapse, 0.001, 0.01), (soma(0.5)._ref_v, synapse, 0.002, 0.3),
         ):  # fmt: skip
-            netcon = h.NetCon(source, target, sec=soma)
-            netcon.weight[0], netcon.delay = weight, delay
-            netcon.threshold = -52
+            netcon = h.NetCon(source, target, -52, delay, weight, sec=soma)
             KEPT.append(netcon)
         current = clamp(soma(0.5), (0.15, 0.1, -0.2)[k])
         current.dur = 12

@@ -148,8 +148,7 @@ if asked.bins is not None:
         pc.set_gid2node(FIRES + gid, rank)
         pc.cell(FIRES + gid, h.NetCon(fires, None))
         connect((gid - 1) % CELLS, fires, 2.0, 1.5)
-        netcon = h.NetCon(cell.soma(0.5)._ref_v, fires, sec=cell.soma)
-        netcon.weight[0], netcon.delay, netcon.threshold = 2.0, 1.516, 10
+        netcon = h.NetCon(cell.soma(0.5)._ref_v, fires, 10, 1.516, 2.0, sec=cell.soma)
         clamp = h.IClamp(cell.soma(0.5))
         clamp.delay, clamp.dur, clamp.amp = 1 + 3 * gid, 1, 2 * (gid % 3 == 0)
         kept.extend([fires, netcon, clamp])

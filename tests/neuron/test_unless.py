@@ -16,8 +16,7 @@ def test_sources_without_noise(engine):
     mod_files.loaded()
     soma = make_section("soma", "pas")
     source, synapse = with_values(h.nmnoise(), interval=1.3), h.ExpSyn(soma(0.5))
-    wire = h.NetCon(source, synapse)
-    wire.delay, wire.weight[0] = 0.9, 0.002
+    _wire = h.NetCon(source, synapse, 10, 0.9, 0.002)
     v = h.Vector().record(soma(0.5)._ref_v)
     h.finitialize(-65)
     h.continuerun(8)
@@ -42,8 +41,7 @@ def drawing(seed):
     soma = make_section("soma", "pas")
     synapse, source = h.nmdraws(soma(0.5)), h.NetStim()
     synapse.seed, source.interval, source.number, source.start = seed, 1.3, 20, 0.7
-    wire = h.NetCon(source, synapse)
-    wire.delay, wire.weight[0] = 0.4, 0.2
+    wire = h.NetCon(source, synapse, 10, 0.4, 0.2)
     return synapse, (soma, source, wire)
 
 

@@ -37,8 +37,7 @@ def test_what_events_of_any_time_set_is_not_sampled(what, interval):
     mod_files.loaded()
     soma = h.Section(name="soma")
     synapse, source = getattr(h, what)(soma(0.5)), with_values(h.NetStim(), start=1, number=3)
-    wire = h.NetCon(source, synapse)
-    wire.delay, wire.weight[0] = 0.5, 0.01
+    _wire = h.NetCon(source, synapse, 10, 0.5, 0.01)
     kept = [h.Vector().record(synapse._ref_g, interval), h.Vector().record(synapse._ref_i, 0.025)]
     h.finitialize(-65)
     with pytest.raises(clhines.InputError, match=f"{what}: Vector.record, at intervals.* of g, wh"):

@@ -123,8 +123,7 @@ def test_an_event_that_its_source_has_not_sent_to_the_others_is_refused(model, t
 def test_an_event_that_its_only_source_would_have_to_send_in_time_to_come_is_refused(model):
     """The source's own event would come after the pending one."""
     stim = with_values(h.NetStim(), start=1, number=1)
-    netcon = h.NetCon(stim, model[0][0])
-    netcon.delay, netcon.weight[0] = 0.5, 1e-4
+    netcon = h.NetCon(stim, model[0][0], 10, 0.5, 0.0001)
     h.finitialize(-65)
     netcon.event(0.4)
     clhines.neuron.run(0.2, engine="reference")  # as if it had been sent before 0 ms
@@ -173,8 +172,7 @@ def test_events_of_the_past_send_what_is_due_at_once_as_in_neuron(engine):
     h.load_file("stdrun.hoc")
     soma = make_section("soma", "hh", L=20, diam=20)
     stim, synapse = with_values(h.NetStim(), start=2, interval=3, number=100), h.ExpSyn(soma(0.5))
-    wire = h.NetCon(stim, synapse)
-    wire.delay, wire.weight[0] = 1, 0.01
+    _wire = h.NetCon(stim, synapse, 10, 1, 0.01)
     each, kept, results = h.Vector().record(synapse._ref_i), h.SaveState(), []
     h.finitialize(-65)
     h.continuerun(3)

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from neuron import h
 from support.mod_files import loaded
-from support.neuron_scripts import go_on, with_values
+from support.neuron_scripts import go_on, make_section, with_values
 
 import clhines
 
@@ -259,8 +259,7 @@ def random_trees(engine, first, end):
     for seed in range(first, end):
         random, made = np.random.default_rng(seed), []
         for k in range(int(random.integers(2, 14))):
-            one = h.Section(name=f"s{k}")
-            one.nseg, one.Ra = int(random.integers(1, 5)), random.uniform(30, 300)
+            one = make_section(f"s{k}", nseg=int(random.integers(1, 5)), Ra=random.uniform(30, 300))
             one.L, one.diam = random.uniform((5, 0.5), (200, 10))
             one.insert("pas")
             if made and random.random() < 0.93:

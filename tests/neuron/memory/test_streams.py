@@ -256,8 +256,7 @@ def _trains(given):
             random = _random("negexp", k)
             train.draw(random)
             kept.append(random)
-        wire = h.NetCon(train, synapse)
-        wire.delay, wire.weight[0] = 0.4, 0.002
+        wire = h.NetCon(train, synapse, 10, 0.4, 0.002)
         trains.append(train)
         kept += [synapse, wire]
     return kept, trains

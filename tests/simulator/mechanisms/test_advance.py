@@ -1,6 +1,6 @@
 """Steps of states against solutions of their equations, and whole simulations on every engine.
 
-The mechanisms of tests/mod against NEURON are in test_kinetics.py.
+The mechanisms of tests/mod against NEURON are in test_library.py.
 """
 
 import numpy as np
