@@ -129,32 +129,6 @@ def test_order_of_convergence(double_queue, secondorder, order):
     assert abs(device - exact) == pytest.approx(errors[-1], rel=1e-6)
 
 
-def test_passive_cable_against_its_closed_form(double_queue):
-    """Compare a sealed cylinder, one length constant long, with current into one end, at rest."""
-    radius, g, resistivity = 1.0, 1e-4, 100.0
-    constant = 1e4 * np.sqrt(radius * 1e-4 / (2 * g * resistivity))  # µm
-    n = 3
-    cell = Morphology(
-        parent=np.array([-1, 0, 1]),
-        xyz=np.array([[0, 0, 0], [constant / 2, 0, 0], [constant, 0, 0]], float),
-        radius=np.full(n, radius),
-        type=np.full(n, 3),
-        id=np.arange(1, n + 1),
-        line=np.zeros(n, int),
-    )
-    cable = discretise(cell, max_length=constant / 400, Ra=resistivity)
-    net = Network(cable)
-    net.insert("pas", g=g, e=-65.0)
-    net.add("iclamp", at=[0], dur=1e9, amp=0.1)
-    sim = Simulation(net, 1000.0, queue=double_queue)
-    sim.run(50_000.0)
-    v = sim.voltages()
-    x = (np.arange(cable.num_nodes) + 0.5) / cable.num_nodes
-    infinite = resistivity * constant * 1e-4 / (np.pi * (radius * 1e-4) ** 2)  # Ω
-    expected = 0.1e-9 * infinite * np.cosh(1 - x) / np.sinh(1) * 1e3  # mV
-    np.testing.assert_allclose(v + 65, expected, rtol=2e-5)
-
-
 @pytest.mark.parametrize("engine", ["reference", *ENGINES])
 def test_a_voltage_that_is_not_finite(double_queue, engine, tmp_path):
     net, _ = simple_network()

@@ -79,38 +79,3 @@ def test_voltages_of_one_cell(double_queue, engine, secondorder):
     assert len(result.spike_time) == len(pulses)
     assert np.abs(ours - theirs).max() < 1e-6
     assert len(sections) > 10
-
-
-@pytest.mark.parametrize("engine", ["steps", "epochs"])
-def test_ring(double_queue, engine):
-    cables, duration, delay, weight = branching_cells(16), 200.0, 5.0, 0.05
-    net = our_network(cables)
-    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    cells = np.arange(16)
-    net.connect(cells, syn, (cells + 1) % 16, weight, delay)
-    net.add_event(syn, 0, 1.0, weight)
-    net.threshold = 10.0
-    result = Simulation(net, DT, queue=double_queue, engine=engine).run(duration)
-
-    theirs, kept = [], []
-    times = h.Vector()
-    ids = h.Vector()
-    built = [neuron_cell(cable) for cable in cables]
-    synapses = [h.ExpSyn(soma) for _, soma, _ in built]
-    for cell, (_, soma, _) in enumerate(built):
-        synapses[cell].tau, synapses[cell].e = 2.0, 0.0
-        con = h.NetCon(soma._ref_v, synapses[(cell + 1) % 16], sec=soma.sec)
-        con.threshold, con.delay, con.weight[0] = 10.0, delay, weight
-        con.record(times, ids, cell)
-        kept.append(con)
-    stim = h.NetStim()
-    stim.number, stim.start, stim.noise = 1, 0.0, 0
-    first = h.NetCon(stim, synapses[0])
-    first.delay, first.weight[0] = 1.0, weight
-    initialise(0)
-    for _ in range(round(duration / DT)):
-        h.fadvance()
-    theirs = sorted(zip(times, map(int, ids), strict=True))
-    assert len(theirs) >= 16
-    assert result.spike_cell.tolist() == [cell for _, cell in theirs]
-    assert np.abs(result.spike_time - [t for t, _ in theirs]).max() <= DT * (1 + 1e-6)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SELECTION = (  # test -> its coverage
     "tests/solver/test_solver.py::test_every_shape_is_solved",  # each method, both precisions
     "tests/solver/test_factors.py::test_every_row_solves_and_factors",
-    "tests/solver/test_factors.py::test_bad_pivots_are_named_once",
+    "tests/solver/engines/test_pivots.py::test_bad_pivots_name_cell_and_node",
     "tests/solver/plan/test_export.py::test_programs_solve_on_every_device",
     "tests/simulator/gpu/test_epochs.py::test_blocks_follow_the_reference",
     "tests/simulator/gpu/test_epochs.py::test_lists_of_nodes_follow_the_reference",

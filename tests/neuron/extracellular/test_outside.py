@@ -181,10 +181,3 @@ def test_what_is_rejected_names_the_section_and_the_variable():
     for name, lines in result.items():
         assert any(words[name] in line for line in lines), (name, lines)
         assert len(lines) <= 3, lines
-
-
-def test_a_field_in_a_network_from_neuron(tmp_path):
-    """Compare `Network.field` of a network from `from_neuron` with NEURON's `extracellular`."""
-    program = PROGRAM.with_name("field_program.py")
-    result = forked.result_of(program, str(tmp_path / "model.npz"))
-    assert result["moved"] > 30 and result["voltages"] < 1e-9  # mV

@@ -1,4 +1,4 @@
-"""i_membrane against NEURON, and currents that cannot be recorded."""
+"""Rows of i_membrane, and currents that cannot be recorded; `test_exact` compares with NEURON."""
 
 import networks
 import numpy as np
@@ -10,53 +10,6 @@ from clhines.simulator.records import reduced
 from clhines.simulator.records.membrane import Membrane
 
 DT, ENGINES, EVERY = 0.025, ("reference", "steps", "epochs"), 4  # steps
-
-
-@pytest.mark.neuron
-@pytest.mark.parametrize("engine", ENGINES)
-def test_i_membrane_is_neurons(double_queue, engine):
-    import test_simulation_neuron as with_neuron
-
-    h = with_neuron.h
-    (cable,) = with_neuron.branching_cells(1)
-    net = with_neuron.our_network(cable)
-    net.add("iclamp", at=net.soma, delay=1.0, dur=2.0, amp=0.6)
-    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    net.add_event(syn, 0, 4.0, 0.05)
-    sim = Simulation(net, DT, queue=double_queue, engine=engine, v_init=with_neuron.V_INIT)
-    nodes = np.arange(cable.num_nodes)
-    matrix = np.random.default_rng(4).normal(size=(3, len(nodes)))  # electrode currents
-    current = sim.record("i", syn, every=EVERY * DT)
-    number = sim.record("i_membrane", nodes, every=EVERY * DT)
-    seen = sim.record("i_membrane", nodes, every=EVERY * DT, matrix=matrix)
-    result = sim.run(8.0)
-
-    sections, soma, segments = with_neuron.neuron_cell(cable)
-    clamp = h.IClamp(soma)
-    clamp.delay, clamp.dur, clamp.amp = 1.0, 2.0, 0.6
-    synapse, stim = h.ExpSyn(soma), h.NetStim()
-    synapse.tau, synapse.e = 2.0, 0.0
-    stim.number, stim.start, stim.noise = 1, 3.0, 0
-    connection = h.NetCon(stim, synapse)
-    connection.delay, connection.weight[0] = 1.0, 0.05
-    h.cvode.use_fast_imem(1)
-    with_neuron.initialise(0)
-    theirs, synaptic = [], []
-    for step in range(round(8.0 / DT)):
-        h.fadvance()
-        if step % EVERY == EVERY - 1:
-            theirs.append([segments[node].i_membrane_ for node in segments])
-            synaptic.append(synapse.i)
-    h.cvode.use_fast_imem(0)
-    theirs, ours = np.array(theirs), result[number][1:]
-    largest = np.abs(theirs).max()
-    assert len(sections) > 10 and largest > 0.1
-    assert np.abs(theirs.sum(axis=1)).max() == pytest.approx(0.6)  # the electrode's current
-    assert np.abs(ours[:, list(segments)] - theirs).max() < 1e-8 * largest
-    assert np.abs(synaptic).max() > 1.0
-    assert np.abs(result[current][1:, 0] - synaptic).max() < 1e-8 * np.abs(synaptic).max()
-    potentials = theirs @ matrix[:, list(segments)].T
-    assert np.abs(result[seen][1:] - potentials).max() < 1e-8 * np.abs(potentials).max()
 
 
 @pytest.mark.parametrize("voltages", [False, True])
