@@ -136,7 +136,7 @@ static inline int in_group(const int position, const uint width, const uint line
 
 ${spec.shared_helpers}\
 ${part("simulator/common/arena_functions")}\
-${part("simulator/common/diffusing_rows") if spec.diffuses else ""}\
+${part("solver/common/reciprocal") + part("simulator/common/diffusing_rows") if spec.diffuses else ""}\
 ${part("simulator/common/runaway")}\
 % for w in spec.group_widths:
 // Read numbers at a group's places

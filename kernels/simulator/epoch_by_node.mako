@@ -17,9 +17,9 @@ ${part("simulator/common/epoch_title")}\
 // Nodes with the same density mechanisms are in lists, a warp each: a lane advances the states in all
 // mechanisms at its node, and stores the node's d and b before the elimination in W and A.
 ${part("simulator/common/epoch_functions")}
-${part("simulator/common/diffusing_rows") if spec.diffusing_rounds else ""}\
 ${part("simulator/common/runaway")}\
 ${part("simulator/common/epoch_macros")}\
+${part("simulator/common/diffusing_rows") if spec.diffusing_rounds else ""}\
 // Before the next launches: make the events that have been sent visible to their targets.
 __kernel void publish(${signature(spec, "publish")})
 {

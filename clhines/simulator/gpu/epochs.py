@@ -45,6 +45,7 @@ from clhines.simulator.gpu.tables import PlacedValues, column_tables, put_tables
 from clhines.simulator.gpu.words import WARP
 from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_turns, detector_order, fill_arenas
+from clhines.simulator.kinds.diffusing import ROW_REALS
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.mechanisms.emit.series import SeriesNumbers
 from clhines.simulator.model.model import Model
@@ -280,6 +281,11 @@ class CellEpochs(ArenaKernels):
             layers=self._regions.layers, diffusing_rounds=self._regions.rounds, leads=leads,
             turns=steps + 2 if "last_instances" in self.model.needs else 0,
         )  # fmt: skip
+        bytes_of_rows = (
+            launch.spec.units * ROW_REALS * self._regions.most_rows * self.dtype.itemsize
+        )
+        if launch.spec.chip.local_bytes + bytes_of_rows <= self.run.limits.local_bytes:
+            launch.spec = replace(launch.spec, diffusing_rows=self._regions.most_rows)
         num_cells = len(launch.plan.cells.numbers)
         if launch.spec.meets:
             launch.given["arrived"] = cla.zeros(self.queue, num_cells, np.uint64)

@@ -153,7 +153,7 @@ def with_lists(
     model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     apart = takes_apart(network)
     sole = sole_kinds(network, apart)
-    held = set() if leads or network.diffusions else held_kinds(functions.kinds, network)
+    held = set() if leads else held_kinds(functions.kinds, network)
     added = network.added_kinds
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
@@ -338,7 +338,8 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
     """Return the mechanisms whose currents may be computed immediately after their states.
 
     The states then stay in registers. Such a current reads nothing else that changes after the
-    states' step. There are none if a cell's lanes must wait at a barrier in between.
+    states' step. There are none if a cell's lanes must wait at a barrier in between. If states
+    diffuse, these mechanisms' states advance later than others.
     """
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", *BY_LAYERS}
@@ -356,6 +357,7 @@ def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
         if kind.kind == "density"
         and not (kind.takes_events or kind.outputs or kind.number in played)
         and _may_come_first(kind, changed, currents)
+        and not (network.diffusions and _must_keep_order(kind, network))
     }
 
 
@@ -363,6 +365,17 @@ def reads_nodes(model: Model) -> bool:
     kinds = model.kinds
     nodes = ((kinds[k].node, kinds[to.kind].node[to.instance]) for (k, _), to in model.read.items())
     return any((reader != target).any() for reader, target in nodes)
+
+
+def _must_keep_order(kind: KindBlocks, network: Model) -> bool:
+    """Whether a mechanism's states share a variable with others' in a step, or diffuse."""
+    roles = {a.role for block in ("advance",) if kind.has(block) for a in kind.arguments(block)}
+    return (
+        kind.has("diffuse")
+        or "ion" in roles
+        or "pointer" in roles
+        or bool(network.states_read(kind.number))
+    )
 
 
 def _may_come_first(kind: KindBlocks, changed: set[str], currents: set[str]) -> bool:

@@ -76,12 +76,12 @@ class CellRegions:
     """Add regions that only epochs on GPUs need to the arenas (device arrays).
 
     `layers` is the largest number of target layers in a cell (see `Wires.layers`), and `rounds` the
-    number of elimination rounds for diffusing states.
+    number of elimination rounds for diffusing states, of which a cell has up to `most_rows`.
     """
 
     def __init__(self, model: Model, wires: Wires) -> None:
         self.model, self.wires = model, wires
-        self.layers = self.rounds = 0
+        self.layers = self.rounds = self.most_rows = 0
 
     def add_sites(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
         for k, kind in enumerate(self.model.kinds):
@@ -121,7 +121,8 @@ class CellRegions:
 
     def add_diffusion(self, layout: CellLayout, arenas: dict[str, Arena]) -> None:
         order, mem, ints = np.arange(self.model.forest.num_cells), arenas["mem"], arenas["ints"]
-        self.rounds = add_diffusing_rows(self.model, layout, mem, ints, order).rounds
+        rows = add_diffusing_rows(self.model, layout, mem, ints, order)
+        self.rounds, self.most_rows = rows.rounds, rows.most
 
     def _layers(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the event targets by cell and layer, and the first entry of each cell and layer.

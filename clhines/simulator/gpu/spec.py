@@ -253,6 +253,9 @@ class EpochSpec(TemplateSpec):
     potentials: int = 0  # in a column: nodes have layers around them, see `columns`; 0: no layers
     driven: tuple[int, ...] = field(default=(), repr=False)  # layers with electrode currents
     diffusing_rounds: int = 0  # elimination rounds for diffusing states; 0: nothing diffuses
+    diffusing_rows: int = field(
+        default=0, repr=False
+    )  # the most in a cell; 0: too large for local memory
     leads: bool = False  # has the last instances' cells, whose values other kernels read
     selects: bool = field(default=False, repr=False)  # the first step computes unused states
     terms: tuple[int, ...] = field(default=(), repr=False)  # terms of exponentials, see `terms`

@@ -13,6 +13,8 @@ from clhines.simulator.model.model import Model
 from clhines.simulator.state.arena import Arena
 from clhines.solver.plan.by_segment.schedule import Contraction, contract
 
+ROW_REALS = 6  # a row's numbers during the elimination
+
 
 class DiffusingRows:
     """Matrix rows for all diffusing states: cell after cell, in elimination rounds.
@@ -29,6 +31,11 @@ class DiffusingRows:
     - `rounds`: round count of all cells; `first`: cell c's round k begins at row
       ``first[c * rounds + k]``
     """
+
+    @property
+    def most(self) -> int:
+        """The most rows in a cell."""
+        return int(np.diff(self.first[:: self.rounds]).max(initial=0))
 
     def __init__(
         self, diffusions: Sequence[Diffusion], cells: Sequence[np.ndarray], num_cells: int
@@ -101,6 +108,5 @@ def add_diffusing_rows(
     ints.add("diffusing_rounds", rows.first)
     mem.add("diffusing_up", rows.up)
     mem.add("diffusing_down", rows.down)
-    for name in ("pivot", "right", "upper", "lower", "above_pivot", "above_right"):
-        mem.room(f"diffusing_{name}", (len(rows.entry),))
+    mem.room("diffusing_numbers", (ROW_REALS * len(rows.entry),))
     return rows

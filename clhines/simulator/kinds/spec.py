@@ -109,6 +109,8 @@ class ArenaSpec(TemplateSpec):
     sums: bool = False  # pointers write variables
     steers: bool = field(default=False, repr=False)  # events set other connections' weights
     diffuses: bool = False  # states diffuse along cells, after `advance`
+    diffusing_rows: ClassVar[int] = 0  # none are in local memory
+    ptx: ClassVar[bool] = False
 
     @property
     def arena(self) -> ArenaSpec:

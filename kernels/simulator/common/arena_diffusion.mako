@@ -9,16 +9,21 @@
         if (!opens) {
             __global const int *rounds = ints + diffusing_rounds + mine.s6 * ${n};
             const int last_row = present ? rounds[${n}] : 0;
-            for (int r = present ? rounds[0] + lane : 0; r < last_row; r += LANES) diffusing_row(r, dt, mem, ints, regions);
+% if spec.diffusing_rows:
+            __local DiffusingRow *cell_rows = diffusing - (present ? rounds[0] : 0);
+% else:
+            __global DiffusingRow *cell_rows = (__global DiffusingRow *)(mem + diffusing_numbers);
+% endif
+            for (int r = present ? rounds[0] + lane : 0; r < last_row; r += LANES) diffusing_row(r, dt, cell_rows, mem, ints, regions);
             MEET_ALL();
             for (int k = 1; k < ${n}; k++) {
                 const int end = present ? rounds[k + 1] : 0;
-                for (int r = present ? rounds[k] + lane : 0; r < end; r += LANES) diffusing_out(r, mem, ints, regions);
+                for (int r = present ? rounds[k] + lane : 0; r < end; r += LANES) diffusing_out(r, cell_rows, mem, ints, regions);
                 MEET_ALL();
             }
             for (int k = ${n - 2}; k >= 0; k--) {
                 const int end = present ? rounds[k + 1] : 0;
-                for (int r = present ? rounds[k] + lane : 0; r < end; r += LANES) diffusing_back(r, mem, ints, regions);
+                for (int r = present ? rounds[k] + lane : 0; r < end; r += LANES) diffusing_back(r, cell_rows, mem, ints, regions);
                 MEET_ALL();
             }
         }

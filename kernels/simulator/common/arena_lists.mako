@@ -9,6 +9,7 @@
     kinds = spec.loop.in_lists
     old, new = spec.loop.old, spec.loop.new
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
+    def section_of(kind, block): return "begin" if block == "advance" and kind.held else "states" if block in of_states else "end"
     def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     ends = [block for block in ("advance", "diffuse", "after_solve", "before_step") if any(takes(k, block) for k in kinds)]
     of_states = [block for block in ends if block in ("advance", "diffuse")]
@@ -222,8 +223,8 @@ ${part("simulator/common/arena_between", sections=sections)}\
             // phase 7: states, in the step before
 % endif
 % for block in ends:
-% if ("states" if block in of_states else "end") in sections:
-<% some = [kind for kind in kinds if takes(kind, block)] %>\
+<% some = [kind for kind in kinds if takes(kind, block) and section_of(kind, block) in sections] %>\
+% if some:
 % for number, known in enumerate(spec.classes if block == "advance" else ()):
             ${"else " if number else ""}if (bits == ${hex(known)}) {
 ${for_each(some, lambda kind: end_of(kind, block), known)}\

@@ -36,6 +36,9 @@
     __local real *above_b = tree_b + LANES;
     __local real *lost_b = all_lost + at * LANES;
 % endif
+% if spec.diffusing_rows:
+    __local DiffusingRow all_diffusing[UNITS * ${spec.diffusing_rows}], *diffusing = all_diffusing + at * ${spec.diffusing_rows};
+% endif
 % if I:
     // the tree's late nodes, ranked by lane: nodes in rounds from ${spec.before} on, and the root
     const bool is_late = is_inner && my_round >= ${spec.before};
