@@ -380,9 +380,7 @@ class Simulation(Holder):
         **values
             With a group: its parameters, as in `Network.insert`. Without a group: `v_init`, as in
             `Simulation` or one value per cell, for the next `reset`; `weight`, (m,) float, of all
-            connections in the order of `weights`, also for pending events, as in NEURON; `events`,
-            a list of ``(group, index, time, weight)`` as in `Network.add_event`, none in the past,
-            which replaces all external events.
+            connections in the order of `weights`, also for pending events, as in NEURON.
 
         Notes
         -----
@@ -391,7 +389,7 @@ class Simulation(Holder):
         the logger ``clhines`` says so at INFO. Other changes cost a copy to the device, or less on
         CPUs. If an INITIAL block reads the parameter, the host computes INITIAL blocks again at the
         start; a parameter of a TABLE plans the run again later. Weights plan again if they grow,
-        become much smaller, or are plastic; events, and several ranks, always do.
+        become much smaller, or are plastic, and always on several ranks.
 
         Raises
         ------

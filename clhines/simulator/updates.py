@@ -16,9 +16,7 @@ from clhines.simulator.kinds.spec import check_constants
 from clhines.simulator.mechanisms.ir.program import HELD_STEPS
 from clhines.simulator.network.changes import (
     ParameterValue,
-    as_events,
     as_value,
-    check_not_past,
     is_plain,
 )
 from clhines.simulator.network.groups import Group, check_begins, inside
@@ -26,11 +24,11 @@ from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import refractory_steps
 from clhines.simulator.recordings import Recordings
 from clhines.simulator.runner import Progress, Runner, Staleness, in_unit
-from clhines.simulator.state.changes import DeviceChanges, affects_start, with_other_events
+from clhines.simulator.state.changes import DeviceChanges, affects_start
 from clhines.simulator.state.host_grid import settled
 
 _log = logging.getLogger(__name__)
-_NAMES = "v_init", "weight", "events"  # for values that are not a group's
+_NAMES = "v_init", "weight"  # for values that are not a group's
 
 
 class Updates:
@@ -96,9 +94,6 @@ class Updates:
                 checked[name] = network.parameter("Simulation", name, value, nodes, "mV")
             elif name == "weight":
                 checked[name] = as_real(name, np.atleast_1d(as_array(name, value))).copy()
-            elif name == "events":
-                checked[name] = as_events(value)
-                check_not_past(checked[name], self._model.compiled.dt, self._progress.step)
             else:
                 raise InputError(
                     f"{shown(name)} cannot be set; expected a group, or {', '.join(_NAMES)}"
@@ -175,31 +170,24 @@ class Updates:
         changes, settings = model.changes, model.settings
         if weight is not None:
             self._check_spikes_known()
-        before = settings["v_init"], runner.pending.start_values, changes.weight, changes.events
+        before = settings["v_init"], runner.pending.start_values, changes.weight
         if "v_init" in values:
             settings["v_init"], runner.pending.start_values = values["v_init"], True
             model.mark_stale(Staleness.VALUES)
-        new_run_for = [name for name in ("weight", "events") if name in values]
-        if weight is not None:
-            if weight.shape == (1,):
-                weight = np.repeat(weight, len(model.compiled.given_weights) or 1)
-            changes.weight = weight
-            model.mark_stale(Staleness.WIRING)
-            # together with events make a new run: they may be wrong, and then nothing changes
-            if "events" not in values and self._put_weights(weight):
-                new_run_for.remove("weight")
-                # spikes at the start have weights
-                runner.pending.start_values |= bool(model.compiled.begins_above.any())
-        if "events" in values:
-            changes.events = values["events"]
-            model.mark_stale(Staleness.WIRING)
-        if not new_run_for:
+        if weight is None:
+            return
+        if weight.shape == (1,):
+            weight = np.repeat(weight, len(model.compiled.given_weights) or 1)
+        changes.weight = weight
+        model.mark_stale(Staleness.WIRING)
+        if self._put_weights(weight):
+            # spikes at the start have weights
+            runner.pending.start_values |= bool(model.compiled.begins_above.any())
             return
         try:
-            why = f"other {' and '.join(new_run_for)}"
-            self._remake(why, weight, new_events="events" in values)
+            self._remake("other weights", weight)
         except (InputError, DeviceMemoryError):
-            settings["v_init"], runner.pending.start_values, changes.weight, changes.events = before
+            settings["v_init"], runner.pending.start_values, changes.weight = before
             raise
 
     def _put_weights(self, weight: np.ndarray) -> bool:
@@ -230,11 +218,10 @@ class Updates:
         sums = progress.under_way.sums(weight, model, unit, progress.step)
         return saved | {"incoming": sums.reshape(saved["incoming"].shape)}
 
-    def _remake(self, why: str, weight: np.ndarray | None = None, new_events: bool = False) -> None:
+    def _remake(self, why: str, weight: np.ndarray | None = None) -> None:
         """Make a run with all changes, which continues from the state of the run in use.
 
-        `why` is for the log. `weight` has new weights of all connections; None: as they are. With
-        `new_events`, external events have changed, too.
+        `why` is for the log. `weight` has new weights of all connections; None: as they are.
         """
         runner = self._runner
         keep = not (self._progress.at_start or self._progress.broken)
@@ -242,9 +229,6 @@ class Updates:
         unit, pending = runner.unit, runner.pending
         with runner.ranks.agreed():
             model = self._model.compile_changes()
-            if saved and new_events:
-                sources = inside(self._model.network).added.num_sources
-                saved = with_other_events(saved, self._model.compiled, model, sources)
         try:
             with InterruptDelay(runner.is_first) as interrupt:  # until the run has its state
                 if model.sources is not self._model.compiled.sources or not runner.restart(model):
@@ -315,13 +299,8 @@ def _digest(group: int, values: Mapping[str, object]) -> str:
     names = sorted(values)
     digest = hashlib.sha256(repr((group, names)).encode())
     for value in map(values.__getitem__, names):
-        if isinstance(value, list):
-            for target, *rest in value:
-                event = target.number, [np.asarray(a).tolist() for a in rest]
-                digest.update(repr(event).encode())
-        else:
-            numbers = value.numbers if isinstance(value, ParameterValue) else np.asarray(value)
-            digest.update(np.ascontiguousarray(numbers).tobytes())
+        numbers = value.numbers if isinstance(value, ParameterValue) else np.asarray(value)
+        digest.update(np.ascontiguousarray(numbers).tobytes())
     return digest.hexdigest()[:8]
 
 

@@ -168,8 +168,6 @@ def changed(**values):
         own = {k: v for k, v in values.items() if k in ("g", "e")}
         sim.set(**whole)
         sim.set(leak, **own)
-        if "time" in values:
-            sim.set(events=[(sim.network.groups[1], 0, values["time"], values.get("weight", 0.1))])
         sim.reset() if whole else None
         sim.run(1.0)
 
@@ -285,8 +283,6 @@ CONVERTED = {
     "run.duration": (lambda x: simulated(lambda sim: sim.run(x)), *MS),
     "set.v_init": (lambda x: changed(v_init=x), *MV),
     "set.g": (lambda x: changed(g=x), 1e-4, "S/cm2"),
-    "set.events": (lambda x: changed(time=x), 1.0, "ms"),
-    "set.events' weight": (lambda x: changed(time=1.0, weight=x), *US),
     "record.every": (lambda x: recorded(every=x), *MS),
     "record.threshold": (lambda x: recorded(reduce="count", threshold=x), *MV),
     "discretise.max_length": (lambda x: discretise(CELL, max_length=x).parent, 50.0, "um"),

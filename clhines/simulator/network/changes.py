@@ -1,25 +1,22 @@
-"""Changes to a frozen network's parameters, weights and events, for one simulation."""
+"""Changes to a frozen network's parameters and weights, for one simulation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_array, as_real, shown
+from clhines.core.checks import as_array, as_real
 from clhines.core.errors import InputError
 from clhines.core.quantities import as_numbers
 from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.network.groups import Group, inside
 from clhines.simulator.network.structure import PerCell
-from clhines.simulator.network.times import event_steps
 
 _PLAIN = (float, np.float64)
-Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index, time, weight
 
 
 class ParameterValue(NamedTuple):
@@ -35,7 +32,7 @@ class ParameterValue(NamedTuple):
 
 @dataclass(eq=False)
 class Changes:
-    """Parameters, weights and events that one simulation has changed; None: not changed.
+    """Parameters and weights that one simulation has changed; None: not changed.
 
     `parameters` are by group number and name. `stored` has the mechanism and name of parameters for
     which a run needs memory for one value per instance.
@@ -44,12 +41,10 @@ class Changes:
     parameters: dict[int, dict[str, ParameterValue]] = field(default_factory=dict)
     stored: set[tuple[str, str]] = field(default_factory=set)
     weight: np.ndarray | None = None
-    events: list[Event] | None = None
 
     @property
     def any(self) -> bool:
-        changed = self.parameters or self.stored or self.weight is not None
-        return bool(changed) or self.events is not None
+        return bool(self.parameters or self.stored) or self.weight is not None
 
     def groups(self, groups: Sequence[Group]) -> list[Group]:
         return [self._changed(group) for group in groups]
@@ -97,27 +92,3 @@ def as_value(group: Group, name: str, value: object) -> ParameterValue:
     checked = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(checked, np.ndarray)
     return ParameterValue(np.atleast_1d(np.float64(checked)), "instance" if whole else "all")
-
-
-def as_events(value: object) -> list[Event]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InputError(
-            f"events is {shown(value)}; expected a list of (group, index, time, weight)"
-        )
-    for k, one in enumerate(value):
-        if not isinstance(one, tuple) or len(one) != 4 or not isinstance(one[0], Group):
-            raise InputError(
-                f"events[{k}] is {shown(one)}; expected a tuple (group, index, time, weight)"
-            )
-    return list(value)
-
-
-def check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
-    for k, (_, _, time, _) in enumerate(events):
-        times = as_real("time", np.atleast_1d(as_array("time", time, unit="ms")))
-        past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
-        if len(past):
-            raise InputError(
-                f"events[{k}] is at {past[0]:g} ms; expected not before t = {now * dt:g} ms, or "
-                "reset() first"
-            )

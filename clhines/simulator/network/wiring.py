@@ -216,15 +216,10 @@ class Wiring:
         )
 
     def changed(self, changes: Changes) -> Wiring:
-        if changes.weight is None and changes.events is None:
+        if changes.weight is None:
             return self
-        calls = self.calls if changes.weight is None else self._reweighed(changes.weight)
-        events = self.outside if changes.events is None else []
-        wiring = Wiring(self.network, calls, events, self.rule)
-        for target, index, time, weight in changes.events or []:
-            self.check_target(target)
-            wiring.add_event(target, index, time, weight)
-        return wiring
+        calls = self._reweighed(changes.weight)
+        return Wiring(self.network, calls, self.outside, self.rule)
 
     def _reweighed(self, weight: np.ndarray) -> CallColumns:
         sizes = [rows.size for _, _, _, rows, *_ in self.calls]

@@ -12,14 +12,12 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.core.arrays import inverse, stretch_of
-from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.ir.program import HELD_STEPS
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.changes import ParameterValue
-from clhines.simulator.state.decisions import external_sums, shape_of
+from clhines.simulator.state.decisions import external_sums
 from clhines.simulator.state.ranges import check_range, largest_of
-from clhines.simulator.state.sources import ring_sizes
 from clhines.solver.device import devices, program
 from clhines.solver.device.arrays import fill_soon, set_soon
 from clhines.solver.plan.kernel_spec import TemplateSpec
@@ -233,44 +231,3 @@ def affects_start(model: Model, mechanism: Mechanism, name: str) -> bool:
         return False
     by_pointers = bool(model.read or model.written)  # other kinds may read states
     return by_pointers or any(kind.mechanism.compiled.reads_first_currents for kind in model.kinds)
-
-
-def with_other_events(
-    saved: dict[str, np.ndarray], before: Model, model: Model, num_sources: int
-) -> dict[str, np.ndarray]:
-    """Convert a state of model `before` to one for `model`, which has other external events.
-
-    If events keep exact times (not rounded to steps), each external event is a source with one
-    connection. These sources come after the first `num_sources` ones, the connections at the end.
-    """
-    if model.has_sums and "incoming" not in saved:  # the first events that act as sums
-        shape = next(shape_of(model, f) for f in model.schema if f.key == "incoming")
-        saved = saved | {"incoming": np.zeros(shape, np.int64)}
-    if "cursor" not in saved or num_sources == max(before.sources.count, model.sources.count):
-        return saved
-    own_events = before.netcons.count - (before.sources.count - num_sources)
-    for k, kind in enumerate(before.kinds):
-        queue = before.schema.named(saved, "queue", k)
-        if not queue:
-            continue
-        is_waiting = np.arange(len(queue["time"]))[:, None] < queue["size"]
-        is_external = queue["connection"] >= own_events
-        if (is_external & is_waiting).any():
-            raise InputError(
-                f"events: a self event of {kind.mechanism.name}, sent by one of the present events,"
-                " is pending; expected reset() before, or other events after it"
-            )
-        queue["connection"][is_external] = -1  # in entries that are no longer in use
-    entries = int(ring_sizes(before)[:num_sources].sum())
-    new = model.sources.count - num_sources
-    order = np.argsort(model.sources.train_source, kind="stable")
-    times = [model.sources.train_time[k] for k in order.tolist()]
-    first = before.netcons.first_weight[own_events]
-    return saved | {
-        "ring": np.concatenate([saved["ring"][:entries], *times[len(times) - new :]]),
-        "count": np.append(saved["count"][:num_sources], np.ones(new, np.int64)),
-        "cursor": np.append(saved["cursor"][:own_events], np.zeros(new, np.int64)),
-        "weight": np.append(
-            saved["weight"][:first], model.netcons.weight[model.netcons.first_weight[own_events] :]
-        ).astype(saved["weight"].dtype),
-    }

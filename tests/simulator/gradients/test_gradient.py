@@ -319,18 +319,23 @@ def test_wrong_arguments():
 def test_slopes_of_spikes_are_those_of_a_sigmoid():
     """Without spikes, compare a weight's slope with the sigmoid's slopes times events' effects."""
     width, weight, delay, duration = 2.0, 0.003, 0.1, 1.0
-    net = Network.from_arrays([-1, -1], [0, 1, 2], [1e4] * 2, [0.0] * 2, [0.1] * 2)
-    net.threshold = -50.0
-    net.insert("pas", [0, 1], g=1e-4, e=-65.0)
-    synapse = net.add("expsyn", [1])
-    net.connect([0], synapse, [0], weight, delay)
-    clamp = net.add("iclamp", [0], delay=0.0, dur=10.0, amp=1.2)
     steps = round(duration / small_networks.DT)
-    for step in range(steps):
-        net.add_event(synapse, 0, step * small_networks.DT, 0.0)
-    sim = reference(net)
-    sim.record("v", [0])
-    sim.record("v", [1])
+
+    def simulation(step, size):
+        """Return a simulation with an event of weight `size` at the begin of a step."""
+        net = Network.from_arrays([-1, -1], [0, 1, 2], [1e4] * 2, [0.0] * 2, [0.1] * 2)
+        net.threshold = -50.0
+        net.insert("pas", [0, 1], g=1e-4, e=-65.0)
+        synapse = net.add("expsyn", [1])
+        net.connect([0], synapse, [0], weight, delay)
+        clamp = net.add("iclamp", [0], delay=0.0, dur=10.0, amp=1.2)
+        net.add_event(synapse, 0, step * small_networks.DT, size)
+        sim = reference(net)
+        sim.record("v", [0])
+        sim.record("v", [1])
+        return sim, clamp
+
+    sim, clamp = simulation(0, 0.0)
     rows, spikes = central_differences.rows_of(sim, duration, 2)
     assert not len(spikes)
 
@@ -344,9 +349,7 @@ def test_slopes_of_spikes_are_those_of_a_sigmoid():
         """Return the loss's slope by an event's weight at the begin of a step."""
 
         def value_at(size):
-            sim.reset()
-            sim.set(events=[(synapse, 0, step * small_networks.DT, size)])
-            rows, _ = central_differences.rows_of(sim, duration, 2)
+            rows, _ = central_differences.rows_of(simulation(step, size)[0], duration, 2)
             return loss(*rows)[0], []
 
         return central_differences.slope(value_at, 1e-4)
@@ -354,7 +357,6 @@ def test_slopes_of_spikes_are_those_of_a_sigmoid():
     def voltages_at(size):
         sim.reset()
         sim.set(clamp, amp=1.2 + size)
-        sim.set(events=[])
         return central_differences.rows_of(sim, duration, 1)[0][0][:, 0]
 
     by_amp = (voltages_at(1e-3) - voltages_at(-1e-3)) / 2e-3

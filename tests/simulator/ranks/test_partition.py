@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import mod_files
 import numpy as np
 import pytest
 from networks import CABLES, DT, mixed_network
@@ -11,7 +10,6 @@ from rank_program import busy_network
 from clhines import InputError, Network, Simulation
 from clhines.simulator.model import compile
 from clhines.simulator.ranks import partition
-from clhines.simulator.state.changes import with_other_events
 
 
 def test_split_by_hand():
@@ -86,19 +84,3 @@ def test_a_state_cut_and_joined_is_the_same():
             assert set(joined) == set(saved)
             for name, values in saved.items():
                 np.testing.assert_array_equal(joined[name], values, err_msg=name)
-
-
-def test_used_queue_entries_do_not_name_replaced_events(double_queue):
-    net = Network(CABLES, 2)
-    net.insert("pas")
-    fire = net.add_artificial(mod_files.ours("ext_fire"))
-    # its cell sends itself an event, 1.3 ms after the last one
-    net.add_event(fire, 0, [0.1, 0.2, 0.5], weight=[0.1, 0.1, 2.0])
-    sim = Simulation(net, DT, queue=double_queue, engine="steps")
-    sim.run(3.0)
-    saved, before = sim.arrays(), sim.model
-    assert (saved["queue0_connection"] == 2).any()
-    sim.set(events=[])
-    saved = with_other_events(saved, before, sim.model, num_sources=3)
-    for share in (partition.Share(sim.model, k, k + 1) for k in range(2)):
-        assert (share.cut(saved)["queue0_connection"] == -1).all()

@@ -195,13 +195,12 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
     step, arrays = sim.step, sim.arrays()
     for name, values in FIRST[passive_below].items():
         sim.set(groups[name], **values)
-    sim.set(weight=0.03, events=[(groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    sim.set(weight=0.03)
     arrays["incoming"] = sim.arrays()["incoming"]  # new weights act on pending events
     assert arrays["incoming"].any()
     parameters = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
-    new, new_groups = passive_below(weight=0.03, **parameters)
+    new, _ = passive_below(weight=0.03, **parameters)
     fresh = Simulation(new, DT, queue=fast_queue, engine=engine)
-    fresh.set(events=[(new_groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
     fresh.set_arrays(step, arrays)
     compare(sim, net, result_of(fresh, new))
     assert sim.weights().tolist() == fresh.weights().tolist()
@@ -211,23 +210,19 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
 
 
 @pytest.mark.parametrize("engine", ["epochs", "reference"])
-def test_weights_events_and_voltages_at_the_start(engine, fast_queue):
-    net, groups = passive_below(amp=0.0)
+def test_weights_and_voltages_at_the_start(engine, fast_queue):
+    net, _ = passive_below(amp=0.0)
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     first = result_of(sim, net)
     v_init = net.per_cell(spread(-75, -60))
-    events = [(groups["syn"], [0, 3], [0.1, 1.0], 0.06)]
     sim.set(v_init=v_init, weight=spread(0.02, 0.09))
     sim.reset()
-    sim.set(events=events)
-    other, other_groups = passive_below(amp=0.0, weight=spread(0.02, 0.09), event=0.1)
+    other, _ = passive_below(amp=0.0, weight=spread(0.02, 0.09))
     of_nodes = np.repeat(spread(-75, -60), other.forest.sizes)
     fresh = Simulation(other, DT, queue=fast_queue, engine=engine, v_init=of_nodes)
-    fresh.set(events=[(other_groups["syn"], [0, 3], [0.1, 1.0], 0.06)])
     compare(sim, net, result_of(fresh, other))
     sim.set(v_init=-65.0, weight=0.05)
     sim.reset()
-    sim.set(events=[(groups["syn"], 0, 0.2, 0.05)])
     again = result_of(sim, net)
     assert np.abs(again[0] - first[0]).max() < tolerance("float64")
 
@@ -415,10 +410,9 @@ def test_what_cannot_be_set_is_refused():
         ((groups["hh"],), {"gnabar": np.nan}, "gnabar"),
         ((foreign["hh"],), {"gnabar": 1.0}, "another network"),
         (("hh",), {"gnabar": 1.0}, "Group"),
-        ((), {"Ra": 100.0}, "v_init, weight, events"),
+        ((), {"Ra": 100.0}, r"v_init, weight$"),
         ((), {"weight": np.ones(CELLS + 1)}, "weight"),
-        ((), {"events": [(groups["syn"], CELLS, 0.0, 1.0)]}, "index"),
-        ((), {"events": [(groups["hh"], 0, 0.0, 1.0)]}, "does not receive events"),
+        ((), {"events": [(groups["syn"], 0, 0.0, 1.0)]}, "'events' cannot be set"),
         ((), {"v_init": "low"}, "v_init"),
     ]
     before = {name: a.tobytes() for name, a in sim.arrays().items()}
@@ -464,38 +458,16 @@ def test_records_of_currents_follow_what_is_set(fast_queue, engine):
 
 @pytest.mark.parametrize("engine", ["steps", "reference"])
 def test_of_values_set_at_once_a_wrong_one_leaves_all_as_they_were(fast_queue, engine):
-    """A bad event leaves weights and `v_init` unchanged."""
-    net, groups = passive_below()
+    """Weights of a wrong shape leave weights and `v_init` unchanged."""
+    net, _ = passive_below()
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     weights, voltages = sim.weights(), sim.voltages()
-    wrong = [(groups["syn"], 99, 0.1, 0.05)]
-    with pytest.raises(InputError, match="99"):
-        sim.set(weight=weights * 0.75, v_init=-70.0, events=wrong)
+    with pytest.raises(InputError, match=r"weight has shape \(99,\)"):
+        sim.set(weight=np.ones(99), v_init=-70.0)
     assert np.array_equal(sim.weights(), weights)
     assert np.array_equal(sim.model.v_init, np.full(len(voltages), -65.0))
     sim.reset()
     assert np.array_equal(sim.voltages(), voltages)
-
-
-@pytest.mark.parametrize("engine", ["epochs", "reference"])
-def test_events_in_the_past_are_refused(engine, fast_queue):
-    net, groups = passive_below()
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
-    sim.run(2.0)
-    syn, before = groups["syn"], sim.arrays()
-    now = 2.0 - DT / 2  # the last step's middle
-    for time in (0.0, 1.9, now - 1e-6):
-        events = [(syn, 0, [5.0], 0.05), (syn, [1, 2], [3.0, time], 0.05)]
-        with pytest.raises(InputError, match=r"events\[1\] is at .* ms; expected not before t = 2"):
-            sim.set(weight=0.5, events=events)
-    assert all(np.array_equal(a, before[name]) for name, a in sim.arrays().items())
-    sim.set(events=[(syn, 0, now + 1e-6, 50.0)])
-    v = sim.voltages()
-    sim.run(DT)
-    node = net.soma[0]
-    assert abs(v[node]) > 1.0 > abs(sim.voltages()[node])  # v is at the reversal potential
-    sim.reset()
-    sim.set(events=[(syn, 0, 0.0, 0.05)])
 
 
 ONE_BY_ONE = """
@@ -506,48 +478,6 @@ ONE_BY_ONE = """
     DERIVATIVE states { g' = -g/2 }
     NET_RECEIVE(w) { g = g + w*(1 - g/0.2) }
 """
-IN_STEPS = "point saturates\nstate g = 0 uS\ndg/dt = -g/2\ncurrent i = g*v [nA]\n"
-KINDS = {
-    "single": ONE_BY_ONE,
-    "text": IN_STEPS + "on event: g += weight*(1 - g/0.2)",
-    "sums": "expsyn",
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
-def test_events_are_set_in_the_middle_of_a_run(engine, kind, double_queue):
-    def made(*events):
-        net = Network(CABLES, CELLS)
-        net.insert("pas", "all", g=1e-4, e=-65.0)
-        what = Mechanism.from_nmodl(KINDS[kind]) if kind == "single" else KINDS[kind]
-        syn = net.add(what, at=net.soma)
-        net.connect(np.arange(CELLS), syn, np.arange(CELLS), 0.05, 0.5)
-        for index, time, weight in events:
-            net.add_event(syn, index, time, weight)
-        return Simulation(net, DT, queue=double_queue, engine=engine), syn
-
-    first = (0, [0.5, 2.0], 0.05), (3, [0.7, 3.0], 0.08)
-    early = (0, 0.5, 0.05), (3, 0.7, 0.08)
-    for others in (
-        [(1, [1.5, 1.5], 0.1), (0, [2.5, 4.0], 0.03)],
-        [(2, 1.2, 0.1)],
-        [(2, [], 0.1)],
-        [],
-    ):
-        sim, syn = made(*first)
-        sim.run(1.0)
-        sim.set(events=[(syn, *one) for one in others])
-        sim.run(4.0)
-        wanted, _ = made(*early, *others)
-        wanted.run(5.0)
-        np.testing.assert_allclose(sim.voltages(), wanted.voltages(), rtol=0, atol=1e-9)
-    with pytest.raises(InputError, match="99"):
-        sim.set(weight=0.5, events=[(syn, 99, 6.0, 0.1)])
-    before = sim.arrays()
-    assert all(
-        np.array_equal(a, before[name]) for name, a in wanted.arrays().items() if name == "v"
-    )
 
 
 @pytest.mark.parametrize("engine", ["epochs-gpu", "epochs-cpu", "steps", "reference"])
@@ -572,18 +502,6 @@ def test_one_number_instead_of_one_for_each_before_a_reset(engine, double_queue)
     np.testing.assert_allclose(sim.voltages(), fresh.voltages(), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("engine", ["epochs", "reference"])
-def test_external_events_are_removed_while_spikes_are_pending(engine, fast_queue):
-    sims = [Simulation(passive_below()[0], DT, queue=fast_queue, engine=engine) for _ in range(2)]
-    for sim in sims:
-        sim.run(1.0)
-    assert sims[0].arrays()["incoming"].any()
-    sims[0].set(events=[])  # the only one was at 0.2 ms
-    for sim in sims:
-        sim.run(4.0)
-    np.testing.assert_allclose(*(sim.voltages() for sim in sims), rtol=0, atol=1e-9)
-
-
 def test_pending_events_keep_their_sums_in_any_unit():
     sums = {"incoming": np.array([[2**63 - 2**33, -5, 0, 6]])}
     for power in (1, 40, 62):
@@ -592,24 +510,6 @@ def test_pending_events_keep_their_sums_in_any_unit():
     assert runner.in_unit(sums, 1.0, 2.0**70)["incoming"].max() <= 2
     with pytest.raises(InputError, match="pending events are too large"):
         runner.in_unit(sums, 1.0, 0.5)
-
-
-@pytest.mark.parametrize("engine", ["epochs", "steps", "reference"])
-def test_the_first_events_that_act_as_sums(engine, double_queue):
-    net = Network.from_arrays([-1, -1], [0, 1, 2], [500] * 2, [0.0] * 2, [0.005] * 2)
-    net.insert("pas", e=-60.0)
-    syn = net.add("expsyn", [0, 1], tau=2.0, e=0.0)
-    net.gap(0, 1, 1e-3)  # so that other events act at exact times
-    sim = Simulation(net, DT, queue=double_queue, engine=engine)
-    sim.run(1.0)
-    sim.set(events=[(syn, 0, 1.1, 0.01)])
-    other = Simulation(net, DT, queue=double_queue, engine=engine)
-    other.set(events=[(syn, 0, 1.1, 0.01)])
-    other.run(1.0)
-    for each in (sim, other):
-        each.run(1.0)
-    assert sim.voltages().tolist() == other.voltages().tolist()
-    assert sim.voltages().max() > -60
 
 
 def test_a_network_may_have_a_train_of_no_events(tmp_path):

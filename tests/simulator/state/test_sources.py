@@ -196,7 +196,9 @@ def with_all_sources(beside):
 def test_weights_keep_their_order_and_can_be_set(double_queue, beside):
     results = []
     for engine in ("reference", "steps", "auto"):
-        sim = Simulation(with_all_sources(beside), queue=double_queue, engine=engine)
+        net = with_all_sources(beside)
+        net.add_event(net.groups[1], 0, 20.0, 0.05)
+        sim = Simulation(net, queue=double_queue, engine=engine)
         v = sim.record("v", [0, 30])
         sim.run(5.0)
         weights = sim.weights()
@@ -204,7 +206,6 @@ def test_weights_keep_their_order_and_can_be_set(double_queue, beside):
         sim.set(weight=weights * np.linspace(0.5, 1.5, len(weights)))
         np.testing.assert_array_equal(sim.weights(), weights * np.linspace(0.5, 1.5, len(weights)))
         first = sim.run(8.0)
-        sim.set(events=[(sim.network.groups[1], 0, 20.0, 0.05)])
         second = sim.run(12.0)
         copies = sim.replicate(2)
         record = copies.record("v", [0, 30])
