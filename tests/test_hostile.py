@@ -365,7 +365,6 @@ OF_NETWORKS = {
     "bound": lambda: Drawn("uniform", 0.0, 1.0, low="x"),
     "huge bound": lambda: Drawn("uniform", 0.0, 1.0, high=HUGE),
     "queue": lambda: Simulation(Network(CABLE), engine="reference", queue=3),
-    "arrays": lambda: Simulation(Network(CABLE), engine="reference").set_arrays(0, None),
 }
 CALLS = {
     f"{group}: {name}": call

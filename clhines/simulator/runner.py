@@ -136,10 +136,9 @@ class Progress:
     def begin(self) -> None:
         self.step, self.at_start, self.broken, self.under_way = 0, True, "", UnderWay()
 
-    def go_to(self, step: int, spikes: UnderWay | None = None) -> None:
-        """Continue at a step from a loaded state, with these pending spikes."""
+    def go_to(self, step: int) -> None:
+        """Continue at a step from a loaded state; earlier spikes are unknown."""
         self.under_way.forget(step)
-        self.under_way = self.under_way if spikes is None else spikes
         self.step, self.at_start, self.broken = step, False, ""
 
     def check(self, consequence: str) -> None:

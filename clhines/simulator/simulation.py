@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from clhines.simulator.gradients.gradient import Gradient, Loss, RunGradient
 from clhines.simulator.gradients.quantities import GradientQuantity, Quantities
 from clhines.simulator.mechanisms.text.rules import REWARD
 from clhines.simulator.model.model import Model
-from clhines.simulator.network.groups import Group, inside
+from clhines.simulator.network.groups import Group, check_begins, inside
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import LAST_STEP, whole_steps
 from clhines.simulator.ranks.mpi import Ranks, own_queue
@@ -34,8 +34,6 @@ from clhines.simulator.records.records import digest_of
 from clhines.simulator.result import Result
 from clhines.simulator.runner import CurrentModel, Progress, Runner
 from clhines.simulator.state import saved as saved_states
-from clhines.simulator.state.chunk import UnderWay
-from clhines.simulator.state.variables import map_of_copies
 from clhines.simulator.updates import Updates
 from clhines.solver.device import devices
 from clhines.solver.device.guard import ClosedProxy, Holder, exclusive, lock_of
@@ -395,7 +393,7 @@ class Simulation(Holder):
         ------
         InputError
             A value is wrong, and nothing changes; or weights, if events are pending whose spikes
-            came before `restore` or `set_arrays`.
+            came before `restore`.
         """
         self._updates.set(group, values)
 
@@ -410,30 +408,27 @@ class Simulation(Holder):
 
     @collective
     def replicate(self: _Self, count: int) -> _Self:
-        """Return a simulation of `count` copies of the network, each in the current state.
+        """Return a simulation of `count` copies of the network with the present values, at t = 0.
 
-        Node i of copy k is node ``k * n + i``; cell c is cell ``k * num_cells + c``. Groups have
-        their instances copy after copy; `set` also accepts the groups of this network. The copies
-        have no records yet. The noise of mechanism texts differs from copy to copy.
+        After the first `run` or `restore` it is refused until `reset`. Node i of copy k is node
+        ``k * n + i``; cell c is cell ``k * num_cells + c``. Groups have their instances copy after
+        copy; `set` also accepts the groups of this network. The copies have no records yet. The
+        noise of mechanism texts differs from copy to copy.
         """
         count = as_whole_number("count", count, 1)
         self.ranks.check_alone("replicate()")
-        self._progress.check("there is no state to copy")
-        self._updates.settle()
-        net, settings = self._runner.model.copied(count)
-        simulation = type(self)(net, **settings, **self._runner.request.arguments)
+        check_begins(self.network.settings, "replicate()")
         if not self._progress.at_start:
-            copies = map_of_copies(self.network, self.model, simulation.model, count)
-            spikes = self._progress.under_way.copies(copies.sources)
-            saved = copies.state(self.runner.save())
-            take_state(simulation, self.step, saved, self._runner.unit, spikes)
-        return simulation
+            raise InputError(
+                f"replicate() of a state at t = {self.t:g} ms; expected it before the first run() "
+                "or restore(), or after reset(); from_neuron(copies=...) for a NEURON model"
+            )
+        net, settings = self._runner.model.copied(count)
+        return type(self)(net, **settings, **self._runner.request.arguments)
 
-    def _take_state(
-        self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None
-    ) -> None:
+    def _take_state(self, step: int, saved: dict[str, np.ndarray], unit: float) -> None:
         self._runner.load(saved, unit)
-        self._progress.go_to(step, spikes)
+        self._progress.go_to(step)
 
     @collective
     def voltages(self) -> np.ndarray:
@@ -506,7 +501,9 @@ class Simulation(Holder):
             if self._runner.is_first:
                 signature = self._runner.model.signature
                 step, saved = saved_states.read(path, self.model, self.dtype, signature)
-        self._go_on(step, saved, f"{path!s} was not restored")
+        self._progress.broken, self._progress.at_start = f"{path!s} was not restored", False
+        self._runner.load(saved, self._runner.saved_unit)
+        self._progress.go_to(int(self.ranks.gather_numbers([step])[0, 0]))
 
     @collective
     def arrays(self) -> dict[str, np.ndarray]:
@@ -514,27 +511,6 @@ class Simulation(Holder):
         self._progress.check("there is nothing to go on from")
         self._updates.settle()
         return {name: np.array(array) for name, array in self._runner.save().items()}
-
-    @collective
-    def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
-        """Continue at the beginning of a step from a state that the method `arrays` has returned.
-
-        Values may be changed. A missing array, another shape, or an invalid value, such as an index
-        out of range or an event in the past, leaves the simulation unchanged.
-        """
-        self.ranks.check_alone("set_arrays()")
-        if not isinstance(arrays, Mapping):
-            raise InputError(f"arrays is {shown(arrays)}; expected a dict of arrays by name")
-        step = as_whole_number("step", step, 0, LAST_STEP)
-        self._updates.settle()
-        checked = saved_states.checked(arrays, self.model, self.dtype, step)
-        self._go_on(step, checked, "arrays were not set")
-
-    def _go_on(self, step: int, saved: dict[str, np.ndarray], failure: str) -> None:
-        """Continue at a step from saved arrays; after an error, later calls report `failure`."""
-        self._progress.broken, self._progress.at_start = failure, False
-        self._runner.load(saved, self._runner.saved_unit)
-        self._progress.go_to(int(self.ranks.gather_numbers([step])[0, 0]))
 
 
 def _checked(request: Request, device: object, ranks: Ranks) -> Request:
@@ -566,17 +542,13 @@ def leave_warnings(simulation: Simulation) -> None:
 
 
 def take_state(
-    simulation: Simulation,
-    step: int,
-    saved: dict[str, np.ndarray],
-    unit: float,
-    spikes: UnderWay | None = None,
+    simulation: Simulation, step: int, saved: dict[str, np.ndarray], unit: float
 ) -> None:
     """Continue a simulation at a step from a state that another run's `save` returned.
 
-    `unit` is its pending events' unit; `spikes` are the spikes whose events may be pending.
+    `unit` is its pending events' unit.
     """
-    simulation._take_state(step, saved, unit, spikes)
+    simulation._take_state(step, saved, unit)
 
 
 def _check_rewarded(model: Model) -> None:

@@ -169,7 +169,7 @@ class Run:
     """A model, options of `Simulation`, and how the run proceeds.
 
     `form` ``gpu``: as if the device were a GPU; ``cpu``: on CPUs only. `executor` holds limits
-    for the executor. `parts`: number of calls of `run`; `copies`: copies after the first part.
+    for the executor. `parts`: number of calls of `run`.
     """
 
     model: str
@@ -180,7 +180,6 @@ class Run:
     executor: dict = field(default_factory=dict)
     delivery: str = ""
     parts: int = 1
-    copies: int = 1
     ranks: int = 1
     neuron: int = 0
     small: bool = False
@@ -203,7 +202,6 @@ RUNS = {
     "somas, reference": Run("somas", HOST),
     "somas, epochs": Run("somas", EPOCHS, small=True, parts=3),
     "somas, epochs of a GPU, f32": Run("somas", EPOCHS | F32, form="gpu"),
-    "somas, branched": Run("somas", parts=2, copies=3),
     "busy, vpo": Run("busy", delivery="vpo"),
     "busy, vpo, f32": Run("busy", F32, delivery="vpo"),
     "busy, pull": Run("busy", STEPS, delivery="pull"),
@@ -234,7 +232,6 @@ RUNS = {
     "all, reference": Run("all", HOST, dt=0.05),
     "all, steps": Run("all", STEPS, dt=0.05, small=True),
     "all, steps, f32": Run("all", STEPS | F32, dt=0.05, parts=2),
-    "all, branched": Run("all", STEPS, dt=0.05, parts=2, copies=2),
     "all, two ranks": Run("all", STEPS, dt=0.05, ranks=2),
     "random, steps": Run("random", STEPS, small=True),
     "neuron, auto": Run("", neuron=1),
@@ -276,12 +273,8 @@ def measured(run, device, comm=None):
     steps = SIMULATED if devices.is_simulator(device) else run.steps
     with as_if(limits):
         sim = simulation(run, device, comm)
-        rows, times, sources = [], [], []
+        number, rows, times, sources = watched(sim), [], [], []
         for part in range(run.parts):
-            if part == 1 and run.copies > 1:
-                sim = sim.replicate(run.copies)
-            if part == 0 or run.copies > 1:
-                number = watched(sim)
             count = steps // run.parts + (part == run.parts - 1) * (steps % run.parts)
             result = sim.run(count * sim.model.dt)
             more = result[number][bool(part) :]  # the first row repeats the previous part's last

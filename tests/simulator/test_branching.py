@@ -1,10 +1,10 @@
-"""Branches of networks with .mod files, against the same simulation without a branch."""
+"""Copies of networks with .mod files, against the simulation of one."""
 
 import mod_files
 import numpy as np
 import pytest
 
-from clhines import Mechanism, Network, Simulation
+from clhines import InputError, Mechanism, Network, Simulation
 from clhines.simulator.network.groups import inside
 
 CELLS, NODES, DT, COPIES = 2, 6, 0.1, 3
@@ -94,15 +94,13 @@ def events(result, sim, groups, copies, of):
 
 @pytest.mark.optimised
 @pytest.mark.parametrize("engine", ["reference", "steps"])
-def test_copies_go_on_as_the_simulation(engine, double_queue):
+def test_copies_run_as_the_simulation(engine, double_queue):
     net, groups = network()
     sim = Simulation(net, DT, queue=double_queue, engine=engine)
     sim.set(groups["ext_ca"], gbar=np.repeat([4e-4, 6e-4], 6))
-    sim.run(10.0)
     several = sim.replicate(COPIES)
-    assert several.t == sim.t
     single, each = records(sim, groups), records(several, groups, COPIES)
-    alone, copied = sim.run(10.0), several.run(10.0)
+    alone, copied = sim.run(20.0), several.run(20.0)
     one, all_of_them = values(alone, single, 1), values(copied, each, COPIES)
     for name, expected in one.items():
         np.testing.assert_array_equal(all_of_them[name], np.repeat(expected, COPIES, 1), name)
@@ -123,22 +121,19 @@ def test_copies_go_on_as_the_simulation(engine, double_queue):
 
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_copies_with_values_of_their_own(engine, double_queue):
-    """Compare with a network built with each value, which continues from the same state."""
+    """Compare with a network built with each value."""
     net, groups = network()
-    sim = Simulation(net, DT, queue=double_queue, engine=engine)
-    sim.run(10.0)
-    several = sim.replicate(COPIES)
+    several = Simulation(net, DT, queue=double_queue, engine=engine).replicate(COPIES)
     gkbar, taus = np.array([0.02, 0.036, 0.06]), np.array([3.0, 5.0, 8.0])
     several.set(groups["hh"], gkbar=np.repeat(gkbar, CELLS * NODES))
     several.set(groups["ext_fire"], tau=np.repeat(taus, 2))
     numbers = records(several, groups, COPIES)
-    result = values(several.run(10.0), numbers, COPIES)
+    result = values(several.run(20.0), numbers, COPIES)
     for copy in range(COPIES):
         built, own = network(hh={"gkbar": gkbar[copy]}, fire={"tau": taus[copy]})
         other = Simulation(built, DT, queue=double_queue, engine=engine)
-        other.set_arrays(sim.step, sim.arrays())
         single = records(other, own)
-        for name, expected in values(other.run(10.0), single, 1).items():
+        for name, expected in values(other.run(20.0), single, 1).items():
             bound = 1e-12 * max(np.abs(expected).max(), 1e-300)
             np.testing.assert_allclose(result[name][:, [copy]], expected, 0, bound, err_msg=name)
     assert (np.ptp(result["v"], axis=1)[-1] > 0.1).any()
@@ -183,9 +178,13 @@ def test_parameters_that_blocks_set(double_queue):
         sim.reset()
         np.testing.assert_allclose(sim.run(3.0)[0], expected, 0, 1e-12 * 65)
         sim.set(group, tau=[7.0, 2.0])
+        with pytest.raises(
+            InputError, match=r"of a state at t = 3 ms; expected it before"
+        ):
+            sim.replicate(2)
+        sim.reset()
         several = sim.replicate(2)
         several.record("tau", several.network.groups[group.number])
-        assert several.run(DT)[0].tolist() == [[7.0, 2.0, 7.0, 2.0]]
-        sim.reset()
+        assert several.run(DT)[0][-1].tolist() == [7.0, 2.0, 7.0, 2.0]
         expected = np.stack([truth[7.0], truth[2.0]], axis=1)
         np.testing.assert_allclose(sim.run(3.0)[0], expected, 0, 1e-12 * 65)

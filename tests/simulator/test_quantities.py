@@ -352,7 +352,6 @@ REJECTED = {
     "run.progress": lambda x: simulated(lambda sim: sim.run(1.0, x)),
     "set.weight": lambda x: simulated(lambda sim: sim.set(weight=x)),
     "replicate.count": lambda x: simulated(lambda sim: sim.replicate(x)),
-    "set_arrays.step": lambda x: simulated(lambda sim: sim.set_arrays(x, sim.arrays())),
     "record.at": lambda x: recorded(at=x),
     "record.matrix": lambda x: recorded(matrix=np.ones((1, 2)) * x),
     "find_thresholds.tolerance": lambda x: fired(tolerance=0.1 * x),

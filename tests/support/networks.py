@@ -1,7 +1,9 @@
 """Networks that several tests simulate, and their reference results."""
 
+import tempfile
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import mod_files
 import numpy as np
@@ -26,6 +28,17 @@ CABLES = [
 def blocks(room, **options):
     """Return an engine for `Simulation`: `CellEpochs` within some limits, on any device."""
     return partial(epochs.make, limits=room, **options)
+
+
+def go_on(sim, step, arrays):
+    """Continue a simulation at a step from arrays, which `Simulation.arrays` has returned."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.npz"
+        sim.save(path)
+        with np.load(path) as file:
+            network = file["network"]
+        np.savez(path, **arrays, step=np.int64(step), network=network)
+        sim.restore(path)
 
 
 def mixed_network(cells=7):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from clhines.core.arrays import ranges
 from clhines.core.errors import InputError, SpikeOverflowError
@@ -89,9 +88,8 @@ class UnderWay:
     `since` are unknown.
     """
 
-    def __init__(self, since: int = -1, step: ArrayLike = (), cell: ArrayLike = ()) -> None:
-        self.since = since
-        self._step, self._cell = np.asarray(step, np.int64), np.asarray(cell, np.int64)
+    def __init__(self) -> None:
+        self.since, self._step, self._cell = -1, NO_SPIKES, NO_SPIKES
 
     def __len__(self) -> int:
         return len(self._step)
@@ -106,11 +104,6 @@ class UnderWay:
 
     def forget(self, step: int) -> None:
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
-
-    def copies(self, sources: np.ndarray) -> UnderWay:
-        """Return the spikes for all copies; ``sources[k]`` has the indices of copy k's sources."""
-        steps = np.tile(self._step, len(sources))
-        return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
         last = self.since + model.connections.max_delay

@@ -9,10 +9,10 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 
 from clhines.core.arrays import starts
-from clhines.core.checks import real_numbers, shown
+from clhines.core.checks import shown
 from clhines.core.errors import InputError
 from clhines.core.files import PathLike, write_npz
-from clhines.simulator.common.npz import Member, Npz, check_values
+from clhines.simulator.common.npz import Member, Npz
 from clhines.simulator.model.model import Model
 from clhines.simulator.model.schema import Field, split_name
 from clhines.simulator.network.times import LAST_STEP, begins_of
@@ -143,27 +143,6 @@ def read(
         arrays = {name: file.read(name, member) for name, member in expected.items()}
         _check_events(f"{file.name}: ", arrays, model, step)
         return step, arrays
-
-
-def checked(
-    arrays: Mapping[str, object], model: Model, dtype: np.dtype, step: int
-) -> dict[str, np.ndarray]:
-    """Check `arrays`, a state at the begin of step `step`; return copies of them."""
-    state = dict[str, np.ndarray]()
-    for name, expected in members(model, dtype, step).items():
-        array = real_numbers(name, arrays[name]) if name in arrays else None
-        if array is None or array.shape != expected.shape:
-            got = "missing" if array is None else array.shape
-            raise InputError(f"{name} is {got}; expected an array of shape {expected.shape}")
-        kind = expected.dtype.kind
-        if array.dtype.kind not in {"f": "fiu", "i": "iu"}.get(kind, kind):
-            raise InputError(f"{name} has dtype {array.dtype}; expected {expected.dtype}")
-        check_values(name, array, expected)
-        with np.errstate(over="ignore"):
-            state[name] = array.astype(expected.dtype)
-        check_values(name, state[name], Member(expected.shape, expected.dtype))
-    _check_events("", state, model, step)
-    return state
 
 
 def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:

@@ -5,7 +5,6 @@ The reference works on `Variables`; runs on devices take their initial values fr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -15,19 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.core.arrays import inverse, offsets, starts
 from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.mechanisms.ir.program import Argument
 from clhines.simulator.model.model import DENSITY, INITIAL_REVERSAL, IonNodes, Kind, Model
 from clhines.simulator.model.schema import Field
-from clhines.simulator.network.copies import in_blocks, source_sizes
-from clhines.simulator.network.groups import inside
-from clhines.simulator.network.network import Network
 from clhines.simulator.records.records import CURRENT
 from clhines.simulator.state.decisions import Decisions, length
 from clhines.simulator.state.host_grid import HostGrid
-from clhines.simulator.state.sources import Wires, ring_sizes
+from clhines.simulator.state.sources import Wires
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15
@@ -469,94 +464,3 @@ def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
         return [np.arange(len(node))]
     again = np.arange(len(node)) - np.searchsorted(node, node)
     return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]
-
-
-def map_of_copies(network: Network, model: Model, whole: Model, count: int) -> Copies:
-    """Return the map from one copy of a network to the model `whole` of all `count` copies.
-
-    `model` is one copy's model.
-    """
-    events = model.sources.count - inside(network).added.num_sources  # a source for each
-    sources = in_blocks([*source_sizes(network), events], count)
-    return Copies(model, whole, sources, in_blocks([model.netcons.count - events, events], count))
-
-
-class Copies:
-    """Map indices of nodes, sources and so on in one copy (model `once`) to all copies (`whole`).
-
-    `sources` and `connections`, (copies, n) int64, have a row for each copy: indices in `whole`.
-    """
-
-    def __init__(
-        self, once: Model, whole: Model, sources: np.ndarray, connections: np.ndarray
-    ) -> None:
-        self._once, self._whole, self.count = once, whole, len(sources)
-        self.sources = sources
-        self._known: dict[tuple[str, int | None], np.ndarray | None] = {
-            ("source", None): sources,
-            ("connection", None): connections,
-            ("node", None): None,
-            ("cell", None): None,
-            ("plastic", None): in_blocks([once.connections.count], self.count),
-            ("sent", None): sources[:, : once.connections.num_sources],
-        }
-        self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
-
-    def places(self, field: Field) -> np.ndarray | None:
-        """Return the indices of each copy's entries in a field of all copies' state.
-
-        The result is (copies, m) int64, or None if the copies' entries follow each other.
-        """
-        key = field.per, field.kind
-        if key not in self._known:
-            self._known[key] = (
-                self._wired(field.per) if field.kind is None else self._instances(field.kind)
-            )
-        return self._known[key]
-
-    def _instances(self, k: int) -> np.ndarray | None:
-        instances = np.zeros((self.count, self._once.kinds[k].count), np.int64)
-        for (of, old), (_, new) in zip(self._once.instances, self._whole.instances, strict=True):
-            if of == k:
-                instances[:, old] = new.reshape(self.count, -1)
-        return (
-            None if np.array_equal(instances.reshape(-1), np.arange(instances.size)) else instances
-        )
-
-    def _wired(self, per: str) -> np.ndarray:
-        if per == "target":
-            return in_blocks([k.count for k in self._once.kinds if k.first_target >= 0], self.count)
-        once, whole = self._once, self._whole
-        sources, connections = self._known["source", None], self._known["connection", None]
-        assert sources is not None and connections is not None
-        if per == "detector":
-            number = inverse(whole.sources.detector_source, whole.sources.count)
-            return number[sources[:, once.sources.detector_source]]
-        if per == "weight":
-            return _entries(once.netcons.first_weight, whole.netcons.first_weight[connections])
-        assert per == "ring"
-        old, new = ring_sizes(once), ring_sizes(whole)
-        assert (new[sources] == old).all()
-        return _entries(offsets(old), starts(new)[sources])
-
-    def tiled(self, field: Field, values: np.ndarray) -> np.ndarray:
-        """Expand one copy's array of a field to all copies."""
-        at = self.places(field)
-        if at is None and not field.refers:
-            return np.tile(values, self.count)
-        rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
-        each = np.broadcast_to(rows[:, None], (len(rows), self.count, rows.shape[1]))
-        if field.refers:
-            each = self._numbers[:, rows].swapaxes(0, 1)
-        tiled = each if at is None else np.empty((len(rows), at.size), values.dtype)
-        if at is not None:
-            tiled[:, at] = each
-        return tiled.reshape(*values.shape[:-1], self.count * values.shape[-1])
-
-    def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {f.key: self.tiled(f, saved[f.key]) for f in self._once.schema}
-
-
-def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    return begin[:, owner] + (np.arange(len(owner)) - first[owner])

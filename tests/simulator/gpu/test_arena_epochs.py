@@ -7,6 +7,7 @@ place; the networks below do not amplify that by more than 100 times the number 
 from concurrent.futures import ThreadPoolExecutor
 
 import mod_files
+import networks
 import numpy as np
 import pyopencl as cl
 import pytest
@@ -378,7 +379,7 @@ def test_goes_on_by_steps_where_epochs_cannot_be_launched(double_queue, monkeypa
         sim = Simulation(net, DT, queue=double_queue, engine=engine, chunk=30)
         numbers = recorded(sim, groups)
         if begun:
-            sim.set_arrays(4, {**sim.arrays(), "v": sim.voltages() + 2})
+            networks.go_on(sim, 4, {**sim.arrays(), "v": sim.voltages() + 2})
         if engine == "auto":
             assert sim.engine == ENGINE
             with pytest.warns(UserWarning, match=warned) as caught:

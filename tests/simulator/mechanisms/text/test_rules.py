@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import brian_program as brian
+import networks
 import numpy as np
 import pytest
 from deliveries import PlasticDevice
@@ -161,7 +162,7 @@ def test_a_reward_by_hand(double_queue):
         saved["plastic_trace_synapse"][:] = 0.3
         saved["plastic_step_synapse"][:] = sim.step - 1
         saved["plastic_trace_synapse1"][:] = 2.0
-        sim.set_arrays(sim.step, saved)
+        networks.go_on(sim, sim.step, saved)
         sim.run(5.0)
         tau = 1 / (1 / 100.0 + 1 / 50.0)
         change = 0.01 * 0.3 * 2.0 * tau * -np.expm1(-5.0 / tau)
@@ -193,10 +194,10 @@ def test_files_copies_and_populations(double_queue, tmp_path):
     again = Network.load(tmp_path / "net.npz")
     sim = Simulation(again, 0.1, v_init=-60.0, queue=double_queue)
     assert sim.model.connections.rule == rule == pickle.loads(pickle.dumps(rule))
-    sim.run(20.0)
-    sim.reward(0.5)
     twice = sim.replicate(2)
     for one in (sim, twice):
+        one.run(20.0)
+        one.reward(0.5)
         one.reward(0.1)
         one.run(20.0)
     np.testing.assert_array_equal(twice.weights().reshape(2, -1), np.tile(sim.weights(), (2, 1)))
