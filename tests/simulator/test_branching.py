@@ -178,9 +178,7 @@ def test_parameters_that_blocks_set(double_queue):
         sim.reset()
         np.testing.assert_allclose(sim.run(3.0)[0], expected, 0, 1e-12 * 65)
         sim.set(group, tau=[7.0, 2.0])
-        with pytest.raises(
-            InputError, match=r"of a state at t = 3 ms; expected it before"
-        ):
+        with pytest.raises(InputError, match=r"of a state at t = 3 ms; expected it before"):
             sim.replicate(2)
         sim.reset()
         several = sim.replicate(2)

@@ -85,9 +85,8 @@ def as_value(group: Group, name: str, value: object) -> ParameterValue:
     if isinstance(value, PerCell) and len(value.values) == network.num_cells:
         return ParameterValue(value.values, "cell")
     if not callable(value) and not isinstance(value, PerCell):
-        array, forest = as_array(f"{mechanism.name}: {name}", value, unit=unit), network.forest
-        of_others = len(group), 1, forest.num_nodes, int(forest.sizes[0])
-        if array.shape == (forest.num_cells,) and forest.num_cells not in of_others:
+        array, cells = as_array(f"{mechanism.name}: {name}", value, unit=unit), network.num_cells
+        if array.shape == (cells,) and cells not in (len(group), 1, network.forest.sizes[0]):
             return ParameterValue(as_real(f"{mechanism.name}: {name}", array), "cell")
     checked = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(checked, np.ndarray)

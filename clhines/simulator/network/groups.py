@@ -168,11 +168,10 @@ class Inside:
         self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
         what = f"{mechanism}: {name}"
-        value = as_numbers(what, value, unit)
+        value, cells = as_numbers(what, value, unit), 0
         if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
-            value = self.places.resolved(what, value, nodes, unit)
-        shapes = self.places.shapes(nodes)
-        return as_parameter(mechanism, name, value, len(nodes), shapes)
+            value, cells = self.places.resolved(what, value, nodes, unit), self.num_cells
+        return as_parameter(mechanism, name, value, len(nodes), cells)
 
     def connect(self, source: np.ndarray, target: Group, *arguments: Any) -> Any:
         self.before_change("connect()")
@@ -248,15 +247,15 @@ def check_celsius(name: str, value: float | np.ndarray) -> None:
 
 
 def as_parameter(
-    mechanism: str, name: str, value: object, count: int, shapes: Mapping[str, int]
+    mechanism: str, name: str, value: object, count: int, cells: int
 ) -> float | np.ndarray:
     """Check a parameter for `count` instances; return a number or (count,) float64.
 
-    `shapes` has other accepted lengths by name, for the error message.
+    The error message also names one value for each of `cells` cells, unless that is 0.
     """
     array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):
-        others = "".join(f", ({size},) by {what}" for what, size in shapes.items())
+        others = f", ({cells},) by cell" if cells not in (0, count) else ""
         raise InputError(
             f"{mechanism}: {name} has shape {array.shape}; expected a number, ({count},) by "
             f"instance{others}, or a function of the distance"

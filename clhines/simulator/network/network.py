@@ -242,8 +242,7 @@ class Network:
             nodes without membrane (junctions); nodes and masks must not contain any. ``soma`` is
             refused if a cell has none, and a type if no cell has it.
         **parameters : float, array, callable or `per_cell`
-            A value for all nodes; for each node, (count,); for each cell; for each node of a cell
-            (if all cells have one cable); for each node of the network; or a function of the
+            A value for all nodes; for each node, (count,); for each cell; or a function of the
             distance of each node from its soma, (count,) float64, µm. Default: the mechanism's.
             Parameters called ``at`` or ``mechanism`` are set afterwards: ``group.parameters["at"] =
             1``.

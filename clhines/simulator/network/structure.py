@@ -334,41 +334,15 @@ class Places:
                     f"distances' shape, {nodes.shape}"
                 )
             return values
-        array = as_array(what, value)
-        return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
-
-    def _spread(self, what: str, array: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        cells = self.cell_of(nodes)
-        index = {
-            "cells": cells,
-            "nodes of a cell": nodes - self.forest.cell_offsets[cells],
-            "nodes": nodes,
-        }
-        sizes = {**self._sizes()}
-        fits = {what: array[index[what]] for what in sizes if array.shape == (sizes[what],)}
-        candidates = list(fits.values())
-        if any(not np.array_equal(one, candidates[0]) for one in candidates[1:]):
+        array, cells = as_array(what, value), self.forest.num_cells
+        if array.shape != (cells,) or array.shape == nodes.shape:
+            return value
+        if cells == self.forest.sizes[0] and (array != array[0]).any():
             raise InputError(
-                f"{what} has shape {array.shape}, as many as there are {' and '.join(fits)}; "
+                f"{what} has shape {array.shape}, as many as there are cells and nodes of a cell; "
                 "expected net.per_cell(values), or one value for each of these nodes"
             )
-        return candidates[0] if candidates else array
-
-    def _sizes(self) -> dict[str, int]:
-        sizes = {"cells": self.forest.num_cells}
-        if len({id(cable) for cable in self.cables}) == 1:
-            sizes["nodes of a cell"] = int(self.forest.sizes[0])
-        return {**sizes, "nodes": self.forest.num_nodes}
-
-    def shapes(self, nodes: np.ndarray) -> dict[str, int]:
-        if not len(nodes) or nodes[0] < 0:  # artificial cells have no nodes
-            return {}
-        words = {"cells": "cell", "nodes of a cell": "node of a cell", "nodes": "node"}
-        sizes = dict[str, int]()
-        for what, size in self._sizes().items():
-            if size not in (len(nodes), *sizes.values()):
-                sizes[words[what]] = size
-        return sizes
+        return array[self.cell_of(nodes)]
 
     def _region(self, at: str) -> np.ndarray:
         if at not in (*WORDS, "soma.middle"):

@@ -58,13 +58,10 @@ def test_values_of_every_kind():
     nodes = net.nodes(at="dendrites")
     cell, within = nodes // AXON.num_nodes, nodes % AXON.num_nodes
     rng = np.random.default_rng(1)
-    per_cell, per_node = rng.uniform(1, 2, 3), rng.uniform(1, 2, AXON.num_nodes)
-    everywhere = rng.uniform(1, 2, net.forest.num_nodes)
+    per_cell, everywhere = rng.uniform(1, 2, 3), rng.uniform(1, 2, net.forest.num_nodes)
     expected = {
         "cells": (per_cell, per_cell[cell]),
         "marked": (net.per_cell(per_cell), per_cell[cell]),
-        "nodes of a cell": (per_node, per_node[within]),
-        "nodes": (everywhere, everywhere[nodes]),
         "as given": (everywhere[nodes], everywhere[nodes]),
         "distance": (lambda d: 1e-4 * np.exp(d / 100), 1e-4 * np.exp(AXON.distance[within] / 100)),
         "a number": (lambda d: 2.0, 2.0),
