@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
-from functools import partial
 from hashlib import sha256
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -85,11 +84,9 @@ class Population:
         memory.
     features : iterable of str, optional
         Names in `simulator.analysis.FEATURES`, to be computed on the device instead of storing
-        voltages. They refer to the first stimulus of a protocol, or else to the model's only
-        IClamp. Their spikes are peaks above -20 mV, whatever the model's threshold.
-    stop_early : bool
-        Simulate protocols with different stops separately, each until its stop, as is always done
-        for features. Default: all together until the last stop.
+        voltages. They refer to the first stimulus of each protocol. Their spikes are peaks above
+        -20 mV, whatever the model's threshold. Protocols with different stops are then simulated
+        separately, otherwise together until the last stop.
     devices : sequence of device, optional
         Devices, as in `Simulation`, that simulate batches in parallel.
     comm : mpi4py.MPI.Comm, optional
@@ -123,7 +120,6 @@ class Population:
         record: int | None = None,
         batch: int | None = None,
         features: Iterable[str] | None = None,
-        stop_early: bool = False,
         devices: Sequence[cl.Device | str] | None = None,
         comm: MPI.Comm | None = None,
         **options: object,
@@ -139,7 +135,7 @@ class Population:
         pieces = divide_groups(model, parameters)
         mechanisms = tuple(parameters[name][1] for name in self.names)
         feature_names = _features(features)
-        windows = stimulus_windows(model, protocols, stimuli, feature_names, parameters.values())
+        windows = stimulus_windows(protocols, stimuli) if feature_names else {}
         self._recipe = Recipe(
             model=model,
             compiled=compiled,
@@ -153,11 +149,11 @@ class Population:
             windows=windows,
             dt=compiled.dt,
         )
-        early = as_switch("stop_early", stop_early) or bool(feature_names)
         every = np.arange(len(stops))
-        self._columns = [every[stops == s] for s in np.unique(stops)] if early else [every]
+        early = np.unique(stops) if feature_names else []
+        self._columns = [every[stops == s] for s in early] or [every]
         self.batch = None if batch is None else as_whole_number("batch", batch, 1)
-        self._given = parameters, protocols, options
+        self._options = options
         self._where = _places(devices, options, self._ranks.size > 1)
         self._batches: list[list[Batch]] = []
 
@@ -215,7 +211,7 @@ class Population:
 
     def _digests(self, sets: np.ndarray) -> dict[str, object]:
         """Return digests of everything that all MPI ranks must have alike."""
-        recipe, (_, _, options) = self._recipe, self._given
+        recipe, options = self._recipe, self._options
         settings = [options.get(name) for name in ("v_init", "dtype", "secondorder", "seed")]
         if isinstance(settings[0], np.ndarray):  # whose repr leaves out digits and values
             settings[0] = settings[0].tolist()
@@ -250,14 +246,13 @@ class Population:
         Raises
         ------
         InputError
-            Something has no derivative; or the population has features, `stop_early`, several
-            devices or `comm`.
+            Something has no derivative; or the population has features, several devices or `comm`.
         """
         elsewhere = self._ranks.size > 1 or len(self._where) > 1
-        if elsewhere or self._recipe.features or len(self._columns) > 1:
+        if elsewhere or self._recipe.features:
             raise InputError(
                 "gradient() is for voltages on one device; expected a population without features, "
-                "stop_early, devices and comm"
+                "devices and comm"
             )
         values = self._sets(sets)
         if not self._batches:
@@ -270,13 +265,7 @@ class Population:
         return np.concatenate(losses), np.concatenate(slopes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        parameters, protocols, options = self._given
-        if options.get("queue") is not None or self._ranks.size > 1:
-            raise TypeError("a Population with queue or comm cannot be pickled; expected device")
-        recipe = self._recipe
-        more: dict[str, Any] = {"dt": recipe.dt, "record": recipe.node, **options}
-        more |= {"features": recipe.features or None, "stop_early": len(self._columns) > 1}
-        return partial(Population, **more), (recipe.model, dict(parameters), dict(protocols))
+        raise TypeError("a Population cannot be pickled; expected its arguments")
 
     def _joined(self, results: list[BatchResults], number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in results), key=len)

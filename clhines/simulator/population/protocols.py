@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,10 +10,8 @@ from clhines.core.checks import as_indices, as_number, shown, to_array
 from clhines.core.errors import InputError
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.times import whole_steps
-from clhines.simulator.population.parameters import ParameterPath
 
 STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}
-CLAMPS = ("iclamp", "IClamp")  # the built-in one and NEURON's
 _UNITS = {"amp": "nA", "delay": "ms", "dur": "ms"}
 
 Stimulus = Mapping[str, float]
@@ -70,54 +68,13 @@ def _stimulus(model: Network, protocol: str, values: Stimulus) -> dict[str, floa
 
 
 def stimulus_windows(
-    model: Network,
-    protocols: Mapping[str, Protocol],
-    stimuli: Sequence[dict[str, np.ndarray]],
-    features: Sequence[str],
-    paths: Iterable[ParameterPath],
+    protocols: Mapping[str, Protocol], stimuli: Sequence[dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """Return the amplitude, delay and duration of the stimulus for features, (P,) each.
-
-    This is the protocol's first stimulus or, if it has none, the model's only current clamp.
-    """
-    if not features:
-        return {}
-    windows = {name: np.zeros(len(protocols)) for name in STIMULUS}
-    for k, (protocol, settings) in enumerate(protocols.items()):
-        stimulus: Mapping[str, float]
-        if settings.get("stimuli"):
-            stimulus = {name: float(stimuli[0][name][k]) for name in STIMULUS}
-        else:
-            stimulus = _own_clamp(model, protocol, features, paths)
-        for name in STIMULUS:
-            windows[name][k] = stimulus[name]
-    return windows
-
-
-def _own_clamp(
-    model: Network, protocol: str, features: Sequence[str], paths: Iterable[ParameterPath]
-) -> dict[str, float]:
-    """Return the amplitude, delay and duration of the model's only current clamp, by name.
-
-    InputError, naming `protocol` and its `features`, if there is no clamp or several, or if `paths`
-    (parameters to fit) change it.
-    """
-    clamps = list[dict[str, float]]()
-    for group in (g for g in model.groups if g.mechanism.name in CLAMPS):
-        delay = "del" if "del" in group.parameters else "delay"  # NEURON's, and the built-in one's
-        columns = [np.broadcast_to(group.parameters[n], len(group)) for n in ("amp", delay, "dur")]
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        clamps += [dict(zip(STIMULUS, row, strict=True)) for row in rows if row[2] > 0]
-    expected = "'stimuli': [{'amp': 0.0, 'delay': ..., 'dur': ...}], ms, to which features refer"
-    if len(clamps) != 1:
-        had = "no current clamp" if not clamps else f"{len(clamps)} current clamps"
-        raise InputError(
-            f"protocol {protocol} has no stimulus, and the model has {had}; expected {expected}"
-        )
-    changed = {path[1] for path in paths if path[0] in CLAMPS}
-    if changed - {"amp"} or (changed and any("resistance" in name for name in features)):
-        raise InputError(
-            f"protocol {protocol} has no stimulus, and the model's clamp differs between sets; "
-            f"expected {expected}"
-        )
-    return clamps[0]
+    """Return the first stimulus of each protocol, to which features refer: (P,) by name."""
+    for protocol, settings in protocols.items():
+        if not settings.get("stimuli"):
+            raise InputError(
+                f"protocol {protocol} has no stimulus; expected 'stimuli': [{{'amp': 0.0, "
+                "'delay': ..., 'dur': ...}], ms, to which features refer"
+            )
+    return {name: stimuli[0][name] for name in STIMULUS}

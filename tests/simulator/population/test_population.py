@@ -92,40 +92,6 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
     assert rows.num_spikes[:, 0].min() > 0
 
 
-def test_features_refer_to_the_clamp_of_the_model():
-    """A protocol without stimulus takes the stimulus of the model's clamp."""
-
-    def model(clamps=1):
-        net = Network(CABLES[0], 1)
-        net.insert("hh", "soma")
-        net.insert("pas", "dendrites")
-        for k in range(clamps):
-            net.add("iclamp", at=net.soma, delay=1.0 + k, dur=3.0, amp=0.7)
-        return net
-
-    names = ["spike_count", "voltage_base", "ohmic_input_resistance_vb_ssse", "minimum_voltage"]
-    sets, alone = [[0.12], [0.01]], {"alone": {"stop": 6.0}}
-    parameters, options = {"g": ("hh", "gnabar")}, {"engine": "reference"}
-    result = Population(model(), parameters, alone, features=names, **options).evaluate(sets)
-    traces = Population(model(), parameters, alone, **options).evaluate(sets)
-    window = {"stim_start": 1.0, "stim_end": 4.0, "stimulus_current": 0.7}
-    expected = extract(traces.v[:, 0], traces.t, names, **window)
-    for name in names:  # rounded sums over some 50 samples, 65 mV
-        np.testing.assert_allclose(result.features[name][:, 0], expected[name], 1e-12, 1e-10)
-    assert np.isfinite(result.features["voltage_base"]).all()
-    other = {"step": {"stop": 6.0, "stimuli": [{"amp": 0.0, "delay": 1.0, "dur": 3.0}]}}
-    again = Population(model(), parameters, other, features=names[:2], **options).evaluate(sets)
-    assert np.array_equal(again.features["voltage_base"], result.features["voltage_base"])
-    for net, changed, words in (
-        (model(0), parameters, "the model has no current clamp; expected 'stimuli'"),
-        (model(2), parameters, "the model has 2 current clamps; expected 'stimuli'"),
-        (model(), {"d": ("iclamp", "delay")}, "the model's clamp differs between sets"),
-        (model(), {"a": ("iclamp", "amp")}, "the model's clamp differs between sets"),
-    ):
-        with pytest.raises(InputError, match=f"alone has no stimulus, and {words}"):
-            Population(net, changed, alone, features=names)
-
-
 def test_spikes_of_the_threshold_and_of_efel_have_two_names():
     """A plateau at -5 mV is a spike for eFEL (-20 mV) and none for the network (10 mV)."""
     net = Network.from_arrays([-1], [0, 1], [1e3], [0.0], [1e-2])
@@ -159,7 +125,6 @@ CASES = [
     (None, {"features": ["spikes"]}, None, "no feature 'spikes'; expected spike_count"),
     (None, {"features": 3}, None, "features are 3; expected a list of names"),
     (None, {"features": [["spikes"]]}, None, "no feature \\['spikes'\\]; expected spike_count"),
-    (None, {"stop_early": 3}, None, "stop_early is 3"),
     (None, {"devices": []}, None, r"devices is \[\]; expected a list of devices"),
     (None, None, np.ones((2, 2)), "shape"),
     (None, None, {"na": [0.1]}, "lacks leak"),
@@ -177,7 +142,7 @@ CASES = [
 
 @pytest.mark.parametrize(("parameters", "protocols", "sets", "text"), CASES)
 def test_wrong_populations_are_refused(parameters, protocols, sets, text):
-    words = "features", "stop_early", "devices", "record", "v_init"
+    words = "features", "devices", "record", "v_init"
     options = {k: v for k, v in (protocols or {}).items() if k in words}
     protocols = {k: v for k, v in (protocols or {}).items() if k not in words}
     with pytest.raises(InputError, match=text) as error:
@@ -318,15 +283,15 @@ def test_models_with_exact_times(fast_queue, caplog):
 
 
 def test_features_stops_and_devices(fast_queue):
-    """Features without traces, by early stop or on two devices, equal `extract` of all traces."""
+    """Features without traces, on two devices, equal `extract` of all traces."""
     names = ["spike_count", "peak_time", "voltage_base"]
     protocols = {name: PROTOCOLS[name] for name in ("step", "two")}
     options = dict(parameters=PARAMETERS, protocols=protocols, dt=DT)
     whole = Population(model(), **options, engine="reference").evaluate(SETS)
-    early = Population(model(), **options, engine="reference", batch=3, stop_early=True)
+    batches = Population(model(), **options, engine="reference", batch=3)
     devices = [fast_queue.device] * 2
     several = Population(model(), **options, batch=2, devices=devices, features=names)
-    result, features = early.evaluate(SETS), several.evaluate(SETS)
+    result, features = batches.evaluate(SETS), several.evaluate(SETS)
     np.testing.assert_allclose(result.v, whole.v, atol=1e-8)
     for other in (result, features):
         assert other.num_spikes.tolist() == whole.num_spikes.tolist()
@@ -344,14 +309,6 @@ def test_features_stops_and_devices(fast_queue):
     assert features.features["spike_count"].max() > 0
 
 
-def test_what_is_pickled_is_the_same_population():
-    net = Network.from_arrays([-1, 0], [0, 2], [300.0, 300.0], [0.0, 1.0], [1e-3, 1e-3])
-    net.insert(mod_files.ours("ext_ca"), [0, 1])
-    net.insert(mod_files.ours("ext_cad"), [0, 1])
-    arguments = {"gca": ("ext_ca", "gbar", [1])}, {"step": {"stop": 1.0, "stimuli": [{"amp": 0.1}]}}
-    many = Population(net, *arguments, dt=0.05, record=1, v_init=-70.0)
-    sets = [[1e-4], [2e-4]]
-    again = pickle.loads(pickle.dumps(many))
-    np.testing.assert_array_equal(again.evaluate(sets).v, many.evaluate(sets).v)
-    with pytest.raises(TypeError, match="queue or comm cannot be pickled"):
-        pickle.dumps(Population(model(), PARAMETERS, PROTOCOLS, queue=object()))
+def test_a_population_is_not_pickled():
+    with pytest.raises(TypeError, match="cannot be pickled; expected its arguments"):
+        pickle.dumps(Population(model(), PARAMETERS, PROTOCOLS, engine="reference"))
