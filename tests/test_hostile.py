@@ -34,7 +34,6 @@ from clhines.core import checks
 from clhines.core.errors import AccuracyWarning
 from clhines.simulator.cells.cable import discretise
 from clhines.simulator.model import compile
-from clhines.simulator.model.connections import GridConnections
 from clhines.simulator.network.times import whole_steps
 
 CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)
@@ -144,8 +143,6 @@ def test_masked_arrays_are_not_read_as_if_they_were_not():
         lambda: net.add_event(syn, 0, MASKED),
         lambda: setattr(net, "threshold", MASKED),
         lambda: compile(net, v_init=MASKED),
-        lambda: GridConnections(MASKED, [0, 0]),
-        lambda: GridConnections([0, 0], [0, 0], MASKED),
     ):
         with refused("masked values"):
             give()
@@ -160,15 +157,6 @@ def test_orders_that_are_none(value):
         compile(Network(CABLE), secondorder=value)
     assert compile(Network(CABLE), secondorder=2).secondorder
     assert not compile(Network(CABLE), secondorder=0).secondorder
-
-
-def test_weights_are_numbers():
-    for weight in ("0.5", [True, False], [None, 1]):
-        with refused("weight"):
-            GridConnections([0, 1], [0, 1], weight)
-    for sources in ("2", 2.0, -1, 2**70):
-        with refused("num_sources is"):
-            GridConnections([0, 1], [0, 1], num_sources=sources)
 
 
 # ---------------------------------------------------------------------------------- memory

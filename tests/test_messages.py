@@ -23,10 +23,8 @@ def net():
 def test_an_attribute_of_a_group_is_set_by_the_simulation(net):
     """It was "FrozenInstanceError: cannot assign to field 'amp'"."""
     clamp = net.add("iclamp", at=net.soma, amp=1.0)
-    with pytest.raises(InputError, match=r"^Group: amp .*expected sim\.set\(clamp, amp=5\), or be"):
+    with pytest.raises(InputError, match=r"^Group: amp .*expected sim\.set\(group, NAME="):
         clamp.amp = 5
-    with pytest.raises(InputError, match=r"sim\.set\(clamp, \.\.\.\): delay, dur, amp; .*'delay'"):
-        clamp.dely = 5
     with pytest.raises(AttributeError, match=r"no attribute 'amp'; expected parameters\['amp'\]"):
         _ = clamp.amp
     clamp.parameters["amp"] = 5

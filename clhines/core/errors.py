@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from types import FrameType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NoReturn, cast
 
 _NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
@@ -301,29 +301,13 @@ def install(extra: str) -> str:
     return f"python -m pip install '.[{extra}]' in a checkout of clhines"
 
 
-def name_in_caller(value: object, otherwise: str) -> str:
-    """Return the name of the user's variable that holds `value`, or `otherwise`; for messages."""
-    frame, _ = _caller()
-    variables = {**frame.f_globals, **frame.f_locals}
-    names = [name for name, other in variables.items() if other is value and name[0] != "_"]
-    return names[-1] if names else otherwise
-
-
 def warn_caller(message: str | Warning, category: type[Warning]) -> None:
     """Warn at the line of the user's code that called clhines, however many calls ago."""
-    _, level = _caller()
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _caller() -> tuple[FrameType, int]:
-    """Return the innermost frame outside clhines, and the `stacklevel` of a warning there."""
     package = os.path.dirname(os.path.dirname(__file__)) + os.sep
-    frame: FrameType | None = inspect.currentframe()
-    assert frame is not None
-    level = 0
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        level, frame = level + 1, frame.f_back
-    return frame, level
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_back and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def suggest_keywords(home: ModuleType, name: str) -> object:

@@ -25,12 +25,11 @@ from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
-from clhines.simulator.network.times import whole_steps
 from clhines.simulator.runner import with_memory_for
 from clhines.simulator.simulation import Simulation
 
 _STEP = 2.0  # factor for amplitudes until a cell fires
-_LONGER = 2.0  # a run's time, by the longest time from `after` to a spike in the runs before
+_LONGER = 2.0  # a run's time, by the longest time to a spike in the runs before
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,6 @@ def find_thresholds(
     low: ArrayLike,
     high: ArrayLike,
     duration: float,
-    after: float = 0.0,
     level: float = 0.0,
     tolerance: float = 1e-3,
     name: str = "scale",
@@ -83,8 +81,8 @@ def find_thresholds(
         A node of each cell, in order, far from the electrode: only propagated spikes reach it.
     low, high : float or (num_cells,) float
         Bounds above 0 of the parameter `name`; the waveform has the sign.
-    duration, after : float, ms
-        The end of each run, and the time after which rises count.
+    duration : float, ms
+        The end of each run.
     level : float, mV
     tolerance : float
         Largest relative difference between `Thresholds.amplitude` and `Thresholds.below`.
@@ -112,7 +110,7 @@ def find_thresholds(
         simulation = Simulation(network, **options)
     with simulation:
         _check_apart(simulation.model)
-        trial = _Trial(simulation, group, name, nodes, (level, after, duration))
+        trial = _Trial(simulation, group, name, nodes, level, duration)
         above, below = trial.bracket(below, most, tolerance)
     _check_missing(above, most, missing)
     return Thresholds(above, below, trial.runs)
@@ -127,42 +125,31 @@ class _Trial:
         group: Group,
         name: str,
         nodes: np.ndarray,
-        limits: tuple[float, float, float],
+        level: float,
+        duration: float,
     ) -> None:
-        level, after, duration = limits
-        after, duration = as_number("after", after, "ms"), as_number("duration", duration, "ms")
-        if not 0 <= after < duration:
-            raise InputError(
-                f"after is {after:g} ms; expected 0 or more, and less than {duration:g} ms"
-            )
-        self._after, self._duration = after, duration
+        self._duration = as_number("duration", duration, "ms")
         self._simulation, self._group, self._name = simulation, group, name
         level = as_number("level", level, "mV")
         self._rises = simulation.record("v", nodes, reduce="crossings", threshold=level)
-        self._dt = dt = simulation.model.dt  # read once: after `set` it makes a model
-        if whole_steps(after, dt) is None:
-            raise InputError(
-                f"after is {after:g} ms; expected a whole number of steps of {dt:g} ms"
-            )
-        self._slowest = np.zeros(len(nodes))  # ms from `after` to a first spike, by cell
+        self._dt = simulation.model.dt  # read once: after `set` it makes a model
+        self._slowest = np.zeros(len(nodes))  # ms to a first spike, by cell
         self._shortened, self.runs = False, 0
 
     def fires(self, amplitude: np.ndarray, enough: float = np.inf) -> np.ndarray:
         """Return which cells fire in a run from t = 0 with these amplitudes, (num_cells,) bool.
 
-        The run may end `enough` ms after spikes begin to count, before the whole duration.
+        The run may end after `enough` ms, before the whole duration.
         """
         simulation, network = self._simulation, self._simulation.network
         simulation.set(self._group, **{self._name: network.per_cell(amplitude)})
         simulation.reset()
-        left, dt = self._duration - self._after, self._dt
-        if enough < left - dt:
-            left, self._shortened = dt * np.ceil(enough / dt), True
+        duration, dt = self._duration, self._dt
+        if enough < duration - dt:
+            duration, self._shortened = dt * np.ceil(enough / dt), True
         self.runs += 1
         try:
-            if self._after:
-                simulation.run(self._after)
-            rises = simulation.run(left)[self._rises]
+            rises = simulation.run(duration)[self._rises]
         except SimulationError as error:
             k = error.cell
             raise InputError(
@@ -170,7 +157,7 @@ class _Trial:
                 "expected a lower high, or a shorter dt"
             ) from error
         first = rises[0] if len(rises) else np.full(network.num_cells, np.nan)
-        self._slowest = np.fmax(self._slowest, first - self._after)
+        self._slowest = np.fmax(self._slowest, first)
         return ~np.isnan(first)
 
     def bracket(

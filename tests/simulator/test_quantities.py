@@ -296,7 +296,6 @@ CONVERTED = {
     "find_thresholds.low": (lambda x: fired(low=x), *NA),
     "find_thresholds.high": (lambda x: fired(high=x), [40.0, 50.0], "nA"),
     "find_thresholds.duration": (lambda x: fired(duration=x), 3.0, "ms"),
-    "find_thresholds.after": (lambda x: fired(after=x), *MS),
     "find_thresholds.level": (lambda x: fired(level=x), -10.0, "mV"),
     "Population.protocols.stop": (lambda x: of_protocol(stop=x), *MS),
     "Population.protocols.amp": (lambda x: of_protocol(amp=x), *NA),

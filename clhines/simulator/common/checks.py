@@ -27,17 +27,12 @@ def check_parameter(of: str, name: object, expected: Collection[str]) -> None:
         )
 
 
-def unchangeable(advice: str | Callable[[object, str, object], str]) -> Callable[[_Class], _Class]:
-    """Decorate a class so that setting an attribute raises `InputError` with `advice`.
-
-    A function of object, name and value may return the advice.
-    """
+def unchangeable(advice: str) -> Callable[[_Class], _Class]:
+    """Decorate a class so that setting an attribute raises `InputError` with `advice`."""
 
     def decorate(cls: _Class) -> _Class:
-        def refuse(self: object, name: str, *value: object) -> None:
-            text = advice(self, name, *value) if value and callable(advice) else advice
-            text = "another one" if callable(text) else text
-            raise InputError(f"{cls.__name__}: {name} cannot be set; expected {text}")
+        def refuse(self: object, name: str, *_: object) -> None:
+            raise InputError(f"{cls.__name__}: {name} cannot be set; expected {advice}")
 
         for method in ("__setattr__", "__delattr__"):
             setattr(cls, method, refuse)

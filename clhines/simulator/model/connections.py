@@ -8,16 +8,13 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.core.checks import as_array, as_real, as_whole_number
 from clhines.core.errors import InputError
 from clhines.simulator.common.arrays import each, once
 from clhines.simulator.network.plasticity import Rule
 
-_MOST = 2**31 - 1  # most sources, and most targets: their numbers must fit int32
 _SUM_BITS = 63  # an int64's bits without its sign
 _LEAST_BITS = 40  # bits that the largest weight must have
 _CHUNK = 1 << 18  # connections compared at once
-_KEYS = 1 << 16  # sort keys that NumPy counts instead of comparing: uint16
 
 
 class GridConnections:
@@ -44,16 +41,16 @@ class GridConnections:
         plastic: ArrayLike = False,
         rule: Rule | None = None,
     ) -> None:
-        source = as_array("source", source)
-        shape = source.shape
-        if len(shape) != 1:
-            raise InputError(f"source has shape {shape}; expected (connections,)")
-        self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
-        self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
-        self.delay, _ = _numbers("delay", delay, shape, 1, None)
-        weight = broadcast_numbers("weight", as_array("weight", weight), shape)
-        self.weight = each(partial(as_real, "weight"), weight)
-        self.plastic = broadcast_numbers("plastic", as_array("plastic", plastic, bool), shape)
+        numbers = np.int32, np.int32, np.float64, np.int32, np.bool_
+        self.source, self.target, self.weight, self.delay, self.plastic = (
+            each(partial(np.asarray, dtype=dtype), np.broadcast_to(values, np.shape(source)))
+            for values, dtype in zip((source, target, weight, delay, plastic), numbers, strict=True)
+        )
+        ends = (int(once(a).max(initial=-1)) + 1 for a in (self.source, self.target))
+        given = num_sources, num_targets
+        self.num_sources, self.num_targets = (
+            end if count is None else count for count, end in zip(given, ends, strict=True)
+        )
         self.rule = rule
 
     @property
@@ -80,33 +77,17 @@ class GridConnections:
         """The connections in row order, as indices of the arguments, (k,) integer."""
         if self.is_sorted:
             return np.arange(self.count, dtype=np.int32)
-        if self._grouped and self.max_delay < _KEYS:
-            return self._by_delay()
         return _sorted(self.source, self.delay, self.target)
 
     @cached_property
     def is_sorted(self) -> bool:
-        return self._grouped and not self.delay.strides[0]
-
-    @cached_property
-    def _grouped(self) -> bool:
-        return not any(
+        return not self.delay.strides[0] and not any(
             ((a[1:] < a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] < b[:-1]))).any()
             for a, b in (
                 (self.source[k : k + _CHUNK + 1], self.target[k : k + _CHUNK + 1])
                 for k in range(0, self.count, _CHUNK)
             )
         )
-
-    def _by_delay(self) -> np.ndarray:
-        order, rows = np.empty(self.count, np.int32), self.row
-        sources = _KEYS // (self.max_delay + 1)  # NumPy counts 16-bit keys
-        for first in range(0, self.num_sources, sources):
-            begin, end = rows[[first, min(first + sources, self.num_sources)]].tolist()
-            key = (self.source[begin:end] - first) * (self.max_delay + 1) + self.delay[begin:end]
-            order[begin:end] = np.argsort(key.astype(np.uint16), kind="stable")
-            order[begin:end] += begin
-        return order
 
     def by_rows(self, values: np.ndarray) -> np.ndarray:
         """Reorder connection values from argument order to row order."""
@@ -197,27 +178,3 @@ def _sorted(*keys: np.ndarray) -> np.ndarray:
         joint *= size
         joint += key
     return np.argsort(joint, kind="stable")
-
-
-def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    if values.shape not in ((), shape):
-        raise InputError(f"{name} has shape {values.shape}; expected {shape} or one number")
-    return np.broadcast_to(values, shape)
-
-
-def _numbers(
-    name: str, values: ArrayLike, shape: tuple[int, ...], least: int, end: int | None
-) -> tuple[np.ndarray, int]:
-    array = broadcast_numbers(name, as_array(name, values), shape)
-    if end is not None:
-        end = as_whole_number(f"num_{name}s", end, 0, _MOST)
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise InputError(f"{name} has dtype {array.dtype}; expected integers")
-    numbers = once(array)
-    most = int(numbers.max(initial=least - 1))
-    limit = most + 1 if end is None else int(end)
-    if numbers.min(initial=least) < least or most >= min(limit, _MOST):
-        k = int(np.argmax((numbers < least) | (numbers >= min(limit, _MOST))))
-        expected = f"at least {least}" if end is None else f"{least} to {limit - 1}"
-        raise InputError(f"{name} of connection {k} is {numbers[k]}; expected {expected}")
-    return each(lambda values: values.astype(np.int32, copy=False), array), max(limit, 0)

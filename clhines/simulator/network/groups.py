@@ -10,7 +10,7 @@ import numpy as np
 
 from clhines.core.arrays import ascending, stretch_of
 from clhines.core.checks import as_array, as_real
-from clhines.core.errors import InputError, meant, name_in_caller, shown
+from clhines.core.errors import InputError, shown
 from clhines.core.quantities import as_numbers
 from clhines.simulator.common.checks import check_parameter, unchangeable
 from clhines.simulator.mechanisms.mechanism import Mechanism
@@ -75,19 +75,9 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return Parameters, (*arguments, self._set_names, self._units)
 
 
-def _set_in_a_simulation(group: object, name: str, value: object) -> str:
-    assert isinstance(group, Group)
-    called, parameters_of_group = name_in_caller(group, "group"), group.parameters
-    if name in parameters_of_group:
-        return (
-            f"sim.set({called}, {name}={shown(value)}), or before a Simulation is made "
-            f"{called}.parameters[{name!r}] = {shown(value)}"
-        )
-    parameters = ", ".join(parameters_of_group) or "none"
-    return f"a parameter, by sim.set({called}, ...): {parameters}{meant(name, parameters_of_group)}"
-
-
-@unchangeable(_set_in_a_simulation)
+@unchangeable(
+    "sim.set(group, NAME=...), or group.parameters[NAME] = ... before a Simulation is made"
+)
 @dataclass(frozen=True, eq=False)
 class Group:
     """Instances of a mechanism that one call inserted or added.
