@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -38,26 +36,11 @@ from clhines.simulator.state.decisions import incoming_scale
 from clhines.simulator.state.host_grid import settled
 from clhines.solver.plan.plan import real_name
 
-_changing: ContextVar[frozenset[tuple[str, str]]] = ContextVar("_changing", default=frozenset())
-
-
-@contextmanager
-def with_memory_for(mechanism: str, name: str) -> Iterator[None]:
-    """Make simulations in this block with memory for one parameter value per instance.
-
-    Otherwise they would be planned again when the parameter is first set to several values.
-    """
-    token = _changing.set(_changing.get() | {(mechanism, name)})
-    try:
-        yield
-    finally:
-        _changing.reset(token)
-
 
 class Staleness(IntEnum):
     """Parts of a model that changed after it was compiled."""
 
-    NOTHING, VALUES, WIRING = range(3)  # WIRING: connections or events, perhaps also values
+    NOTHING, VALUES, WIRING = range(3)  # WIRING: weights, perhaps also values
 
 
 class CurrentModel:
@@ -68,7 +51,7 @@ class CurrentModel:
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
         self.network, self.settings = network, dict(settings)
-        self.changes = Changes(stored={*_changing.get()})
+        self.changes = Changes()
         phase(f"making a model of {counted(network.num_cells, 'cell')}")
         self.compiled = compile(network, **settings, changes=self.changes)
         self._staleness = Staleness.NOTHING

@@ -25,7 +25,6 @@ from clhines.simulator.common.checks import check_parameter
 from clhines.simulator.model.model import Model
 from clhines.simulator.network.groups import Group
 from clhines.simulator.network.network import Network
-from clhines.simulator.runner import with_memory_for
 from clhines.simulator.simulation import Simulation
 
 _STEP = 2.0  # factor for amplitudes until a cell fires
@@ -106,9 +105,7 @@ def find_thresholds(
     nodes = _node_of_each_cell(network, at)
     below, most = _bounds(low, high, network.num_cells, group.mechanism.units.get(name))
     tolerance = _relative(tolerance)
-    with with_memory_for(group.mechanism.name, name):
-        simulation = Simulation(network, **options)
-    with simulation:
+    with Simulation(network, **options) as simulation:
         _check_apart(simulation.model)
         trial = _Trial(simulation, group, name, nodes, level, duration)
         above, below = trial.bracket(below, most, tolerance)

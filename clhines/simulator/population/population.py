@@ -150,8 +150,9 @@ class Population:
             dt=compiled.dt,
         )
         every = np.arange(len(stops))
-        early = np.unique(stops) if feature_names else []
-        self._columns = [every[stops == s] for s in early] or [every]
+        self._columns = [every]
+        if feature_names:
+            self._columns = [every[stops == s] for s in np.unique(stops)]
         self.batch = None if batch is None else as_whole_number("batch", batch, 1)
         self._options = options
         self._where = _places(devices, options, self._ranks.size > 1)
