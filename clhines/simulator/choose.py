@@ -29,7 +29,7 @@ from clhines.simulator.engines.steps import Steps
 from clhines.simulator.engines.table import ALL, ENGINES, FAMILY, Engine
 from clhines.simulator.model.compiling import compile
 from clhines.simulator.model.model import Model
-from clhines.simulator.model.needs import EXACT, listed, phrases
+from clhines.simulator.model.needs import EXACT, listed, phrases, refused
 from clhines.simulator.network.network import Network
 from clhines.simulator.network.stored import packed, unpacked
 from clhines.simulator.ranks.exchange import ErrorGuard, exchange_of
@@ -40,7 +40,6 @@ from clhines.simulator.ranks.one_device import OneDeviceRun, WholeRun
 from clhines.simulator.ranks.partition import Share, cell_costs, check_pointers, split
 from clhines.simulator.ranks.parts import RankLayout, RankPart
 from clhines.simulator.ranks.run import RankedRun, SharedRun
-from clhines.simulator.refusals import refusal
 from clhines.simulator.state.decisions import MAX_EPOCH, Decisions, epoch_steps
 from clhines.solver.device import devices
 from clhines.solver.plan.methods import METHODS
@@ -154,7 +153,7 @@ def check_split(needs: frozenset[str]) -> None:
     """Refuse to divide a network among ranks if its cells interact within a step."""
     for word, name in _NOT_SPLIT.items():
         if word in needs:
-            raise InputError(refusal(name))
+            raise refused(name)
 
 
 def _engines(shares: Sequence[Share], model: Model, request: Request) -> list[Engine]:

@@ -7,16 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.core.errors import InputError
 from clhines.simulator.engines.run import PartRun
 from clhines.simulator.events.exact import HostEvents
 from clhines.simulator.events.spike_list import Spikes
 from clhines.simulator.mechanisms.mechanism import Mechanism
 from clhines.simulator.model.model import ADVANCE_REVERSAL, DENSITY, INITIAL_REVERSAL, Kind, Model
+from clhines.simulator.model.needs import refused
 from clhines.simulator.network.times import begins_of, last_middle
 from clhines.simulator.records.records import CURRENT, Record, is_current
 from clhines.simulator.records.reduced import HostReducer, Reducers
-from clhines.simulator.refusals import refusal
 from clhines.simulator.state.chunk import Chunk, runaways
 from clhines.simulator.state.decisions import MAX_EPOCH, Decisions
 from clhines.simulator.state.sources import Wires, wires_of
@@ -94,14 +93,12 @@ def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarr
         if len(instances):
             at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}
             shown = ", ".join(f"{name} = {x:g}" for name, x in at.items())
-            raise InputError(
-                refusal(
-                    "network.called-with",
-                    name=mechanism.name,
-                    unle=mechanism.program.unless[number],
-                    shown=shown,
-                    instance=instances[0],
-                )
+            raise refused(
+                "network.called-with",
+                name=mechanism.name,
+                unle=mechanism.program.unless[number],
+                shown=shown,
+                instance=instances[0],
             )
 
 
@@ -134,14 +131,12 @@ def check_globals(kind: Kind, states: Mapping[str, np.ndarray]) -> None:
         if quantity.name in mechanism.program.last:
             continue
         if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
-            raise InputError(
-                refusal(
-                    "network.global-differs-after-initial",
-                    value=quantity.public or quantity.name,
-                    name=mechanism.name,
-                    min=values.min(),
-                    max=values.max(),
-                )
+            raise refused(
+                "network.global-differs-after-initial",
+                value=quantity.public or quantity.name,
+                name=mechanism.name,
+                min=values.min(),
+                max=values.max(),
             )
 
 

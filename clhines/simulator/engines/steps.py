@@ -25,7 +25,7 @@ from clhines.simulator.kinds import layouts
 from clhines.simulator.kinds.arenas import add_vectors, fill_arenas
 from clhines.simulator.kinds.spec import ArenaSpec
 from clhines.simulator.model.model import Model
-from clhines.simulator.refusals import refusal
+from clhines.simulator.model.needs import refused
 from clhines.simulator.state.arena import Arena
 from clhines.simulator.state.variables import Variables
 from clhines.solver.device import devices, program, trust
@@ -188,7 +188,7 @@ def _check_model(model: Model) -> None:
     delay = model.netcons.delay / model.dt
     short = model.sources.is_emitted[model.netcons.source] & (delay >= 0.5) & (delay < 1)
     if model.bins and short.any():
-        raise InputError(refusal("network.engine-steps-bins"))
+        raise refused("network.engine-steps-bins")
 
 
 class Steps(ArenaKernels):

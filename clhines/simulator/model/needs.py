@@ -66,6 +66,11 @@ _FIRST = "receive", "before_breakpoint", "current"
 _SECOND = "advance", "diffuse", "after_solve", "before_step"
 
 
+def refused(id_: str, /, **fields: object) -> InputError:
+    """Return an InputError with the sentence of the catalogue of refusals."""
+    return InputError(refusal(id_, **fields))
+
+
 def phrases(words: Iterable[str], last: str = "or") -> str:
     """Join needs' phrases to a list in words, such as "a, b or c", in fixed order."""
     needs = {*words}
@@ -291,7 +296,7 @@ def check_set_voltages(model: Model) -> None:
         (model.bins, "events are delivered in bins"),
     ):
         if is_so:
-            raise InputError(refusal("network.v-set-by-events", name=name, what=what))
+            raise refused("network.v-set-by-events", name=name, what=what)
 
 
 def check_written(model: Model) -> None:
@@ -308,23 +313,19 @@ def check_written(model: Model) -> None:
         said = f"{mechanism.name}: pointer {name} points to {to.state} of {other.name}, which"
         nodes = np.stack((model.kinds[k].node, model.kinds[to.kind].node[to.instance]))
         if np.ptp(stretch_of(model.forest.cell_offsets, nodes), axis=0).any():
-            raise InputError(refusal("network.pointer-written-to-another-cell", said=said))
+            raise refused("network.pointer-written-to-another-cell", said=said)
         for block in other.program.blocks:
             adds = other.compiled.adds(block, to.state)
             if block in ("after_initial", "after_solve", "before_step") and adds is None:
                 what = block.upper().replace("_", " ")
-                raise InputError(
-                    refusal("network.pointer-target-not-added-to", said=said, what=what)
-                )
+                raise refused("network.pointer-target-not-added-to", said=said, what=what)
             diffuses = to.state in other.program.diffusing
             if is_put and (adds is not False or diffuses) and block != "initial":
-                raise InputError(
-                    refusal("network.pointer-target-used", said=said, name=mechanism.name)
-                )
+                raise refused("network.pointer-target-used", said=said, name=mechanism.name)
         if is_put:
             before = set_before.get((to.kind, to.state), to.instance[:0])
             if np.isin(before, to.instance).any():
-                raise InputError(refusal("network.pointer-target-set-twice", said=said))
+                raise refused("network.pointer-target-set-twice", said=said)
             set_before[to.kind, to.state] = np.append(before, to.instance)
 
 
@@ -339,19 +340,17 @@ def check_steered(model: Model) -> None:
         own, said = model.kinds[k].mechanism.name, f"pointer {name} points to a weight"
         for c in np.unique(netcons.kind[to.connection]).tolist():
             if model.kinds[c].mechanism.program.sets_weights:
-                raise InputError(
-                    refusal(
-                        "network.pointer-weight-set-twice",
-                        own=own,
-                        said=said,
-                        name=model.kinds[c].mechanism.name,
-                    )
+                raise refused(
+                    "network.pointer-weight-set-twice",
+                    own=own,
+                    said=said,
+                    name=model.kinds[c].mechanism.name,
                 )
         steered = np.append(steered, to.places(model))
         if len(np.unique(steered)) < len(steered):
-            raise InputError(refusal("network.pointer-weight-shared", own=own, said=said))
+            raise refused("network.pointer-weight-shared", own=own, said=said)
         if model.bins:
-            raise InputError(refusal("network.pointer-weight-in-bins", own=own, said=said))
+            raise refused("network.pointer-weight-in-bins", own=own, said=said)
         by = np.flatnonzero(netcons.kind == k)
         steers = to.connection[netcons.instance[by]]
         alike = (netcons.source[by] == netcons.source[steers]) & (
@@ -359,10 +358,8 @@ def check_steered(model: Model) -> None:
         )
         if alike.any():
             at = int(by[np.argmax(alike)])
-            raise InputError(
-                refusal(
-                    "network.pointer-weight-same-delay", own=own, said=said, delay=netcons.delay[at]
-                )
+            raise refused(
+                "network.pointer-weight-same-delay", own=own, said=said, delay=netcons.delay[at]
             )
 
 
@@ -378,15 +375,15 @@ def check_read(model: Model) -> None:
         if name in mechanism.program.assigned:
             _check_assigned(model, (k, name), to, said)
         if "receive" in reads & sets:
-            raise InputError(refusal("network.pointer-read-in-events", said=said))
+            raise refused("network.pointer-read-in-events", said=said)
         if k == to.kind and reads & sets:
-            raise InputError(refusal("network.pointer-to-same-mechanism", said=said))
+            raise refused("network.pointer-to-same-mechanism", said=said)
         kinds = model.kinds[k], model.kinds[to.kind]
         loose = any(kind.mechanism.kind == "artificial" for kind in kinds)
         is_elsewhere = loose or (kinds[0].node != kinds[1].node[to.instance]).any()
         kernels = {*_FIRST}, {*_SECOND}
         if is_elsewhere and any(reads & blocks and sets & blocks for blocks in kernels):
-            raise InputError(refusal("network.pointer-read-at-another-node", said=said))
+            raise refused("network.pointer-read-at-another-node", said=said)
         _check_not_set(model, to, reads, said)
 
 
@@ -400,13 +397,11 @@ def _check_not_set(model: Model, to: Written, reads: set[str], said: str) -> Non
             continue
         puts = _putting(model, pointer)
         if late or puts - {"before_initial", "initial"} or (puts and begins):
-            raise InputError(
-                refusal(
-                    "network.pointer-reads-written",
-                    said=said,
-                    pointer=pointer[1],
-                    writer=model.kinds[pointer[0]].mechanism.name,
-                )
+            raise refused(
+                "network.pointer-reads-written",
+                said=said,
+                pointer=pointer[1],
+                writer=model.kinds[pointer[0]].mechanism.name,
             )
 
 
@@ -428,7 +423,7 @@ def _check_assigned(model: Model, pointer: tuple[int, str], to: Written, said: s
         (to.state in model.kinds[to.kind].mechanism.program.diffusing, "that diffuses"),
     ):
         if is_so:
-            raise InputError(refusal("network.pointer-written-target", said=said, what=what))
+            raise refused("network.pointer-written-target", said=said, what=what)
 
 
 def _putting(model: Model, pointer: tuple[int, str]) -> set[str]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from clhines.core.errors import InputError
 from clhines.simulator.model.model import Kind, Steered, Written
+from clhines.simulator.model.needs import refused
 from clhines.simulator.network.additions import Additions
-from clhines.simulator.refusals import refusal
 
 Spans = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 
@@ -58,12 +58,10 @@ def _pointers(
         if k < 0:  # no instances
             continue
         if (k, name) in others:
-            raise InputError(
-                refusal(
-                    "network.pointer-to-voltages-and-variables",
-                    name=kinds[k].mechanism.name,
-                    name2=name,
-                )
+            raise refused(
+                "network.pointer-to-voltages-and-variables",
+                name=kinds[k].mechanism.name,
+                name2=name,
             )
         pointers[k, name][place[index]] = node
     for (k, name), nodes in pointers.items():
@@ -82,16 +80,14 @@ def _written(
         none = np.full(kinds[k].count, -1)
         entry = written.setdefault((k, name), Written(target, variable, none))
         if (entry.kind, entry.state) != (target, variable):
-            raise InputError(
-                refusal(
-                    "network.pointer-to-two-variables",
-                    name=kinds[k].mechanism.name,
-                    name2=name,
-                    state=entry.state,
-                    name3=kinds[entry.kind].mechanism.name,
-                    variable=variable,
-                    name4=kinds[target].mechanism.name,
-                )
+            raise refused(
+                "network.pointer-to-two-variables",
+                name=kinds[k].mechanism.name,
+                name2=name,
+                state=entry.state,
+                name3=kinds[entry.kind].mechanism.name,
+                variable=variable,
+                name4=kinds[target].mechanism.name,
             )
         entry.instance[place[index]] = there[at]
     for k, kind in enumerate(kinds):
@@ -104,6 +100,4 @@ def _written(
 
 
 def _nowhere(kind: Kind, name: str, count: int) -> InputError:
-    return InputError(
-        refusal("network.pointer-unset", name=kind.mechanism.name, name2=name, count=count)
-    )
+    return refused("network.pointer-unset", name=kind.mechanism.name, name2=name, count=count)

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from clhines.core.arrays import offsets, ranges
-from clhines.core.errors import InputError
 from clhines.simulator.mechanisms.emit.noise import normal
 from clhines.simulator.model.instances import is_electrode, reads_outside
 from clhines.simulator.model.model import Model
-from clhines.simulator.refusals import refusal
+from clhines.simulator.model.needs import refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ class Membrane:
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
         if model.secondorder:
-            raise InputError(refusal("network.i-membrane-secondorder"))
+            raise refused("network.i-membrane-secondorder")
         self._model = model
         joints = _joints(model, nodes)
         recorded = np.zeros(model.forest.num_nodes, bool)
@@ -125,18 +124,16 @@ class Membrane:
         program = mechanism.program
         of_v = any(a.role == "v" for a in program.blocks["current"])
         if of_v and reads_outside(mechanism):
-            raise InputError(refusal("network.i-membrane-voltage-clamp", name=mechanism.name))
+            raise refused("network.i-membrane-voltage-clamp", name=mechanism.name)
         if model.exact and program.electrode:
             names = program.electrode_currents
             outputs = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
             if len(names) != 1 or not outputs:
-                raise InputError(refusal("network.i-membrane-two-currents", name=mechanism.name))
+                raise refused("network.i-membrane-two-currents", name=mechanism.name)
             return outputs[0]
         if program.states or any(p.kind == k for p in model.played):
             what = "states" if program.states else "a parameter that is played"
-            raise InputError(
-                refusal("network.i-membrane-electrode", name=mechanism.name, what=what)
-            )
+            raise refused("network.i-membrane-electrode", name=mechanism.name, what=what)
         return ""
 
     def currents(self, steps: np.ndarray, outputs: Sequence[np.ndarray]) -> np.ndarray:
@@ -184,7 +181,7 @@ def _joints(model: Model, nodes: np.ndarray) -> tuple[np.ndarray, ...]:
     if lone.any() or not np.isin(nodes, layers.node[0]).all():
         beside = f"node {node[lone][0]} beside a node with layers" if lone.any() else ""
         where = beside or "a node around another"
-        raise InputError(refusal("network.i-membrane-layers", where=where))
+        raise refused("network.i-membrane-layers", where=where)
     both = outer >= 0
     every = [node, node[both]], [node, node_outer[both]], [other, outer[both]], [g, g[both]]
     return tuple(np.concatenate(each) for each in every)
