@@ -10,7 +10,6 @@ from networks import CABLES, DT
 
 import clhines
 from clhines import Drawn, InputError, Network, Pairs, Simulation
-from clhines.simulator.engines.reference import Reference
 
 
 @pytest.fixture
@@ -152,32 +151,3 @@ def test_what_differs_from_a_saved_state_is_named(tmp_path):
     simulation().restore(tmp_path / "old.npz")
     with pytest.raises(InputError, match="of another network or another dt; expected one"):
         simulation(dt=0.05).restore(tmp_path / "old.npz")
-
-
-class NoSteps:
-    """A run without a number of steps."""
-
-    begin = advance = deliver = mark = seconds = end = now = voltages = len
-    weights = reward = save = load = len
-
-
-def test_an_engine_of_ones_own_that_is_none(net):
-    def nothing(job):
-        return None
-
-    def endless(job):
-        run = Reference(job.model, decisions=job.decisions)
-        run.end = lambda: None
-        return run
-
-    for engine, words in (
-        (nothing, r"^engine nothing returned NoneType without begin\(\); expected a Run"),
-        (lambda job: 5, r"returned int without begin\(\); expected a Run"),
-        (lambda job: NoSteps(), r"returned NoSteps without max_steps above 0 \(it is None\)"),
-    ):
-        with pytest.raises(InputError, match=words):
-            Simulation(net, DT, engine=engine)
-    with pytest.raises(
-        InputError, match=r"^end\(\) of the engine returned NoneType; expected a Ch"
-    ):
-        Simulation(net, DT, engine=endless).run(1.0)

@@ -47,7 +47,7 @@ A cell with a current into its soma, on the device and by the oracle:
 True
 
 To add an engine: a row of `engines.table` and a function that makes its run; to try it, pass a
-function as `engine` of `Simulation`, see `engines.run.Job.of_user`. To record more:
+function from a `Job` to a `Run` as `engine` of `Simulation`. To record more:
 `records.requests`, `engines.reference`, and `ArenaRun` in `engines.arena_run`.
 """
 

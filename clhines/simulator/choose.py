@@ -188,7 +188,7 @@ def _first(engines: Sequence[Engine], job: Job) -> tuple[Run, str]:
         why = "; ".join(refusals) or ("as given" if job.requested else engine.about)
         _log.info("engine %s (%s)", engine.name, why)
         return run, engine.name
-    return job.of_user(), "custom"
+    return job.of_function(), "custom"
 
 
 def make_joined(job: Job, engine: str, joints: Joints, is_shared: bool = False) -> Run:

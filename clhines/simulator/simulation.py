@@ -74,8 +74,7 @@ class Simulation(Holder):
         Method of the `Solver`, if the engine uses one.
     engine : str, or callable
         A name in `simulator.engines.table`. ``auto``: the first one that supports the network on
-        the device; ``epochs``: ``epochs-cpu`` or ``epochs-gpu``. Or a function that maps a `Job` to
-        a `Run`, see `simulator.engines.run.Job.of_user`.
+        the device; ``epochs``: ``epochs-cpu`` or ``epochs-gpu``.
     v_init : float or (n,) float64, mV
         If it is one number, enclosing nodes, see `Network.from_arrays`, begin at 0.
     secondorder : bool

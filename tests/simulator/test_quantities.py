@@ -270,7 +270,6 @@ CONVERTED = {
     "field.waveform": (lambda x: in_field(waveform=(x, [0.0, 1.0])), [0.0, 2.0], "ms"),
     "lfp.electrodes": (lambda x: network().lfp(x), [[900.0, 0.0, 0.0]], "um"),
     "Medium.sigma": (lambda x: Medium(x).sigma, [0.1, 0.2, 0.3], "S/m"),
-    "Medium.above": (lambda x: Medium(0.3, 0.0, x).image, 0.2, "S/m"),
     "geometry.shift": (lambda x: network().geometry(x).begin, [1.0, 0.0, 2.0], "um"),
     "play.y": (lambda x: played(y=x), [0.0, 0.2], "nA"),
     "compile.dt": (lambda x: compile(network(), dt=x).capacitance_over_dt, 0.05, "ms"),

@@ -174,28 +174,14 @@ def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
             count = f"more than {most}" if many > most else str(many)
             got = _show(text.strip())
             _refuse(name, number, f"{count} columns in {got}, expected 7: {columns}")
-        row = _row_quickly(fields)
-        rows.append(_row_strictly(fields, number, name) if row is None else row)
+        rows.append(_row(fields, number, name))
         lines.append(number)
     if not rows:
         _refuse(name, max(number, 1), "no samples up to the end of the file, expected at least one")
     return rows, lines
 
 
-def _row_quickly(fields: list[bytes]) -> Row | None:
-    """Convert a line's fields to numbers; None if `_row_strictly` must decide about them."""
-    i, t, x, y, z, r, p = fields
-    try:
-        row = int(i), int(t), int(p), float(x), float(y), float(z), float(r)
-    except ValueError:
-        return None
-    # Python reads 1_0 as 10, other programs do not. Eighteen digits always fit into int64.
-    if b"_" in b"".join(fields) or max(len(i), len(t), len(p)) > 18:
-        return None
-    return row if row[0] >= 0 and isfinite(row[3] + row[4] + row[5] + row[6]) else None
-
-
-def _row_strictly(fields: list[bytes], line: int, name: str) -> Row:
+def _row(fields: list[bytes], line: int, name: str) -> Row:
     whole = {k: _whole(fields[k], _COLUMNS[k], line, name) for k in (0, 1, 6)}
     x, y, z, r = (_real(fields[k], _COLUMNS[k], line, name) for k in (2, 3, 4, 5))
     if whole[0] < 0:

@@ -8,5 +8,5 @@ and `detected` reads a chunk's events. `steps` launches a few kernels per step a
 cells of any size. `reference` advances a model in NumPy: the oracle.
 
 A new engine is a row in the table, and a function that makes its run from a `Job`. To try it, pass
-the function to Simulation as `engine`, see `Job.of_user`.
+the function to Simulation as `engine`.
 """

@@ -2,8 +2,8 @@
 
 An infinite conductor with conductivities sx, sy, sz along x, y and z becomes a homogeneous one of
 conductivity 1 if each axis is divided by the root of its conductivity. There, the potential of a
-point source is ``I/(4 pi sqrt(sx sy sz) |x|)``. A plane surface above the tissue adds an image of
-each source, of strength ``(s - above)/(s + above)``.
+point source is ``I/(4 pi sqrt(sx sy sz) |x|)``. A plane surface above the tissue, which insulates,
+adds an image of each source.
 
 Sources are points, or lines with constant current per length; a line's potential is the mean over
 its points (Holt and Koch 1999, J Comput Neurosci 6:169), as in lfpykit. By reciprocity this is also
@@ -35,24 +35,17 @@ class Medium:
     sigma : float or (3,) float, S/m
         Conductivity, or conductivities along x, y and z.
     surface : float, µm, optional
-        z of a plane that bounds the conductor; electrodes and cells lie below or in it.
-    above : float, S/m
-        Conductivity above the surface: 0 if it insulates.
+        z of an insulating plane that bounds the conductor; electrodes and cells lie below or in it.
     """
 
     sigma: float | np.ndarray = 0.3
     surface: float | None = None
-    above: float = 0.0
 
     def __post_init__(self) -> None:
         sigma = np.atleast_1d(as_real("sigma", self.sigma, "S/m"))
         if sigma.shape not in ((1,), (3,)) or (sigma <= 0).any():
             raise InputError(f"sigma is {self.sigma}; expected a number above 0 S/m, or 3 of them")
         object.__setattr__(self, "sigma", np.broadcast_to(sigma, 3))
-        above = as_number("above", self.above, "S/m")
-        if above < 0 or (above and (sigma != sigma[0]).any()):
-            raise InputError(f"above is {above:g} S/m; expected 0, or more with one sigma")
-        object.__setattr__(self, "above", above)
         if self.surface is not None:
             object.__setattr__(self, "surface", as_number("surface", self.surface, "um"))
 
@@ -65,12 +58,6 @@ class Medium:
     def factor(self) -> float:
         """Potential from 1 nA at distance 1 in the scaled medium, mV."""
         return float(1 / (4 * np.pi * np.sqrt(np.prod(self.sigma))))
-
-    @property
-    def image(self) -> float:
-        """Strength of a source's image behind the surface, relative to the source."""
-        sigma = float(np.asarray(self.sigma)[0])
-        return (sigma - self.above) / (sigma + self.above)
 
     def below(self, name: str, positions: np.ndarray) -> np.ndarray:
         """Return positions, (k, 3), or raise InputError if one is above the surface."""
@@ -159,7 +146,7 @@ def disk_potential(
 
     potential = of(centres[0], axis)
     if medium.surface is not None:
-        potential += medium.image * of(medium.mirrored(centres)[0], axis * [1, 1, -1])
+        potential += of(medium.mirrored(centres)[0], axis * [1, 1, -1])
     return _UA * potential
 
 
@@ -298,7 +285,7 @@ def _matrix(
         matrix[block] = mean(one * scale, begin * scale, end * scale)
         if medium.surface is not None:
             image = medium.mirrored(where[block])[:, None]
-            matrix[block] += medium.image * mean(image * scale, begin * scale, end * scale)
+            matrix[block] += mean(image * scale, begin * scale, end * scale)
     return medium.factor * matrix
 
 
