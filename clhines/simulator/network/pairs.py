@@ -270,37 +270,20 @@ def connected(
     checks.check_room(_BYTES * expected, f"{expected:.3g} pairs")
     parts = rows.made()
     if by_target:
-        return _by_source([part[0] for part in parts], len(source_cell), len(target_cell))
+        return _by_source([part[0] for part in parts], len(target_cell))
     counts, columns = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
     return np.repeat(np.arange(len(source_cell), dtype=np.int32), counts), columns
 
 
-def _by_source(
-    parts: Sequence[np.ndarray], sources: int, targets: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _by_source(parts: Sequence[np.ndarray], targets: int) -> tuple[np.ndarray, np.ndarray]:
     """Return all pairs' sources and targets, sorted by source, then by target.
 
-    Each of `parts` has ascending keys ``source * targets + target``; there are `sources` and
-    `targets` in all. To save memory, one range of sources is sorted after another.
+    `parts` have the key ``source * targets + target`` of each pair.
     """
-    total = sum(map(len, parts))
-    ranges = max(1, min(sources, total // (4 * _BLOCK)))
-    limits = np.linspace(0, sources, ranges + 1).astype(np.int64) * targets
-    cuts = np.array([np.searchsorted(part, limits) for part in parts]).reshape(-1, ranges + 1)
-    begins = cuts.sum(axis=0)
-    source, target = np.empty((2, total), np.int32)
-
-    def sort(k: int) -> None:
-        key = np.concatenate(
-            [part[a:b] for part, a, b in zip(parts, cuts[:, k], cuts[:, k + 1], strict=True)]
-        )
-        key.sort()
-        here, of_source = slice(begins[k], begins[k + 1]), key // targets
-        source[here], target[here] = of_source, key - targets * of_source
-
-    if parts:
-        list(_each(sort, range(ranges)))
-    return source, target
+    key = np.concatenate([np.zeros(0, np.int64), *parts])
+    key.sort()
+    source = (key // max(targets, 1)).astype(np.int32)
+    return source, (key % max(targets, 1)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,9 +347,7 @@ class _PairRows:
         columns = self._subsets(rng, rows)
         if self.pairs.rule == "fixed_outdegree":
             return np.full(len(rows), columns.shape[1]), columns.reshape(-1)
-        keys = (columns * np.int64(len(self.row_cell)) + rows[:, None]).reshape(-1)
-        keys.sort()
-        return (keys,)
+        return ((columns * np.int64(len(self.row_cell)) + rows[:, None]).reshape(-1),)
 
     def _bernoulli(self, rng: np.random.Generator, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Draw each pair independently: the gaps from pair to pair are geometric."""
