@@ -188,9 +188,14 @@ def extract(
         stimulus_current=stimulus_current,
         threshold=threshold,
     )
-    windows = np.stack(features.windows(times, len(rows)), axis=1)
-    values = np.zeros((3, len(windows), len(rows)))
-    for k, (begin, end) in enumerate(windows):
-        values[0, k] = summed(rows, begin, end)
-        values[1:, k] = [reduced(f, rows, begin, end) for f in (np.minimum, np.maximum)]
+    values = sums_of_windows(rows, *features.windows(times, len(rows)))
     return features.of_windows(times, WindowSums(segments_of(rows, features.threshold), *values))
+
+
+def sums_of_windows(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return sums and extremes of m traces in windows of samples, (3, windows, m) float64, mV."""
+    each = (
+        [summed(v, *ends), *(reduced(f, v, *ends) for f in (np.minimum, np.maximum))]
+        for ends in zip(begin, end, strict=True)
+    )
+    return np.array([*each]).reshape(len(begin), 3, len(v)).swapaxes(0, 1)

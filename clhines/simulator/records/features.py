@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.simulator.analysis.features import Features, WindowSums
+from clhines.simulator.analysis.features import Features, WindowSums, sums_of_windows
 from clhines.simulator.analysis.segments import (
     DOWN,
     INTEGERS,
@@ -91,16 +91,10 @@ class HostFeatures:
     def take(self, values: np.ndarray) -> np.ndarray:
         self._rows.append(np.array(values, np.float64))
         v = np.concatenate(self._rows)
-        begin, end = self._windows.begin, self._windows.end
-        sums, smallest, largest = (np.full(begin.shape, x) for x in (0.0, np.inf, -np.inf))
-        for w, j in np.ndindex(*begin.shape):
-            window = v[begin[w, j] : end[w, j], j]
-            if len(window):
-                sums[w, j] = np.add.accumulate(window)[-1]
-                smallest[w, j], largest[w, j] = window.min(), window.max()
-        v = np.nan_to_num(v)  # after a step with NaN the run ends, and all features are NaN
-        segments = packed(segments_of(v.T, self._windows.features.threshold))
-        return np.concatenate([sums, smallest, largest, segments])
+        v = np.nan_to_num(v.T)  # after a step with NaN the run ends, and all features are NaN
+        ends = np.minimum([self._windows.begin, self._windows.end], v.shape[1])
+        sums = np.concatenate(sums_of_windows(v, *ends))
+        return np.concatenate([sums, packed(segments_of(v, self._windows.features.threshold))])
 
 
 class DeviceFeatures:
