@@ -111,7 +111,6 @@ class Contents:
     points: dict[str, Instances]  # including artificial cells
     ions: dict[str, Ion]  # by NEURON's name, such as ``ca_ion``
     structural: dict[str, str]  # mechanisms without NMODL, and a section with each, or empty
-    adrift: list[str]  # point processes without a segment
     outside: Instances | None = None  # `extracellular`; segments own its variables
 
     @property
@@ -124,7 +123,7 @@ class Contents:
 def read_contents(
     h: Hoc, memory: NeuronMemory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
 ) -> Contents:
-    contents = Contents({}, {}, {}, {}, [])
+    contents = Contents({}, {}, {}, {})
     tree, data = read
     for number in data.types():
         entry = catalogue.with_channel(catalogue[catalogue.of_number[number]], memory)
@@ -208,7 +207,6 @@ def _add_points(
     if entry.kind != "artificial":
         nodes = tree.numbers_of(data.node)
         chosen = nodes >= 0
-        contents.adrift.extend(str(every[k]) for k in np.flatnonzero(~chosen).tolist())
         for k in np.flatnonzero(chosen)[:: max(int(chosen.sum()) // _SAMPLES, 1)].tolist():
             if tree.at(every[k].get_segment()) != nodes[k]:
                 raise OSError(f"{every[k]} is in another node than expected")

@@ -32,7 +32,7 @@ class MemoryPlaces:
     def __init__(
         self, memory: NeuronMemory, fields: Fields, tree: Tree, contents: Contents
     ) -> None:
-        self._memory, self._tree, self._contents = memory, tree, contents
+        self._memory, self._tree = memory, tree
         self._variables: dict[Place, Variable | None] = {}
         self._rows: dict[str, dict[int, int]] = {}
         self._every = {**contents.density, **contents.points}
