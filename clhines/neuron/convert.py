@@ -137,7 +137,6 @@ class MadeTable:
     beyond: frozenset[str]  # inputs that DEPEND does not list
     begun: frozenset[str]  # inputs that INITIAL sets
     aside: frozenset[str]  # variables besides columns that filling sets and other blocks use
-    early: bool  # INITIAL calls the block
 
     def with_values(self, values: np.ndarray) -> nmodl.FunctionTable:
         """Return the TABLE as a mechanism's FunctionTable with these `values`, (rows, columns)."""
@@ -179,8 +178,7 @@ def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement)
     begun = frozenset(inputs & nmodl.set_by(initial, file.blocks))
     beyond = frozenset(inputs.difference(depends))
     aside = _set_aside(file, block_of_table) - {*names}
-    early = block in _blocks_called_by(initial, file.blocks)
-    analysis = settled, beyond, begun, aside, early
+    analysis = settled, beyond, begun, aside
     return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *analysis)
 
 

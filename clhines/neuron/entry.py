@@ -24,7 +24,7 @@ from clhines.neuron.calls import (
     fix_steps,
     steps_until,
 )
-from clhines.neuron.convert import Rejected, RejectedError, reject, rejection
+from clhines.neuron.convert import Rejected, RejectedError, reject
 from clhines.neuron.importer import NeuronNetwork, copied, network_of
 from clhines.neuron.kept import KeptModel, keep, kept_model
 from clhines.neuron.memory.objects import on_ranks
@@ -41,8 +41,6 @@ from clhines.simulator.ranks import NO_WORDS, ONE_PROCESS, Joints, Ranks
 from clhines.simulator.refusals import sentence_of
 from clhines.simulator.simulation import Simulation
 
-_ASIDE = "TABLE that the next step makes, which sets what other blocks use"
-_BEHIND = "events on their way that were due before the next step"
 _NEW = -65.0  # mV, voltages of sections before h.finitialize()
 
 
@@ -80,7 +78,7 @@ def _try_start(model: NeuronModel, ranks: Ranks) -> None:
     # engines that `auto` tries may not deliver events in bins
     engine = "reference" if model.bins is None else "auto"
     kept, joints = KeptModel(model, RunOptions.of(None, "float64", engine)), Joints(ranks)
-    _refuse_waiting(kept, ranks)
+    _refuse_unready(kept, ranks)
     with joints.telling():
         try:
             if _is_before_zero(model.h, ranks):
@@ -144,14 +142,10 @@ def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:
     """Yield the constructs that `run` supports, but `from_neuron` does not."""
     for t in model.pending.statements:  # NEURON's queue holds them a quarter step earlier
         yield reject("", "neuron.cvode-event-statement", t=t + model.h.dt / 4)
-    for used, thing in (
-        (model.draws, "Random.play"),
-        (model.gathers, GATHERED),
-        (model.waits_for_tables(begun=True), _ASIDE),
-        (model.is_behind(), _BEHIND),
-    ):
+    for used, thing in ((model.draws, "Random.play"), (model.gathers, GATHERED)):
         if used:
             yield reject("", "neuron.not-in-from-neuron", what=thing)
+    yield from model.unready()
     yield from model.uncalled
     if model.step_code is not None:
         yield reject("", "neuron.from-neuron-advance", procedure=model.step_code.name)
@@ -286,18 +280,15 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
 
     The device takes all steps of a stretch but the last one, which NEURON takes.
     """
-    if _refuse_waiting(kept, ranks):  # after this step the model's values are read again
-        kept.drop_run()
-        most = 1
+    _refuse_unready(kept, ranks)
     return together(ranks, kept, kept.steps_ahead(most))
 
 
-def _refuse_waiting(kept: KeptModel, ranks: Ranks) -> bool:
-    """Whether no simulation can start before NEURON's next step; InputError on several ranks."""
-    waits = ranks.any(kept.waits())
-    if waits and ranks.size > 1:
-        raise rejection("", "neuron.neuron-step-on-ranks", aside=_ASIDE, behind=_BEHIND)
-    return waits
+def _refuse_unready(kept: KeptModel, ranks: Ranks) -> None:
+    """Raise RejectedError on all ranks if one of them needs NEURON's next step before a run."""
+    with ranks.agreed():
+        if rejected := kept.unready():
+            raise RejectedError(rejected)
 
 
 def _is_before_zero(h: Hoc, ranks: Ranks) -> bool:

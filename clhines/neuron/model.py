@@ -10,7 +10,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from clhines.neuron.convert import Rejected, RejectedError, rejection, statics_of, tables_of
+from clhines.neuron.convert import (
+    Rejected,
+    RejectedError,
+    reject,
+    rejection,
+    statics_of,
+    tables_of,
+)
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import NeuronMemory
@@ -106,28 +113,20 @@ class NeuronModel:
             self.every[owner].put(name, values)
         return any(changed)
 
-    def waits_for_tables(self, begun: bool = False) -> bool:
-        """Whether NEURON must take the next step, because it fills a TABLE.
+    def unready(self, begins: bool = True) -> Iterator[Rejected]:
+        """Yield what only NEURON's next step can do before a run; `begins`: not going on.
 
-        NEURON then sets variables that other blocks read. With `begun`, a TABLE that INITIAL fills
-        counts as filled.
+        A TABLE that the step fills may also set variables that other blocks read. An overdue event
+        might send more of them.
         """
         for name, block in self.aside:
-            entry = self.every[name].entry
-            saved = depended(entry.number, block)
-            if saved is None:
-                is_made = begun and tables_of(entry.text, entry.file)[block].early
-            else:
-                is_made = all((self._now(name, n) == x).all() for n, x in saved.items())
-            if not is_made:
-                return True
-        return False
-
-    def is_behind(self) -> bool:
-        """Whether a pending event is due before the next step; it might send more due events."""
+            saved = depended(self.every[name].entry.number, block)
+            if saved is None or any((self._now(name, n) != x).any() for n, x in saved.items()):
+                yield reject(name, "neuron.table-not-filled", block=block)
         pending, begin = self.pending, float(self.h.t) - 0.5 * float(self.h.dt)
         times = [t for _, t in pending.netcons] + [event.time for event in pending.selves]
-        return self.bins is None and min(times, default=np.inf) < begin
+        if begins and self.bins is None and min(times, default=np.inf) < begin:
+            yield reject("", "neuron.event-overdue", t=min(times))
 
     def made_tables(self, name: str) -> dict[str, FunctionTable]:
         blocks = self.made.get(name, ())

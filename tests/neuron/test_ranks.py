@@ -503,7 +503,7 @@ REFUSED = {  # models of refused_ranks.py: refusals that both ranks list and rai
     "steered": "neuron.pointer-in-net-receive-on-ranks",
     "played": "neuron.random-play-on-ranks",
     "late_bins": "neuron.old-bins",
-    "table_to_come": "neuron.neuron-step-on-ranks",
+    "table_to_come": "neuron.table-not-filled",
     "transferred": "neuron.vector-record-target-var",
 }
 
