@@ -133,7 +133,6 @@ class MadeTable:
     columns: tuple[str, ...]  # C names
     depends: tuple[str, ...]  # variables in DEPEND
     rows: int
-    settled: bool  # a FUNCTION whose inputs are GLOBAL variables that only INITIAL sets
     beyond: frozenset[str]  # inputs that DEPEND does not list
     begun: frozenset[str]  # inputs that INITIAL sets
     aside: frozenset[str]  # variables besides columns that filling sets and other blocks use
@@ -162,13 +161,10 @@ def tables_of(text: str, path: str) -> dict[str, MadeTable]:
 def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement) -> MadeTable:
     block = block_of_table.name
     names, depends, n = cast("tuple[Sequence[str], Sequence[str], int]", s.names)
-    columns, of_function = list[str](), block_of_table.sort == "FUNCTION"
-    for name in (block,) if of_function else names:
+    columns = list[str]()
+    for name in (block,) if block_of_table.sort == "FUNCTION" else names:
         length = file.variables[name].length if name in file.variables else 0
         columns += [f"{name}.{k}" for k in range(length)] if length else [name]
-    settled = of_function and not any(
-        nmodl.uses(block_of_table.body, name) for name in _changing(file, block_of_table)
-    )
     called = _blocks_called_by(block_of_table.body, file.blocks)
     bodies = [block_of_table.body, *(file.blocks[name].body for name in called)]
     inputs = {"celsius", "dt", *file.variables} - {block, *block_of_table.arguments, *names}
@@ -178,19 +174,7 @@ def _table_of(file: nmodl.File, block_of_table: nmodl.Block, s: nmodl.Statement)
     begun = frozenset(inputs & nmodl.set_by(initial, file.blocks))
     beyond = frozenset(inputs.difference(depends))
     aside = _set_aside(file, block_of_table) - {*names}
-    analysis = settled, beyond, begun, aside
-    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, *analysis)
-
-
-def _changing(file: nmodl.File, block_of_table: nmodl.Block) -> set[str]:
-    """Return names of variables that may change in a run, and of all blocks but the TABLE's."""
-    changing = {name for name, block in file.blocks.items() if block is not block_of_table}
-    changing |= {"v", "t", *file.pointers, *file.range}
-    changing |= {name for ion in file.ions for name in (*ion.reads, *ion.writes)}
-    changing |= {n for n, variable in file.variables.items() if variable.sort == "state"}
-    for name, part in file.main.items():
-        changing |= nmodl.set_by(part.body, file.blocks) if name != "INITIAL" else set()
-    return changing - {block_of_table.name, *block_of_table.arguments}
+    return MadeTable(tuple(columns), tuple(depends), int(n) + 1, beyond, begun, aside)
 
 
 def _set_aside(file: nmodl.File, block_of_table: nmodl.Block) -> frozenset[str]:

@@ -15,6 +15,7 @@ from clhines.neuron.convert import (
     begins_as,
     converted,
     reject,
+    rejection,
     rounded_tables,
     split_name,
     table_rows,
@@ -79,8 +80,11 @@ def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: boo
         except RejectedError as error:
             _take_table(model, name, tables, error)
     if rounded := rounded_tables(mechanism):  # NEURON's values, as ours could be near 0/0
-        made = {nmodl.MADE.format(block): model.made_table(name, block) for block in rounded}
-        tables |= {key: table for key, table in made.items() if table is not None}
+        for block in rounded:
+            table = model.made_table(name, block)
+            if table is None:
+                raise rejection(name, "neuron.table-not-filled", block=block)
+            tables[nmodl.MADE.format(block)] = table
         mechanism = convert(entry)
     if others := _other_tables(model, name, mechanism):
         tables |= others

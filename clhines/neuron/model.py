@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -135,37 +135,15 @@ class NeuronModel:
 
     def made_table(self, name: str, block: str) -> FunctionTable | None:
         """Return a TABLE as NEURON has filled it; None if its next use would fill it again."""
-        instances = self.every[name]
-        entry, number = instances.entry, instances.entry.number
+        entry = self.every[name].entry
         table = tables_of(entry.text, entry.file)[block]
-        if table.settled and entry.kind == "point" and depended(number, block) is None:
-            self._make_table(name, block, table.columns)  # as its first use in NEURON would
-        saved, values = depended(number, block), None
-        if saved is not None and saved.keys() == {*table.depends}:
-            now = {n: self._now(name, n) for n in saved}
-            if saved.keys() & instances.hidden.keys() and all(
-                (x == x[0]).all() for x in map(np.atleast_1d, now.values())
-            ):
-                self._make_table(name, block, table.columns)  # as when a step begins
-                saved = depended(number, block)
-            if saved is not None and all((now[n] == x).all() for n, x in saved.items()):
-                values = read_made(number, table.columns, table.rows)
+        saved = depended(entry.number, block)
+        if saved is None or saved.keys() != {*table.depends}:
+            return None
+        if any((self._now(name, n) != x).any() for n, x in saved.items()):
+            return None
+        values = read_made(entry.number, table.columns, table.rows)
         return None if values is None else table.with_values(values)
-
-    def _make_table(self, name: str, block: str, columns: Sequence[str]) -> None:
-        """Call a TABLE's block for the first instance, which fills it; restore variables."""
-        instances, before = self.every[name], list[Callable[[], None]]()
-        for column in columns:
-            variable, _, place = column.partition(".")
-            owner, at = self.owner_of(name, variable), int(place) if place else None
-            if owner is not None:
-                values = np.array(owner.values(variable, at))
-                before.append(partial(owner.put, variable, values, at))
-        thing = instances.things[0]
-        of_first = thing if instances.entry.kind == "point" else getattr(thing.segment(), name)
-        getattr(of_first, block)(0.0)
-        for restore in before:
-            restore()
 
     def first_of(self, name: str, variable: str) -> float:
         """Return the first instance's value of a variable; NaN if there is no such variable."""

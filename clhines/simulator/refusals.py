@@ -263,7 +263,7 @@ REFUSALS = {
     "neuron.stream-of-another-index": Refusal("{name} has a stream with another global index, or is not a Random123 stream", "call setRNG() after Random123_globalindex()"),
     "neuron.stream-shared": Refusal("several instances share the random stream {name}", "give each a Random or ids of its own"),
     "neuron.table-differs": Refusal("TABLE of {block} depends on '{one}', which differs between instances"),
-    "neuron.table-not-filled": Refusal("TABLE of {block}, which the next step fills, and which sets what other blocks use", "let NEURON take a step"),
+    "neuron.table-not-filled": Refusal("TABLE of {block}, which NEURON's next step fills", "let NEURON take a step"),
     "neuron.table-played": Refusal("TABLE of {block} depends on {variable}, which Vector.play sets"),
     "neuron.threads": Refusal("threads of NEURON", "ParallelContext().nthread(1), finitialize()"),
     "neuron.time-below-zero": Refusal("h.t is {t:g} ms; expected 0 or more: let NEURON run until 0"),

@@ -3,7 +3,7 @@
 import mod_files
 import numpy as np
 import pytest
-from neuron_scripts import by_both, make_section, with_values
+from neuron_scripts import make_section, with_values
 
 import clhines
 from clhines import Mechanism
@@ -85,19 +85,23 @@ def test_a_table_that_is_made_again(cell):
 
 
 def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
-    """NEURON fills it with the old values before INITIAL, and again at the beginning of a step."""
+    """NEURON fills it with the old values before INITIAL, and again in the next step."""
     section, _ = cell
     section.nseg, section.L = 3, 200
     section.insert("ext_unseen")
-    refs = [r for s in section for r in (s._ref_v, s._ref_m_ext_unseen)]
-
-    def before(turn):
-        h.celsius = (5, 35)[turn]
-
-    compare(refs, before)
-    h.celsius = 20  # a run calls pace, which fills the present table
-    results = by_both(lambda: [segment.ext_unseen.speed for segment in section], 1)
-    assert np.allclose(*results, rtol=EPS, atol=0)
+    vectors = [h.Vector().record(r) for s in section for r in (s._ref_v, s._ref_m_ext_unseen)]
+    results = []
+    h.celsius = 35
+    h.finitialize(-65)
+    with pytest.raises(RejectedError, match="TABLE of pace depends on 'T', which changes"):
+        clhines.neuron.run(STOP)
+    for run in (h.continuerun, clhines.neuron.run):
+        h.finitialize(-65)
+        h.fadvance()
+        run(STOP)
+        results.append(np.array(vectors))
+    expected, got = results
+    assert (np.abs(got - expected) <= EPS * np.abs(expected).max(1, keepdims=True)).all()
     section(0.9).ext_unseen.least = 0.3
     [said] = map(str, clhines.neuron.check())
     assert "ext_unseen: TABLE of pace depends on" in said
@@ -111,7 +115,7 @@ def test_a_table_of_what_initial_sets_and_hoc_does_not_see(cell):
 
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
 def test_what_is_set_where_a_table_is_made(cell, engine):
-    """Compare variables that a block sets while filling a table; a step that fills it is refused."""
+    """Compare variables that a block sets while filling a table; such steps are NEURON's."""
     section, _ = cell
     section.nseg, section.L = 3, 200
     section.insert("ext_aside")
@@ -133,7 +137,7 @@ def test_what_is_set_where_a_table_is_made(cell, engine):
             assert (np.abs(ours - truth) <= EPS * np.abs(truth).max()).all()
     h.half_ext_aside, h.celsius = 25, 20  # the next step would fill the table
     for run in (clhines.from_neuron, lambda: clhines.neuron.run(8, engine=engine)):
-        with pytest.raises(RejectedError, match="TABLE of trates, which the next step fills"):
+        with pytest.raises(RejectedError, match="TABLE of trates, which NEURON's next step fills"):
             run()
     h.fadvance()
     assert clhines.neuron.check() == []
@@ -142,7 +146,9 @@ def test_what_is_set_where_a_table_is_made(cell, engine):
     h.celsius = 6.3
     h.finitialize(-65)
     [said] = map(str, clhines.neuron.check())
-    assert said.endswith("and which sets what other blocks use; let NEURON take a step")
+    assert said == (
+        "ext_aside: TABLE of trates, which NEURON's next step fills; let NEURON take a step"
+    )
     played, times = h.Vector([20, 30]), h.Vector([0, 5])
     played.play(h._ref_half_ext_aside, times)
     h.finitialize(-65)
