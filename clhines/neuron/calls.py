@@ -1,4 +1,4 @@
-"""Count the steps of NEURON's calls (`continuerun`, `psolve`, `batch_run`); their options."""
+"""Count the steps of NEURON's calls (`continuerun`, `psolve`); their options."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class RunOptions(NamedTuple):
     device: object
     dtype: str
     engine: str
-    calls: bool = True  # run the model's own advance() and step(), as continuerun() does
-    solves: bool = False  # the call is psolve()
+    solves: bool = False  # psolve(), which does not call the model's own advance() and step()
 
     @classmethod
     def of(cls, device: object, dtype: DTypeLike, engine: str) -> RunOptions:
@@ -96,9 +95,9 @@ def check_dt(h: Hoc) -> None:
         raise NeuronError(f"h.dt is {h.dt:g} ms; expected more than 0")
 
 
-def check_running(h: Hoc, call: str) -> None:
+def check_running(h: Hoc) -> None:
     if h.stoprun:
-        raise InputError(f"h.stoprun is {h.stoprun:g}, with which {call} ends; expected 0")
+        raise InputError(f"h.stoprun is {h.stoprun:g}, with which psolve ends; expected 0")
 
 
 def steps_until(h: Hoc, tstop: float) -> Callable[[], int]:
@@ -161,14 +160,6 @@ def _steps_of_solve(t: float, dt: float, end: float) -> int:
     if steps > FEW:
         return steps
     return int(np.searchsorted(clock(t, dt, FEW + 1), end - dt, side="right"))
-
-
-def batch_steps(h: Hoc, tstop: float) -> int:
-    """Return the step count of ``batch_run(tstop, tstep)``."""
-    check_running(h, "batch_run")
-    t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms")
-    check_dt(h)
-    return _steps_before(t, dt, end - dt / 4)
 
 
 def _steps_before(t: float, dt: float, end: float) -> int:

@@ -315,15 +315,13 @@ def kept_or_read(h: Hoc, request: RunOptions, ranks: Ranks) -> KeptModel:
     lacks_t = request.solves and records_t
     rejected = [reject("", "neuron.vector-record-t-in-psolve")] if lacks_t else []
     rejected += [] if kept is not None else model.rejected
-    uncalled = model.uncalled if request.calls else []
+    uncalled = [] if request.solves else model.uncalled
     with model.forgotten_on_error(), ranks.agreed():
         if rejected or uncalled:
             raise RejectedError(rejected + uncalled)
-        if kept is None and request.calls and model.draws_graphs:
+        if kept is None and not request.solves and model.draws_graphs:
             tell_once("graphs get no points during a run on the device")
-        kept = kept or KeptModel(model, request)
-        kept.calls = request.calls
-        return kept
+        return kept or KeptModel(model, request)
 
 
 def _take_ahead(kept: KeptModel, steps: int, progress: bool, ranks: Ranks) -> None:

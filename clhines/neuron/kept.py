@@ -160,7 +160,7 @@ class KeptModel:
         self._run: ModelRun | None = None
         self.joints = Joints(ONE_PROCESS)
         self.gathering = Gathering(model) if model.gathers else None
-        self.calls = request.calls  # run the model's own code in each step
+        self._calls = not request.solves  # run the model's own code in each step
         self.fingerprint: Fingerprint | None = None
         self.run_seconds = 0.0  # that the simulation took
 
@@ -204,11 +204,12 @@ class KeptModel:
     def advance(self, steps: int, progress: bool) -> None:
         if self._run is None:
             raise RuntimeError("advance() before start()")
-        self.run_seconds += self._run.advance(steps, progress, self.calls, self.gathering)
+        self.run_seconds += self._run.advance(steps, progress, self._calls, self.gathering)
 
     def begin_call(self, solves: bool) -> None:
         if self.gathering is not None:
             self.gathering.begin(solves)
+        self._calls = not solves
 
     def unready(self) -> list[Rejected]:
         """List what only NEURON's next step can do before the device takes steps."""
@@ -227,7 +228,7 @@ class KeptModel:
             return 1
         if self.model.draws:
             most = min(most, self.model.draws.most_steps)
-        if self.model.step_code is not None and self.calls:
+        if self.model.step_code is not None and self._calls:
             most = min(most, self.model.step_code.most_steps)
         if self.gathering is not None:
             most = min(most, self.gathering.most_steps)
@@ -248,7 +249,7 @@ class KeptModel:
                 step()
         else:
             step()
-        if self.model.step_code is not None and self.calls:
+        if self.model.step_code is not None and self._calls:
             self.model.step_code.call()
 
     @property

@@ -14,7 +14,6 @@ from clhines.neuron import disable, enable
 
 pc = h.ParallelContext()
 h("objref hoc_pc\nhoc_pc = new ParallelContext()")
-h("proc hoc_batches() { while (t < $1/2) { fadvance() } batch_run($1, 0.1) }")
 h("proc hoc_solve() { hoc_pc.psolve($1) hoc_after = 1 }\nhoc_after = 0")
 STOP = 12.0
 
@@ -56,18 +55,6 @@ def by_hoc_psolve():
     h.hoc_solve(STOP)
 
 
-def by_batch_run():
-    h.finitialize(-65)
-    for stop in (3.01, 3.02, 3.09, 3.0901, STOP):
-        h.batch_run(stop, 0.1)
-
-
-def by_hoc_batch_run():
-    """Behind a loop of single steps, in one procedure."""
-    h.finitialize(-65)
-    h.hoc_batches(STOP)
-
-
 def in_turns():
     """A loop continues after a run."""
     h.finitialize(-65)
@@ -76,10 +63,7 @@ def in_turns():
         h.fadvance()
 
 
-WAYS = [
-    by_run, by_hoc, by_continuerun, in_groups, by_psolve, by_hoc_psolve, by_batch_run,
-    by_hoc_batch_run, in_turns,
-]  # fmt: skip
+WAYS = [by_run, by_hoc, by_continuerun, in_groups, by_psolve, by_hoc_psolve, in_turns]
 
 
 def taken(net, way):
@@ -156,7 +140,7 @@ def refusals(engine):
             results["options"].append(str(error))
     other = make_section("other", "extracellular")
     other(0.5).xc[0] = -1
-    for way in (by_run, by_hoc, by_psolve, by_hoc_psolve, by_batch_run):
+    for way in (by_run, by_hoc, by_psolve, by_hoc_psolve):
         h.hoc_after = 0
         with enable(engine=engine, strict=True) as on:
             try:

@@ -1,6 +1,6 @@
 """The switch: NEURON's own calls run a model on the device, or in NEURON if that ends sooner.
 
-Words: a *call* is one of ``run``, ``continuerun``, ``psolve`` and ``batch_run``. Either the
+Words: a *call* is one of ``run``, ``continuerun`` and ``psolve``. Either the
 *device* takes a call, which means all its steps but the last one, or NEURON does.
 
 Who owns what

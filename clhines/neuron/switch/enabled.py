@@ -84,12 +84,12 @@ def enable(
 ) -> SwitchHandle:
     """Let NEURON's own calls run models on the device, as `run` does, until `disable`.
 
-    The calls are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc,
-    ``ParallelContext.psolve(tstop)``, and ``h.batch_run(tstop, tstep)`` without a file. If a call
-    is refused, cannot be built, or does not fit into the device's memory, NEURON takes it and
-    continues from the steps before; a line on stderr names the reason. NEURON also takes loops
-    around ``fadvance()``, and every call if this version failed its self-test; a line says so.
-    All MPI ranks must call `enable`, with the same `when`, `strict` and `fixed_step`.
+    The calls are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc, and
+    ``ParallelContext.psolve(tstop)``. If a call is refused, cannot be built, or does not fit into
+    the device's memory, NEURON takes it and continues from the steps before; a line on stderr names
+    the reason. NEURON also takes loops around ``fadvance()``, ``batch_run()``, and every call if
+    this version failed its self-test; a line says so. All MPI ranks must call `enable`, with the
+    same `when`, `strict` and `fixed_step`.
 
     Parameters
     ----------

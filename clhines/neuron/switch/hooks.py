@@ -14,7 +14,6 @@ from clhines.neuron.calls import (
     FEW,
     NeuronError,
     agreed,
-    batch_steps,
     check_running,
     solve_steps,
     steps_until,
@@ -150,7 +149,7 @@ class Switch:
                 agreed(h, call_without_steps)
             steps = solve_steps(h, stop, *clock)
             if steps <= FEW or transfers:  # NEURON takes single steps
-                check_running(h, "psolve")
+                check_running(h)
             return steps
 
         def in_neuron() -> None:
@@ -170,7 +169,7 @@ class Switch:
         elif (left_out := self._left_out(stop)) is not None:
             done = left_out
         else:  # psolve() does not call the model's own advance()
-            done = self._runner.attempt(count, in_neuron, calls=False, solves=True)
+            done = self._runner.attempt(count, in_neuron, solves=True)
         self._stop_unless(done)
         return 0.0
 
@@ -187,19 +186,10 @@ class Switch:
         return results[0] if results else 0.0
 
     def _batch_run(self) -> None:
-        arguments, h = self._arguments.all(), self._h
-
-        def in_neuron() -> None:
-            h.batch_run(*arguments)
-
-        left_out = self._left_out(arguments[0]) if arguments else None
-        match arguments:
-            case [float(stop), float()] if left_out is None:
-                count = partial(batch_steps, h, stop)
-                self._stop_unless(self._runner.attempt(count, in_neuron, calls=False))
-            case _:  # NEURON writes a file in each step, or reports the wrong argument
-                reason = "batch_run() writes a file in its steps"
-                self._leave_to_neuron(reason, in_neuron, left_out)
+        """Let NEURON execute ``batch_run``, and print that the device does not support it."""
+        arguments, reason = self._arguments.all(), "batch_run()"
+        left_out = self._left_out(arguments[0], reason) if arguments else None
+        self._leave_to_neuron(reason, partial(self._h.batch_run, *arguments), left_out)
         self._arguments.give(1.0)
 
     def _fadvance(self) -> None:

@@ -88,11 +88,11 @@ class CallRunner:
         self._background = BackgroundWork()
 
     def attempt(
-        self, count: Callable[[], int], neuron_call: Callable[[], object], **call: bool
+        self, count: Callable[[], int], neuron_call: Callable[[], object], solves: bool = False
     ) -> bool:
         """Run `count()` steps on the device, or let NEURON run them by `neuron_call`.
 
-        `call` has further fields of `RunOptions`. Return False if the call raised an exception.
+        `solves`: see `RunOptions`. Return False if the call raised an exception.
         """
         options = self._state.options
         # a call made by code inside NEURON's own call belongs to NEURON, too
@@ -112,7 +112,7 @@ class CallRunner:
                 if self._compiles_ahead(steps, sooner, options.request) or not sooner:
                     return self._sooner_in_neuron(steps, neuron_call)
             device, dtype, engine = options.request[:3]
-            self._run(count, options.progress, RunOptions(device, dtype, engine, **call))
+            self._run(count, options.progress, RunOptions(device, dtype, engine, solves))
         except BaseException as error:
             if options.strict or not is_refusal(error):
                 self._errors.keep(error)

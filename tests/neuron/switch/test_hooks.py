@@ -36,9 +36,9 @@ def told(*words, program=PROGRAM):
 def test_what_is_recorded_is_as_by_neuron(engine):
     """Compare voltages, spikes and the final time for each way to run a model."""
     result = told("ways", engine)
-    assert len(result) == 9
+    assert len(result) == 7
     for way, one in result.items():
-        loops = way in ("by_hoc_batch_run", "in_turns")  # around fadvance(), for half of it
+        loops = way == "in_turns"  # around fadvance(), for half of it
         assert one["steps"] == (STEPS / 2 if loops else STEPS), way
         assert one["spikes"] > 2 and one["off"] == 0, way
         assert one["worst"] < TOLERANCE, way
@@ -56,7 +56,7 @@ def test_what_is_refused_is_raised_or_run_by_neuron():
     wrong, engine = result["options"]
     assert wrong == "strict is 'no'; expected True or False"
     assert "engine" in engine and "nothing" in engine
-    for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve", "by_batch_run"):
+    for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve"):
         message, t, steps, after = result[way]
         assert message.startswith("RejectedError: the model has 1 unsupported construct"), way
         assert "extracellular" in message and (t, steps, after) == (0, 0, 0), way
@@ -389,11 +389,6 @@ def by_psolve(at):
     pc.psolve(3)
     pc.psolve(8)
 
-def by_batch(at):
-    handler = h.FInitializeHandler(lambda: cvode.event(at, refuse)) if at else None
-    h.finitialize(-65)
-    h.batch_run(8, 0.1)
-
 def taken(way, at=0):
     global event
     event = None
@@ -412,7 +407,7 @@ faults = {
     "network_of": DeviceMemoryError("planted: no memory"),
     "check_values": InputError("planted: at the end"), "at 4": None,
 }
-for way in (by_run, by_psolve, by_batch):
+for way in (by_run, by_psolve):
     for name, error in faults.items():
         at = 4.01 if error is None else 0
         truth = taken(way, at)
@@ -441,7 +436,7 @@ print(json.dumps([found, ends]))
 def test_neuron_takes_a_call_from_the_steps_that_it_has():
     """At once, and after steps; NEURON's random streams continue at their present positions."""
     result, ends = result_of(LEFT, "reference")
-    assert len(result) == 15
+    assert len(result) == 10
     for way, name, off, steps, (reason, *more) in result:
         assert 0 <= off < TOLERANCE and not more, (way, name)
         late = name == "at 4"
@@ -467,6 +462,7 @@ ways = {
     "steprun": lambda: [h.steprun() for _ in range(160)],
     "mine": lambda: h.continuerun_of_mine(4), "after": lambda: (h.continuerun(2), by_python()),
     "before": lambda: (h.loop(2), h.continuerun(4)), "variable": lambda: h.CVode().solve(4),
+    "batch": lambda: h.batch_run(4, 0.1),
 }
 
 def taken(way, name):
@@ -489,11 +485,12 @@ print(json.dumps(found))
 
 def test_neuron_takes_loops_around_fadvance_and_one_line_says_so():
     loop = "a loop around fadvance(), in place of h.continuerun()"
+    others = {"variable": "CVode.solve()", "batch": "batch_run()"}
     for name, off, steps, reasons in result_of(LOOPS):
         mixed = name in ("after", "before")
         assert 0 <= off < (TOLERANCE if mixed else 1e-300), name
         assert steps == 80 * mixed, name
-        assert reasons == ["CVode.solve()" if name == "variable" else loop], name
+        assert reasons == [others.get(name, loop)], name
 
 
 CHILD = """
@@ -553,7 +550,7 @@ LOOP = "a loop around fadvance(), in place of h.continuerun(): stepped by NEURON
         ("h.run()", "the device can run the whole model\n"),
         ("h('run()')", "the device can run the whole model\n"),
         ("pc.psolve(5)", "the device can run the whole model\n"),
-        ("h.batch_run(5, 1)", "the device can run the whole model\n"),
+        ("h.batch_run(5, 1)", "batch_run(): stepped by NEURON\n"),
         ("h.fadvance()", LOOP),
         ("h.CVode().solve(5)", "CVode.solve(): stepped by NEURON\n"),
     ],
