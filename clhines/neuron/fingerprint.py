@@ -1,7 +1,7 @@
 """Detect changes of a model: compare NEURON's memory and settings with an earlier reading.
 
-`Words` and `Column` compare memory bit by bit without calling NEURON; `ReadValue` compares the
-result of a function. Each has `same`, which compares, and `take`, which stores the present values.
+`Column` compares memory bit by bit without calling NEURON; `ReadValue` compares the result of a
+function. Each has `same`, which compares, and `take`, which stores the present values.
 A `Fingerprint` covers the whole model: structure, parameters and *moving* values, which a run
 changes. It holds no reference to NEURON's objects.
 """
@@ -58,25 +58,6 @@ class ReadValue:
         self.value = self.read()
 
 
-class Words:
-    """A stored copy of `width` words at each address, to compare with present memory."""
-
-    def __init__(self, addresses: np.ndarray, width: int = 1) -> None:
-        self._addresses, self._width = addresses, width
-        self.take()
-
-    def same(self) -> bool:
-        return np.array_equal(gather(self._addresses, self._width), self._words)
-
-    def take(self) -> None:
-        self._words = gather(self._addresses, self._width)
-
-    @classmethod
-    def by_blocks(cls, addresses: np.ndarray, width: int = 1) -> list[Words]:
-        blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
-        return [cls(block, width) for block in blocks]
-
-
 class Column:
     """A stored copy of `count` numbers, to compare with NEURON's; elements `played` may change."""
 
@@ -104,7 +85,13 @@ class Column:
         ctypes.memmove(self._at, self._address, self.size)
 
 
-FingerprintPart = ReadValue | Words | Column
+FingerprintPart = ReadValue | Column
+
+
+def _words(addresses: np.ndarray, width: int = 1) -> list[FingerprintPart]:
+    """Return copies of `width` words at each address, by blocks of addresses."""
+    blocks = (addresses[k : k + _BLOCK] for k in range(0, len(addresses), _BLOCK))
+    return [ReadValue(partial(gather, block, width)) for block in blocks]
 
 
 def _take(parts: Sequence[FingerprintPart]) -> None:
@@ -130,8 +117,8 @@ class Fingerprint:
         self._fixed: list[FingerprintPart] = [
             ReadValue(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             ReadValue(lambda: settings_of(model.h, memory)),
-            *Words.by_blocks(model.wires.every, NETCON_WORDS),
-            *Words.by_blocks(tree.addresses + 8 * model.fields.rinv),
+            *_words(model.wires.every, NETCON_WORDS),
+            *_words(tree.addresses + 8 * model.fields.rinv),
             self._sources,
             ReadValue(memory.vectors.play_words),
             ReadValue(lambda: acting(model.h, memory)),
@@ -145,7 +132,7 @@ class Fingerprint:
         self._stepped = {(v.owner, v.name) for v in stepped}  # parameters that a run changes
         self._played: list[FingerprintPart] = []
         self._clock = [ReadValue(lambda: float(model.h.t)), ReadValue(model.queue.words)]
-        self._moving: list[FingerprintPart] = [*Words.by_blocks(model.wires.weight_addresses)]
+        self._moving: list[FingerprintPart] = [*_words(model.wires.weight_addresses)]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1
         self._moving.append(Column(tree.v, rows))
         self._fixed.append(Column(memory.area(int(tree.inner[0])).column, rows))
@@ -177,10 +164,10 @@ class Fingerprint:
                 (self._fixed, program.parameters),
             ):
                 at = [np.zeros(0, np.uint64), *(local_of(model, name, q) for q in quantities)]
-                words += Words.by_blocks(np.concatenate(at))
+                words += _words(np.concatenate(at))
             self._add_globals(name, instances, program)
         for ion in contents.ions.values():
-            self._fixed += Words.by_blocks(ion.instances.places + 8 * POINTER)
+            self._fixed += _words(ion.instances.places + 8 * POINTER)
             self._moving += _columns(model.memory, ion.instances).values()
         self._add_outside()
 
@@ -213,7 +200,7 @@ class Fingerprint:
             pointers = *program.pointers, *program.written, *program.steered, *program.picked
         if pointers or name in self._model.outside.pointing:
             words = _PLACE_WORDS * self._model.memory.num_places(instances.entry.number)
-            self._fixed += Words.by_blocks(instances.places, words)
+            self._fixed += _words(instances.places, words)
         return pointers
 
     def _of_program(
@@ -258,7 +245,7 @@ class Fingerprint:
         self._moving.append(ReadValue(lambda: model.outside.potentials()[stepped]))
         self.covers_all &= {*HELD} <= {*columns}
         if (layers := model.tree.layers) is not None:
-            self._moving += Words.by_blocks(layers.addresses)
+            self._moving += _words(layers.addresses)
 
     def follow_recordings(self) -> None:
         """Accept new Vectors that record sources of events, if the sources have not changed."""
