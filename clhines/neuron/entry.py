@@ -287,7 +287,7 @@ def _stretch(kept: KeptModel, most: int, ranks: Ranks) -> int:
 def _refuse_unready(kept: KeptModel, ranks: Ranks) -> None:
     """Raise RejectedError on all ranks if one of them needs NEURON's next step before a run."""
     with ranks.agreed():
-        if rejected := kept.unready():
+        if rejected := [*kept.model.unready(begins=kept.sim is None)]:
             raise RejectedError(rejected)
 
 

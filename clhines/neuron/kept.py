@@ -24,7 +24,6 @@ from clhines.neuron.back.records import Records
 from clhines.neuron.back.runaways import Runaways
 from clhines.neuron.back.states import Arrays, put_values, take_values
 from clhines.neuron.calls import RunOptions, clock
-from clhines.neuron.convert import Rejected
 from clhines.neuron.fingerprint import Fingerprint
 from clhines.neuron.importer import NeuronNetwork, values_of
 from clhines.neuron.model import NeuronModel
@@ -210,10 +209,6 @@ class KeptModel:
         if self.gathering is not None:
             self.gathering.begin(solves)
         self._calls = not solves
-
-    def unready(self) -> list[Rejected]:
-        """List what only NEURON's next step can do before the device takes steps."""
-        return [*self.model.unready(begins=self._run is None)]
 
     def steps_ahead(self, most: int) -> int:
         """Return how many steps to take next, at most `most`; NEURON takes the last of them.
