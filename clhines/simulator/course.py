@@ -18,7 +18,7 @@ from clhines.simulator.recordings import Recordings
 from clhines.simulator.records.records import Record
 from clhines.simulator.result import Result, joined_result
 from clhines.simulator.runner import Progress, Runner
-from clhines.simulator.state.chunk import RUNAWAY
+from clhines.simulator.state.chunk import RUNAWAY, Chunk
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -46,6 +46,11 @@ class RunCourse:
         self._records, self._warns = records, warns
         self._begin, self._end = progress.step, progress.step + steps
         self._chunks = recordings.first_values(self._records, self._begin)
+        if progress.lists_early:
+            first, source = self._chunks[0], runner.sources_above()
+            step, dt = np.full(len(source), -1), runner.model.compiled.dt
+            self._chunks[0] = Chunk.of_steps(step, source, dt, first.failed, first.values)
+            progress.lists_early = False
         self._exchanged = runner.ranks.seconds  # s, earlier exchanges
         self._cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         self._clock = time.perf_counter()

@@ -111,16 +111,22 @@ def _protect(model: Model) -> None:
 
 
 class Progress:
-    """A simulation's progress; `broken` says why its state cannot be used, or is ""."""
+    """A simulation's progress; `broken` says why its state cannot be used, or is "".
+
+    If `lists_early`, a state at t = 0 was loaded, and the next result lists its spikes. Runs list
+    those of their own start.
+    """
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
         self.step, self.at_start, self.broken, self.under_way = 0, True, "", UnderWay()
+        self.lists_early = False
 
     def go_to(self, step: int) -> None:
         """Continue at a step from a loaded state; earlier spikes are unknown."""
+        self.lists_early = step == 0
         self.under_way.forget(step)
         self.step, self.at_start, self.broken = step, False, ""
 
@@ -208,6 +214,11 @@ class Runner:
     def load(self, saved: dict[str, np.ndarray], unit: float) -> None:
         self.moved = True  # also if loading fails
         self.run.load(in_unit(saved, unit, self.unit))
+
+    def sources_above(self) -> np.ndarray:
+        """Return the sources that are above their thresholds, (k,) int64."""
+        sources = self.model.compiled.sources
+        return np.sort(sources.detector_source[sources.above(self.run.voltages())])
 
     def weights(self, step: int) -> np.ndarray:
         """Return all weights at the beginning of a step, (m,) float64, as `Simulation.weights`."""

@@ -202,6 +202,25 @@ def test_a_reset_gives_ions_the_concentrations_that_finitialize_gives(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("count", [1, 2])
+def test_spikes_at_the_start_are_in_the_first_result(engine, count):
+    """NEURON records them after its first step, at 1e-10 ms."""
+    soma = h.Section(name="soma")
+    soma.insert("pas")
+    times = h.Vector()
+    netcon = h.NetCon(soma(0.5)._ref_v, None, -70, 1, 0, sec=soma)
+    netcon.record(times)
+    h.finitialize(-65)
+    h.fadvance()
+    assert times.to_python() == [1e-10]
+    h.finitialize(-65)
+    sim = clhines.from_neuron(engine=engine, copies=count).simulation
+    for _ in range(2):
+        assert sim.run(1.0).spike_time.tolist() == [0.0] * count
+        sim.reset()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_locals_of_a_thread_safe_file_stay_when_parameters_change(engine):
     """INITIAL sets `kept` and `hidden`, which NEURON keeps in a thread, as qt of NetPyNE's M1."""
     soma, clamp = clamped("nmexpr")

@@ -347,15 +347,21 @@ def test_one_number_fills_the_values_of_many_instances(shared, double_queue, mon
 
 
 @pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu", "reference"])
-def test_spikes_of_the_start_come_after_a_reset_too(engine, fast_queue):
+def test_spikes_of_the_start_come_after_a_reset_and_a_restored_state_too(
+    engine, fast_queue, tmp_path
+):
     net = Network(CABLES[:1], 2)
     net.insert("hh", "soma")
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     net.connect([0, 1], syn, [1, 0], 0.05, 1.0)
     sim = Simulation(net, DT, queue=fast_queue, engine=engine, v_init=20.0)
     v = sim.record("v", net.soma)
+    state = tmp_path / "state.npz"
+    sim.save(state)
     runs = []
-    for change in (lambda: None, sim.reset, lambda: (sim.set(v_init=20.0), sim.reset())):
+    restore = functools.partial(sim.restore, state)
+    changes = restore, sim.reset, lambda: (sim.set(v_init=20.0), sim.reset()), restore
+    for change in (lambda: None, *changes):
         change()
         runs.append(sim.run(5.0))
     for run in runs:
