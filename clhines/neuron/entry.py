@@ -13,7 +13,13 @@ from clhines.core.checks import as_switch, as_whole_number
 from clhines.core.errors import InputError, RankError, say_to_caller, tell_once
 from clhines.core.progress import showing
 from clhines.neuron.back.imported import ImportedModel
-from clhines.neuron.back.states import changed_since_start, step_of, take_values, voltages
+from clhines.neuron.back.states import (
+    changed_since_start,
+    sent_at_start,
+    step_of,
+    take_values,
+    voltages,
+)
 from clhines.neuron.calls import (
     FEW,
     NeuronError,
@@ -128,14 +134,43 @@ def from_neuron(
     with without_redirects(), uncollected():
         model = read_model(supported())
         model.rejected += _of_run_alone(model)
-        imported = network_of(model)
         arguments = {"device": device, "engine": engine, **options}
-        sim, imported = _simulation(imported, dtype, arguments, copies)
-        if model.h.t == 0 and (changed := changed_since_start(sim, imported)):
+        made = _begun(model, dtype, arguments, copies)
+        sim, imported = made or _simulation(network_of(model), dtype, arguments, copies)
+        unlike = "events on their way" if made is None and model.pending.netcons else ""
+        if model.h.t == 0 and (changed := unlike or changed_since_start(sim, imported)):
             start = "reset() starts from v_init and INITIAL, the simulation from present values"
             say_to_caller(f"{changed} will differ after reset(): {start}")
         take_values(sim, imported)
         return ImportedModel(sim, imported)
+
+
+def _begun(
+    model: NeuronModel, dtype: DTypeLike, arguments: dict[str, object], copies: int
+) -> tuple[Simulation, NeuronNetwork] | None:
+    """Make a simulation whose sources send NEURON's pending events at 0 ms, also after `reset`.
+
+    Return None if NEURON is past 0 ms, or has other pending events.
+    """
+    pending = model.pending.netcons
+    if model.h.t != 0 or model.bins is not None:
+        return None
+    senders = [origin.sender for origin in model.wires.origins]
+    is_train = [s is not None and s[0] in model.trains.names for s in senders]
+    # trains have unsent events only; the last one stands for NetCons without a source
+    is_other = np.array([*is_train, True])[model.wires.origin].tolist()
+    sent = [(k, t) for k, t in pending if not is_other[k]]
+    model.pending.netcons = [(k, t) for k, t in pending if is_other[k]]
+    sim, imported = _simulation(network_of(model), dtype, arguments, copies)
+    imported.begins = True
+    expected = sorted(e for e in sent if model.wires.target_of(e[0])[0] in imported.groups)
+    ours = np.array(sent_at_start(sim, imported)).reshape(-1, 2)
+    theirs = np.array(expected * copies).reshape(-1, 2)
+    theirs = theirs[np.lexsort(theirs.T[::-1])]
+    if ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=0, atol=1e-9):
+        return sim, imported
+    model.pending.netcons = pending
+    return None
 
 
 def _of_run_alone(model: NeuronModel) -> Iterator[Rejected]:

@@ -69,6 +69,7 @@ class NeuronNetwork:
     copies: int = 1
     # sources above threshold whose crossing NEURON has not detected yet
     crossed: list[int] = field(default_factory=list)
+    begins: bool = False  # sources have sent the events that are pending at 0 ms
 
     @cached_property
     def numbers(self) -> np.ndarray:

@@ -329,6 +329,35 @@ def test_a_loop_sends_events(engine):
     _compare(expected, bursts(lambda t: clhines.neuron.run(t, engine=engine)))
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_reset_sends_the_events_of_0_ms_once(engine, copies):
+    """Events that sources send at 0 ms are on their way when the model is read."""
+    soma, _clamp = clamped("hh")
+    synapse, ampa, cell = h.ExpSyn(soma(0.5)), h.tsodyks_markram(soma(0.5)), h.IntFire1()
+    stim, vector_stim, times = h.NetStim(), h.vec_pointer(), h.Vector([0, 2])
+    stim.start, stim.number, stim.interval = 0, 2, 2
+    vector_stim.play(times)
+    late = h.NetCon(None, synapse, 0, 0, 1e-3)
+    wires = [h.NetCon(stim, cell, 0, 0, 2), h.NetCon(cell, synapse, 0, 1, 1e-3), late]
+    wires += [h.NetCon(source, ampa, 0, 1, 1e-3) for source in (stim, vector_stim)]
+    wires += [h.NetCon(soma(0.5)._ref_v, synapse, -70, 1, 1e-3, sec=soma)]
+    handler = h.FInitializeHandler(lambda: late.event(1.5))
+    v = h.Vector().record(soma(0.5)._ref_v)
+    h.finitialize(-65)
+    h.continuerun(5)
+    expected = np.tile(np.array(v)[:, None], copies)
+    h.finitialize(-65)
+    model = clhines.from_neuron(engine=engine, copies=copies)
+    sim = model.simulation
+    record = sim.record("v", [model[soma(0.5), k] for k in range(copies)])
+    for _ in range(2):
+        _compare([expected], [sim.run(5)[record]])
+        sim.reset()
+    h.continuerun(5)  # no event may be left for objects that are gone
+    del handler
+
+
 def test_values_that_reset_does_not_restore_are_named():
     soma, _clamp = clamped("hh")
 
@@ -352,4 +381,9 @@ def test_values_that_reset_does_not_restore_are_named():
     handler = h.FInitializeHandler(0, lambda: setattr(other, "v", -50))
     h.finitialize(-65)
     assert told() == (h.v_init, ["v"])
+    stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
+    wire = h.NetCon(stim, synapse, 0, 1, 1e-3)
+    handler = h.FInitializeHandler(lambda: wire.event(1.5))
+    h.finitialize(-65)
+    assert told() == (h.v_init, ["events on their way"])
     del handler

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clhines.core.arrays import shifted
+from clhines.core.arrays import ranges, shifted
 from clhines.core.errors import InputError
 from clhines.neuron.connections import rejected_on_way
 from clhines.neuron.convert import file_of, rejection, split_name
@@ -125,7 +125,8 @@ def take_values(sim: Simulation, imported: NeuronNetwork, arrays: Arrays | None 
     _take_self_events(compiled, imported, arrays)
     _take_watches(compiled, imported, arrays)
     sources, source = compiled.sources, compiled.netcons.source
-    senders = np.concatenate([sources.detector_source, *sources.emitted.values()])
+    emitted = () if imported.begins else sources.emitted.values()
+    senders = np.concatenate([sources.detector_source, *emitted])
     has_sent = np.isin(source, senders)
     sent = arrays["count"][source]  # by INITIAL; already in NEURON's queue
     arrays["cursor"] = np.where(has_sent, sent, arrays["cursor"])
@@ -157,6 +158,20 @@ def changed_since_start(sim: Simulation, imported: NeuronNetwork) -> str:
         if not np.allclose(first[: len(now)], now, rtol=1e-5, equal_nan=True):
             return name
     return ""
+
+
+def sent_at_start(sim: Simulation, imported: NeuronNetwork) -> list[tuple[int, float]]:
+    """List (NetCon, arrival time in ms) of events that sources send at a simulation's start.
+
+    Spikes of threshold detectors are left out, because NEURON detects them in its first step.
+    """
+    arrays, wires = sim.runner.save(), sim.model.netcons
+    emitted = np.isin(wires.source, np.concatenate([*sim.model.sources.emitted.values(), []]))
+    counts = np.where(emitted, arrays["count"][wires.source] - arrays["cursor"], 0)
+    at, (first, size) = np.repeat(np.arange(len(counts)), counts), rings_of(sim.model)
+    event, source = ranges(arrays["cursor"], counts), wires.source[at]
+    time = arrays["ring"][first[source] + event % size[source]] + wires.delay[at]
+    return sorted(zip(imported.netcons[at].tolist(), time.tolist(), strict=True))
 
 
 def _check(compiled: Model, group: Group, arrays: Arrays) -> None:
