@@ -89,7 +89,8 @@ def enable(
     the device's memory, NEURON takes it and continues from the steps before; a line on stderr names
     the reason. NEURON also takes loops around ``fadvance()``, ``batch_run()``, and every call if
     this version failed its self-test; a line says so. All MPI ranks must call `enable`, with the
-    same `when`, `strict` and `fixed_step`.
+    same `when`, `strict` and `fixed_step`: a run hangs if only some have called it, because NEURON
+    alone runs on the other ranks, and exchanges other messages.
 
     Parameters
     ----------
