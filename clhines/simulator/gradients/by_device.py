@@ -38,10 +38,10 @@ from clhines.simulator.engines.reference import neighbours
 from clhines.simulator.gradients.adjoint import Adjoint
 from clhines.simulator.gradients.events import EventConnections, step_times
 from clhines.simulator.gradients.kernels import (
+    BLOCKS,
     DELIVERS,
     NOTES,
     GradientSpec,
-    takes_vectors,
     turn_of,
 )
 from clhines.simulator.gradients.plan import CopyLayout, GradientPlan, changing_ions
@@ -98,7 +98,8 @@ class DeviceSteps:
         self.queue, self.dtype = place[0], np.dtype(place[1])
         model = self.model = quantities.model
         vectors = devices.is_cpu(self.queue.device)
-        vectors &= all(takes_vectors(k.mechanism) for k in model.kinds)
+        calls = ((k.mechanism, b) for k in model.kinds for b in BLOCKS)
+        vectors &= all(m.takes_vectors(b) for m, b in calls if b in m.program.blocks)
         width = _VECTOR_BYTES // self.dtype.itemsize if vectors else 1
         if directions and model.forest.num_cells % width:
             width = 1  # no copies that fill up

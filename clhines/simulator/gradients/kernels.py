@@ -145,19 +145,12 @@ class GradientKind:
         return f"{owner}[e + {self.states.index(name)}u * num_rows]"
 
     def _input(self, a: Argument) -> str:
-        if a.role in ("v", "dt"):
-            return a.role
-        if a.role == "t":
-            return f"t_{a.name}"
-        if a.role == "state":
-            return f"s_{a.name}"
         if a.role == "seed":
             return f"{'by' if a.name.startswith('state_') else 'seed'}_{a.name}"
-        if a.role == "weight":
-            return "sum"
         if a.role == "ion" and a.name in self.ions:
             return f"ion_{a.name}"
-        return dict(self.columns)[a.name]
+        variables = {"v": "v", "dt": "dt", "t": f"t_{a.name}", "state": f"s_{a.name}"}
+        return {**variables, "weight": "sum"}.get(a.role) or dict(self.columns)[a.name]
 
     def call(self, block: str) -> str:
         """Return the OpenCL call of a block's function, with declarations of its results.
@@ -390,8 +383,3 @@ def functions_of(
     key = ("back", tuple(sorted(wanted)), tuple(sorted(ions)), *how)
     printed: Printed = mechanism.compiled.once(key, make)
     return printed
-
-
-def takes_vectors(mechanism: Mechanism) -> bool:
-    blocks = (block for block in BLOCKS if block in mechanism.program.blocks)
-    return all(mechanism.takes_vectors(block) for block in blocks)
