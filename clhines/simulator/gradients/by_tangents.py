@@ -31,7 +31,8 @@ class TangentGradient:
         d, x = run.systems(1)(0), run.systems(0)(0)
         shape = (count, len(run.solver.plan.gather))
         by_x, right = (cla.zeros(run.queue, shape, run.dtype) for _ in range(2))
-        masks = [self._mask(k, instances) for k, _, instances in run.directions]
+        kinds, directions = run.model.kinds, run.directions
+        masks = [np.isin(np.arange(kinds[k].count), instances) for k, _, instances in directions]
         run.bind("take_step", {"store": store, "rows": rows, "system_d": d, "changes": x})
         more = {
             "store": store,
@@ -39,7 +40,7 @@ class TangentGradient:
             "system_b": right,
             "changes": x,
             "tangents": run.zeros(2 * count * run.plan.entries),
-            "seeds": run.to_device(np.concatenate(masks)),
+            "seeds": run.to_device(np.concatenate([*map(run.layout.packed, masks)])),
             "tangent_changes": by_x,
             "num_entries": np.int32(run.plan.entries),
             "size": np.int64(shape[1]),
@@ -55,11 +56,6 @@ class TangentGradient:
             if step < end:
                 solve_tangents()
         return run.recorded_rows(rows, store[end % 2 * start.size :])
-
-    def _mask(self, k: int, instances: np.ndarray) -> np.ndarray:
-        mask = np.zeros(self._steps.model.kinds[k].count)
-        mask[instances] = 1.0
-        return self._steps.layout.packed(mask)
 
     def backward(self, cotangents: Sequence[np.ndarray]) -> Adjoint:
         run, adjoint = self._steps, Adjoint(self._steps.host, None, self._steps.model)
