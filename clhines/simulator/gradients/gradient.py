@@ -47,9 +47,11 @@ class Gradient(Mapping[Any, Any]):
     how: str
 
     def __getitem__(self, key: Any) -> Any:
-        if key not in self.of:
-            raise InputError(f"there is no gradient of {shown(key)}; expected one of `of`")
-        return self.slopes[self.of.index(key)]
+        try:
+            return dict(zip(self.of, self.slopes, strict=True))[key]
+        except (KeyError, TypeError):  # an array or list is no key
+            said = f"there is no gradient of {shown(key)}; expected one of `of`"
+            raise InputError(said) from None
 
     def __iter__(self) -> Any:
         return iter(self.of)

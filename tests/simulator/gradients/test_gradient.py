@@ -313,8 +313,9 @@ def test_wrong_arguments():
         sim.gradient(1.0, zero, ["cm"], surrogate=0.0)
     gradient = sim.gradient(1.0, zero, [(hh, "el")])
     assert list(gradient) == [(hh, "el")] and len(gradient) == 1
-    with pytest.raises(InputError, match="no gradient of 'cm'"):
-        gradient["cm"]
+    for key, shown in (("cm", "'cm'"), ((hh, np.zeros(2)), ".Group"), (["el"], ".'el'")):
+        with pytest.raises(InputError, match=f"no gradient of {shown}"):
+            gradient[key]
 
 
 def test_slopes_of_spikes_are_those_of_a_sigmoid():
