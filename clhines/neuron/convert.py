@@ -87,18 +87,19 @@ def converted(
     function_tables: Mapping[str, nmodl.FunctionTable] | None = None,
     queue: int = nmodl.MAX_QUEUE,
     kept: Sequence[str] = (),
+    draws: bool = False,
 ) -> Mechanism:
     """Convert the NMODL text of an entry; RejectedError if it has unsupported constructs.
 
     `pointers` are variables that ``target_var`` sets; `kept` are variables that other mechanisms
-    read. `queue` is the maximum number of pending self events of an instance. Other options are
-    fields of `Nmodl`.
+    read. `queue` is the maximum number of pending self events of an instance. With `draws`, the
+    mechanism draws from NEURON's shared generator. Other options are fields of `Nmodl`.
     """
     changes = replace(entry.changes, pointing=tuple(pointers), shows_currents=True)
     try:
         options = use_tables, secondorder, function_tables
         text, language = nmodl.read(entry.text, entry.file, *options)
-        language = replace(language, queue=queue, kept=tuple(kept), changes=changes)
+        language = replace(language, queue=queue, kept=tuple(kept), draws=draws, changes=changes)
         # NEURON has run CONSTRUCTOR
         return Mechanism(text, replace(language, constructed=True))
     except nmodl.NmodlError as error:

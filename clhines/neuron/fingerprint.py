@@ -19,6 +19,7 @@ from clhines.neuron.convert import RejectedError, split_name, statics_of
 from clhines.neuron.extracellular.drivers import POTENTIAL
 from clhines.neuron.extracellular.outside import HELD
 from clhines.neuron.importer import local_of
+from clhines.neuron.mechanisms import asks_generator
 from clhines.neuron.memory.channels import read_channel
 from clhines.neuron.memory.memory import NeuronMemory
 from clhines.neuron.memory.objects import POINTER
@@ -212,6 +213,8 @@ class Fingerprint:
             yield ReadValue(partial(read_channel, model.h, model.memory, name))
         elif name in model.made:
             yield ReadValue(partial(model.made_tables, name))
+        if program.unless:
+            yield ReadValue(partial(asks_generator, model, name))
         if statics_of(text):
             yield ReadValue(partial(model.statics, name))
 

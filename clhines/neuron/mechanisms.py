@@ -17,6 +17,7 @@ from clhines.neuron.convert import (
     reject,
     rejection,
     rounded_tables,
+    split_name,
     table_rows,
     tables_of,
 )
@@ -24,7 +25,8 @@ from clhines.neuron.model import NeuronModel
 from clhines.neuron.read.catalogue import CatalogueEntry
 from clhines.neuron.read.places import ELEMENT, Variable
 from clhines.neuron.read.written import read_pointed, read_written
-from clhines.simulator.mechanisms import Mechanism, nmodl
+from clhines.simulator.importing import refusal_flags
+from clhines.simulator.mechanisms import UNLESS, Mechanism, nmodl
 from clhines.simulator.refusals import refusal
 
 _ROWS = 1e-12  # relative: TABLE rows may differ by this much (rounding)
@@ -45,25 +47,28 @@ def convert_all(model: NeuronModel) -> None:
             model.rejected += _slots(model, name, model.mechanisms[name])
 
 
-def convert_mechanism(model: NeuronModel, name: str, kept: Sequence[str] = ()) -> None:
+def convert_mechanism(
+    model: NeuronModel, name: str, kept: Sequence[str] = (), draws: bool = False
+) -> None:
     """Convert a mechanism of a model; if not possible, add the reasons to the model's rejections.
 
-    `kept` are variables that POINTERs of other mechanisms read.
+    `kept` are variables that POINTERs of other mechanisms read. With `draws`, present parameters
+    let the mechanism draw from NEURON's shared generator.
     """
     try:
-        model.mechanisms[name] = _mechanism_of(model, name, kept)
+        model.mechanisms[name] = _mechanism_of(model, name, kept, draws)
     except RejectedError as error:
         model.rejected += error.rejected
 
 
-def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str]) -> Mechanism:
+def _mechanism_of(model: NeuronModel, name: str, kept: Sequence[str], draws: bool) -> Mechanism:
     entry, tables = model.every[name].entry, model.made_tables(name)
     statics = tuple(model.statics(name).items())
     entry = replace(entry, changes=replace(entry.changes, statics=statics))
     pointers = sorted({g.name for g in model.gaps if g.owner == name})
     use_tables = "usetable" not in entry.globals_ or bool(getattr(model.h, f"usetable_{name}"))
     second = int(model.h.secondorder) > 0 and entry.channel is None
-    options = _room_for_events(model, name), kept
+    options = _room_for_events(model, name), kept, draws
 
     def convert(entry: CatalogueEntry) -> Mechanism:
         return converted(entry, pointers, use_tables, second, tables, *options)
@@ -102,6 +107,41 @@ def _take_table(model: NeuronModel, name: str, tables: TablesByName, error: Reje
         raise RejectedError([replace(first, way_out=way_out), *others])
     tables[nmodl.MADE.format(block)] = made
     model.made.setdefault(name, []).append(block)
+
+
+def asks_generator(model: NeuronModel, name: str) -> bool:
+    """Whether a mechanism draws from NEURON's shared generator with its present parameters.
+
+    The result is False if these parameters have other effects that are not supported.
+    """
+    mechanism = model.mechanisms[name]
+    said, numbers = mechanism.program.unless, set[int]()
+    for block in UNLESS:
+        if block in mechanism.program.blocks:
+            try:
+                flags = refusal_flags(mechanism, block, _present(model, name, block))
+            except LookupError:
+                return False  # reported when a simulation takes NEURON's values
+            numbers |= {number for number, where in flags if where.any()}
+    return bool(numbers) and all(nmodl.ONE_GENERATOR in said[number] for number in numbers)
+
+
+def _present(model: NeuronModel, name: str, block: str) -> dict[str, np.ndarray]:
+    """Return the values of a block's inputs in NEURON; LookupError if one is not found."""
+    program, values = model.mechanisms[name].program, dict[str, np.ndarray]()
+    wanted = {a.name for a in program.blocks[block] if a.direction == "in"}
+    for quantity in (*program.parameters, *program.states):
+        base, place = split_name(quantity)
+        if quantity.name not in wanted:
+            continue
+        owner = model.owner_of(name, base)
+        if owner is not None:
+            values[quantity.name] = owner.values(base, place)
+        elif base.endswith(f"_{nmodl.GIVEN}"):
+            values[quantity.name] = (model.pointers(name) != 0).astype(np.float64)
+        else:
+            raise LookupError(base)
+    return values
 
 
 def _other_tables(model: NeuronModel, name: str, mechanism: Mechanism) -> TablesByName:

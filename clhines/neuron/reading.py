@@ -10,8 +10,10 @@ from clhines.neuron.convert import RejectedError, reject, rejection
 from clhines.neuron.extracellular.layers import are_own, with_layers
 from clhines.neuron.extracellular.outside import Outside
 from clhines.neuron.mechanisms import (
+    asks_generator,
     check_made,
     convert_all,
+    convert_mechanism,
     find_pointed,
     find_written,
 )
@@ -75,7 +77,7 @@ def read_model(h: Hoc, every: bool = False, ranks: Ranks = ONE_PROCESS) -> Neuro
             name, _ = next(iter(model.steered))
             model.rejected.append(reject(name, "neuron.pointer-in-net-receive-on-ranks"))
         _check_draws(model, ranks)
-        _check_generator(model)
+        _find_drawing(model, ranks)
         model.rejected += check_made(model)
         times = {at for o in model.wires.origins for at in (o.times, o.numbers)}
         if any(r.address in times for r in model.plays.recorders):
@@ -179,8 +181,16 @@ def _check_draws(model: NeuronModel, ranks: Ranks) -> None:
                 model.rejected.append(said)
 
 
-def _check_generator(model: NeuronModel) -> None:
-    """Reject several instances that draw from NEURON's shared generator."""
-    drawing = [n for n, m in model.mechanisms.items() if GENERATOR in m.program.random]
-    if sum(len(model.every[name]) for name in drawing) > 1:
-        model.rejected += [reject(name, "neuron.shared-generator") for name in drawing]
+def _find_drawing(model: NeuronModel, ranks: Ranks) -> None:
+    """Convert the mechanism that draws from NEURON's shared generator; reject several instances."""
+    programs = {name: mechanism.program for name, mechanism in model.mechanisms.items()}
+    asking = [name for name in programs if asks_generator(model, name)]
+    drawing = [name for name, p in programs.items() if GENERATOR in p.random or name in asking]
+    several = sum(len(model.every[name]) for name in drawing) > 1
+    if several or (asking and ranks.size > 1):
+        of = "by several instances" if several else "on several MPI ranks"
+        model.rejected += [reject(n, "neuron.shared-generator", of=of) for n in drawing]
+        return
+    for name in asking:
+        pointed = {v.name for to in model.pointed.values() for v in to if v.owner == name}
+        convert_mechanism(model, name, sorted(pointed), draws=True)

@@ -8,7 +8,7 @@ An importer reads a model from another simulator's memory, describes it as a `ne
 - `INITIAL_CONCENTRATION`: the bit of an ion's style by which NEURON sets its concentrations.
 - `rings_of`, `check_rings`, `SPIKE_LATE`: events that sources have sent and targets not received.
 - `begins_of`: times at which steps begin.
-- `check_unless`: refuse values with which a mechanism is not supported.
+- `refusal_flags`, `check_unless`: conditions under which a mechanism is not supported.
 - `joined_options`: arguments of `Simulation` for a rank with its own part of a network.
 - `load_compiler`: load PoCL's compiler while a model is read.
 """
@@ -25,7 +25,7 @@ from clhines.core.checks import as_choice
 from clhines.simulator.choose import make_joined
 from clhines.simulator.device.compiler import load_compiler
 from clhines.simulator.engines.arena_run import state_follows
-from clhines.simulator.engines.reference import check_unless
+from clhines.simulator.engines.reference import check_unless, refusal_flags
 from clhines.simulator.engines.table import CHOICES
 from clhines.simulator.events.exact import check_rings
 from clhines.simulator.model.model import INITIAL_CONCENTRATION, Model
@@ -44,6 +44,7 @@ __all__ = [
     "check_unless",
     "joined_options",
     "load_compiler",
+    "refusal_flags",
     "rings_of",
     "state_follows",
 ]

@@ -257,7 +257,7 @@ REFUSALS = {
     "neuron.scatter-gather-unreadable": Refusal("CVode.extra_scatter_gather: this version of NEURON does not show which functions it calls", "install NEURON 9.0"),
     "neuron.secondorder": Refusal("secondorder = {order:g}"),
     "neuron.secondorder-changed": Refusal("secondorder, changed after h.finitialize(): NEURON still steps with the earlier value", "call h.finitialize()"),
-    "neuron.shared-generator": Refusal("draws from NEURON's shared generator by several instances", "declare a RANDOM variable"),
+    "neuron.shared-generator": Refusal("draws from NEURON's shared generator {of}", "declare a RANDOM variable"),
     "neuron.source-var-extracellular": Refusal("ParallelContext.source_var, which in extracellular is the potential inside", "let a POINTER point to v"),
     "neuron.spike-compress-delay": Refusal("ParallelContext.spike_compress with a smallest delay of {delay:g} ms, which is not a whole number of steps", "spike_compress(0), or delays of whole steps"),
     "neuron.stream-of-another-index": Refusal("{name} has a stream with another global index, or is not a Random123 stream", "call setRNG() after Random123_globalindex()"),

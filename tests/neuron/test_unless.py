@@ -1,7 +1,5 @@
 """Mechanisms that draw from NEURON's global generator, always or if a parameter says so."""
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 from neuron_scripts import by_both, make_section, with_values
@@ -84,23 +82,19 @@ def sources(count):
     return soma, made, (synapse, netcons)
 
 
-def test_a_source_whose_parameters_ask_for_numbers_is_neurons():
-    """Compare a source whose noise changes between runs; it draws only if it has noise."""
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs", "epochs-gpu"])
+def test_one_source_whose_parameters_ask_for_numbers(engine):
+    """Compare a source whose noise changes between runs by NEURON and here in turns."""
     soma, (source,), kept = sources(1)
     v, results = h.Vector().record(soma(0.5)._ref_v), []
-    for is_on in (False, True):
+    for run in (h.continuerun, lambda t: clhines.neuron.run(t, engine=engine)):
         h.sow_nmfluct(99)
-        with clhines.neuron.enable(engine="reference") if is_on else nullcontext() as switch:
-            for noise in (0, 0.7):
-                source.noise = noise
-                h.finitialize(-65)
-                if is_on:
-                    said = [str(one) for one in clhines.neuron.check()]
-                    assert len(said) == (noise > 0) and all("noise = 0.7" in one for one in said)
-                h.continuerun(6)
-                h.continuerun(15)
-                results.append([np.array(v), [source.sent, h.draw_nmfluct()]])
-    assert switch.steps == 600 and len(switch.reasons) == 1
+        for noise in (0, 0.7):
+            source.noise = noise
+            h.finitialize(-65)
+            for until, one in ((6, run), (6.5, h.continuerun), (15, run)):
+                one(until)
+            results.append([np.array(v), [source.sent, h.draw_nmfluct()]])
     for (ours, after), (theirs, after_theirs) in zip(results[2:], results[:2], strict=True):
         assert kept and after == after_theirs and np.ptp(theirs) > 1
         # both sides do the same operations in another order, 1e-16 each at 65 mV, over 600 steps
@@ -110,12 +104,16 @@ def test_a_source_whose_parameters_ask_for_numbers_is_neurons():
 REFUSED = "draws from NEURON's shared generator by several instances"
 
 
-@pytest.mark.parametrize("name", ["nmdraws", "nmownev", "nmfluct", "nmjolts", "ext_poisson"])
+@pytest.mark.parametrize(
+    "name", ["nmdraws", "nmnoise", "nmownev", "nmfluct", "nmjolts", "ext_poisson"]
+)
 def test_several_that_draw_are_rejected_and_neuron_runs_them(name, capsys):
     """`check` lists draws in INITIAL, steps, events and sources; the switch runs NEURON."""
-    soma, _made, kept = sources(2)
+    soma, made, kept = sources(2)
     out = h.ext_heard(soma(0.5))
-    if name == "nmfluct":
+    if name == "nmnoise":
+        made[1].noise = 0.5
+    elif name == "nmfluct":
         soma.nseg = 3
         soma.insert(name)
     else:

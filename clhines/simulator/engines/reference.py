@@ -69,15 +69,26 @@ def _refuse(variables: Variables, k: int, block: str) -> None:
         check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
 
 
-def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
-    """Raise InputError if `values` of its inputs select a part of `block` that is not supported."""
+def refusal_flags(
+    mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]
+) -> list[tuple[int, np.ndarray]]:
+    """Evaluate the conditions under which `block` is not supported, from `values` of its inputs.
+
+    Return (index in `Program.unless`, condition) for each, a single bool or one for each instance.
+    """
     arguments = mechanism.calls(block)
     inputs = [a.name for a in arguments if a.direction == "in"]
     reasons = [int(a.name) for a in arguments if a.direction == "out"]
-    count = max(np.size(values[name]) for name in inputs)
     with np.errstate(all="ignore"):
         flags = mechanism.twin(block)(*(values[name] for name in inputs))
-    for number, where in zip(reasons, flags, strict=True):
+    return [(k, np.asarray(where) != 0) for k, where in zip(reasons, flags, strict=True)]
+
+
+def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
+    """Raise InputError if `values` of its inputs select a part of `block` that is not supported."""
+    inputs = [a.name for a in mechanism.calls(block) if a.direction == "in"]
+    count = max(np.size(values[name]) for name in inputs)
+    for number, where in refusal_flags(mechanism, block, values):
         instances = np.flatnonzero(np.broadcast_to(where, count))
         if len(instances):
             at = {name: np.broadcast_to(values[name], count)[instances[0]] for name in inputs}

@@ -277,8 +277,8 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
     }
     how = bool(about["use_tables"]), bool(about["secondorder"]), tables_of(tables)
     more = bool(about.get("constructed")), int(about.get("queue", MAX_QUEUE))
-    kept = tuple(map(str, about.get("kept", ())))
-    language = Nmodl(str(about["path"]), includes, *how, *more, kept)
+    kept, draws = tuple(map(str, about.get("kept", ()))), bool(about.get("draws"))
+    language = Nmodl(str(about["path"]), includes, *how, *more, kept, draws)
     return Mechanism(saved["text"], replace(language, changes=_changes(about.get("changes", {}))))
 
 

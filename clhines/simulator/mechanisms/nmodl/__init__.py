@@ -25,6 +25,7 @@ An importer uses a file's tree (`parse`, `File`, `Statement`, `set_by`, `uses`),
 """
 
 from clhines.simulator.mechanisms.nmodl.build import MAX_QUEUE, FunctionTables, read
+from clhines.simulator.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.simulator.mechanisms.nmodl.reading.changes import FileChanges
 from clhines.simulator.mechanisms.nmodl.reading.keywords import KEYWORDS
 from clhines.simulator.mechanisms.nmodl.reading.lexer import Includes
@@ -52,6 +53,7 @@ __all__ = [
     "KEYWORDS",
     "MADE",
     "MAX_QUEUE",
+    "ONE_GENERATOR",
     "PICKED",
     "VECTOR_OF_COUNTER",
     "Block",

@@ -55,13 +55,14 @@ def build(
     function_tables: Mapping[str, FunctionTable] | None = None,
     constructed: bool = False,
     kept: Collection[str] = (),
+    draws: bool = False,
     changes: FileChanges | None = None,
 ) -> Compiled:
     """Compile an NMODL text; an NmodlError lists constructs that are not supported.
 
-    `includes` finds included files; the other arguments are fields of `Nmodl`. A model whose
-    parameters do not rule out draws from NEURON's global generator may have only one instance,
-    which owns the generator.
+    `includes` finds included files; the other arguments are fields of `Nmodl`. A model with
+    `draws`, or whose parameters do not rule out draws from NEURON's global generator, may have only
+    one instance, which owns the generator.
     """
     shown = path or "NMODL text"
 
@@ -87,9 +88,9 @@ def build(
         except RecursionError:
             return None, [refuse("mod.too-deep", what="too many expressions")]
 
-    model, refused = built(draws=False)
-    if any(id_of(r.construct) == "mod.one-generator" for r in refused):
-        model, second = built(draws=True)
+    model, refused = built(draws)
+    if not draws and any(id_of(r.construct) == "mod.one-generator" for r in refused):
+        model, second = built(True)
         refused = second or refused
     if model is None:
         raise error_of(refused, shown)
@@ -245,6 +246,7 @@ class Nmodl:
     constructed: bool = False  # whether NEURON has executed CONSTRUCTOR, which is left out then
     queue: int = MAX_QUEUE  # pending self events that an instance may have
     kept: tuple[str, ...] = ()  # variables that must be states: other files' POINTERs use them
+    draws: bool = False  # whether it draws from NEURON's one generator whatever parameters are
     changes: FileChanges = field(default_factory=FileChanges)
 
     def cleaned(self, text: str) -> str:
@@ -252,7 +254,7 @@ class Nmodl:
 
     def compiled(self, text: str) -> Compiled:
         includes = Includes(None, dict(self.includes))
-        options = dict(self.function_tables), self.constructed, self.kept, self.changes
+        options = dict(self.function_tables), self.constructed, self.kept, self.draws, self.changes
         built = build(text, self.path, includes, self.use_tables, self.secondorder, *options)
         net = built.program.net
         if net is None or net.queue == self.queue:

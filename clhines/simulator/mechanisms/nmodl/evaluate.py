@@ -30,12 +30,13 @@ from clhines.simulator.mechanisms.nmodl.reading.tree import (
     refuse,
 )
 from clhines.simulator.mechanisms.nmodl.values import BlockValues, stream_keys
-from clhines.simulator.refusals import Sentence, refusal
+from clhines.simulator.refusals import REFUSALS, Sentence, refusal
 
 DRAWS = {  # functions that draw from NEURON's one generator, and the same of a RANDOM variable
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
     "set_seed": "", "setseed": "",
 }  # fmt: skip
+ONE_GENERATOR = REFUSALS["mod.one-generator"].sentence.partition("}")[2]
 # functions that NEURON offers to every file and that are not supported
 OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
