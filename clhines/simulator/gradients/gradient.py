@@ -53,6 +53,15 @@ class Gradient(Mapping[Any, Any]):
             said = f"there is no gradient of {shown(key)}; expected one of `of`"
             raise InputError(said) from None
 
+    def __contains__(self, key: object) -> bool:
+        try:
+            return key in dict.fromkeys(self.of)
+        except TypeError:  # an array or list
+            return False
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self[key] if key in self else default
+
     def __iter__(self) -> Any:
         return iter(self.of)
 

@@ -316,6 +316,8 @@ def test_wrong_arguments():
     for key, shown in (("cm", "'cm'"), ((hh, np.zeros(2)), ".Group"), (["el"], ".'el'")):
         with pytest.raises(InputError, match=f"no gradient of {shown}"):
             gradient[key]
+        assert key not in gradient and gradient.get(key, 1.0) == 1.0
+    assert gradient.get((hh, "el")) == gradient[hh, "el"]
 
 
 def test_slopes_of_spikes_are_those_of_a_sigmoid():
