@@ -337,7 +337,8 @@ class Records:
             if origin.sender is None:  # at the end of a step
                 step = np.rint((times - begin) / dt).astype(np.int64)
                 times = np.where(step < 0, times, clocked[np.maximum(step, 0)] + late)
-                times = times[step != 0]  # NEURON itself records those of its present state
+                if abs(begin) < dt / 2:
+                    times = times[step != 0]  # NEURON itself records those of its first state
             may_lack = self._may_lack and origin.sender is not None
             times = times[times >= after - SPIKE_LATE if may_lack else times > after]
             if origin.sender in trains:
